@@ -1,0 +1,35 @@
+"""Numba kernels: pure functions of arrays, each with an independent slow twin in the tests.
+
+`compiled` is the one place where compiler options are chosen: `error_model="numpy"` because a
+division that may raise is never vectorised, `nogil` so that threads can run kernels side by side,
+`cache` so that a second process does not compile again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+
+__all__ = ["compiled"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(*, fastmath: bool | set[str] = False, inline: str = "never") -> Callable[[Function], Function]:
+    """Compile a function of arrays with the options that every kernel here shares.
+
+    Parameters
+    ----------
+    fastmath : bool or set of str, default=False
+        Allow re-association; only where no NaN can occur.
+    inline : {"never", "always"}, default="never"
+        Passed on to Numba.
+    """
+
+    def decorate(function: Function) -> Function:
+        jit = numba.njit(error_model="numpy", nogil=True, cache=True, fastmath=fastmath, inline=inline)
+        return cast(Function, jit(function))
+
+    return decorate

@@ -1,0 +1,25 @@
+"""What sysbags raises: every error is one sentence that says what is wrong and what would be right."""
+
+from __future__ import annotations
+
+__all__ = ["IncompatibleSystemsError", "OrderError", "ParameterError", "StreamError", "SysbagsError"]
+
+
+class SysbagsError(ValueError):
+    """Base of all errors that sysbags raises on purpose; also a `ValueError`."""
+
+
+class StreamError(SysbagsError):
+    """A stream is not what it must be: wrong shape, NaN, negative, rows that do not sum to 1."""
+
+
+class OrderError(SysbagsError):
+    """The order asked for does not exist for this stream; the sentence names the largest that does."""
+
+
+class IncompatibleSystemsError(SysbagsError):
+    """Systems that cannot be compared: different kernels or different bag lengths."""
+
+
+class ParameterError(SysbagsError):
+    """An option has a value that makes no sense."""
