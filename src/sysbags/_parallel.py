@@ -1,0 +1,96 @@
+"""Run chunks of work on threads: the same bits for every number of them, with progress for the patient.
+
+joblib, threadpoolctl and rich are imported where they are used: together they would cost an
+`import sysbags` more than 0.1 s.
+"""
+
+from __future__ import annotations
+
+import numbers
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from sysbags.errors import ParameterError
+
+__all__ = ["check_jobs", "run"]
+
+Chunk = TypeVar("Chunk")
+Result = TypeVar("Result")
+
+QUIET_SECONDS = 2.0
+
+
+def run(
+    function: Callable[[Chunk], Result], chunks: Sequence[Chunk], n_jobs: int | None, description: str
+) -> list[Result]:
+    """Return `[function(chunk) for chunk in chunks]`, worked out by threads.
+
+    The chunks are the caller's, so results cannot depend on `n_jobs`; BLAS is held to one thread
+    meanwhile. A single chunk is simply called. A progress bar appears on a terminal after two seconds.
+
+    Parameters
+    ----------
+    function : callable
+        Called once a chunk. It gains from threads where it releases the interpreter lock, as compiled
+        kernels do.
+    chunks : sequence
+        Its arguments.
+    n_jobs : int or None
+        Threads; None is 1 (or what `joblib.parallel_config` says), -1 all cores.
+    description : str
+        What the progress bar says.
+
+    Examples
+    --------
+    >>> run(abs, [-1, 2, -3], n_jobs=2, description="absolute values")
+    [1, 2, 3]
+    """
+    jobs = check_jobs(n_jobs)
+    if len(chunks) == 1:
+        return [function(chunks[0])]
+    import joblib
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        if jobs == 1:
+            results: Iterable[Result] = map(function, chunks)
+        else:
+            pool = joblib.Parallel(n_jobs=jobs, require="sharedmem", return_as="generator")
+            results = pool(joblib.delayed(function)(chunk) for chunk in chunks)
+        return list(_with_progress(results, len(chunks), description))
+
+
+def check_jobs(n_jobs: Any) -> int:
+    """Return the number of threads that `n_jobs` means."""
+    if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs is True or n_jobs == 0):
+        raise ParameterError(
+            f"n_jobs is {n_jobs!r}, but it must be a number of threads, -1 for all cores or None for one"
+        )
+    import joblib
+
+    return int(joblib.effective_n_jobs(n_jobs))
+
+
+def _with_progress(results: Iterable[Result], total: int, description: str) -> Iterator[Result]:
+    """Pass results on; show a bar once they have taken long, if anyone can see it."""
+    if not sys.stderr.isatty():
+        yield from results
+        return
+    started, progress = time.monotonic(), None
+    try:
+        for done, result in enumerate(results, start=1):
+            if progress is None and time.monotonic() - started > QUIET_SECONDS:
+                from rich.console import Console
+                from rich.progress import Progress
+
+                progress = Progress(console=Console(file=sys.stderr), transient=True)
+                progress.start()
+                task = progress.add_task(description, total=total)
+            if progress is not None:
+                progress.update(task, completed=done)
+            yield result
+    finally:
+        if progress is not None:
+            progress.stop()
