@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -156,20 +158,28 @@ def test_more_samples_lose_less(kernel):
     theta = make_system(kernel=kernel)
     errors = [theta.compress(size).compression_error["relative"] for size in range(3, 12)]
     # Spans are nested, so the best fit in each cannot get worse.
-    assert all(later <= earlier + 1e-12 for earlier, later in zip(errors, errors[1:], strict=False))
+    assert all(later <= earlier + 1e-12 for earlier, later in pairwise(errors))
     assert errors[-1] < 0.5 * errors[0]
 
 
-def test_pivoted_loses_less_than_kmeans_where_frames_differ():
-    """A flat random stream has no clusters to find; smooth noisy ones are the place of k-means."""
+def no_clusters(seed):
+    return identify(np.random.default_rng(seed).dirichlet(np.full(12, 0.3), 60), order=3)
+
+
+@pytest.mark.parametrize(
+    ("make", "better", "worse"),
+    [
+        (no_clusters, "pivoted", "kmeans"),
+        # Smooth motion under noise: a centre is nearer to the motion than any of its frames.
+        (lambda seed: make_system(seed=seed), "kmeans", "pivoted"),
+    ],
+)
+def test_neither_method_is_always_better(make, better, worse):
+    """What the docstring says, at 8 samples: each wins on its own kind of stream, for nearly every seed."""
     wins = 0
     for seed in range(10):
-        stream = np.random.default_rng(seed).dirichlet(np.full(12, 0.3), 60)
-        theta = identify(stream, order=3)
-        pivoted, kmeans = (
-            theta.compress(30, method=m).compression_error["relative"] for m in ("pivoted", "kmeans")
-        )
-        wins += pivoted <= kmeans
+        errors = {m: make(seed).compress(8, method=m).compression_error["relative"] for m in (better, worse)}
+        wins += errors[better] < errors[worse]
     assert wins >= 9
 
 

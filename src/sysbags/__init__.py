@@ -58,7 +58,7 @@ _HOMES = {
 }
 _MODULES = ("evaluate", "kernels")
 
-__all__ = [*sorted([*_HOMES, *_MODULES])]  # noqa: PLE0604
+__all__ = [*sorted([*_HOMES, *_MODULES])]
 
 
 def __getattr__(name: str) -> Any:

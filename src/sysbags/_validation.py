@@ -190,6 +190,8 @@ def _check_pair(one: System, other: System, one_name: str, other_name: str) -> N
 
 def check_weight(value: Any, name: str) -> float:
     """Return a finite real number that is 0 or more."""
+    if type(value) is float and 0.0 <= value < math.inf:
+        return value
     if not _is_real(value) or not math.isfinite(value) or value < 0:
         raise ParameterError(f"{name} is {value!r}, but it must be a finite number that is 0 or more")
     return float(value)

@@ -152,6 +152,10 @@ def align_blocks(
     value, nuclear_norm, slope, sweeps, agreed, tried = align_pair(
         A, A2, M, *start_tables(len(A), starts, seed_of(random_state)), finish, rotation
     )
+    if not isfinite(value):
+        for name, matrix in (("first", A1), ("second", A2), ("observer", M)):
+            check_matrix(matrix, name, A.shape, "a square matrix")
+        raise ParameterError("the matrices hold numbers too large to be squared: scale them down")
     return BlockAlignment(rotation, value, slope, sweeps, agreed, tried, nuclear_norm, (A, A2))
 
 
@@ -367,21 +371,23 @@ def _square_blocks(first: Any, second: Any, observer: Any) -> tuple[Array, Array
 
 
 def _ready(*matrices: Any) -> bool:
-    """Whether there is nothing to convert, to pad or to complain of: the quick way for many small calls."""
-    shape = getattr(matrices[0], "shape", ())
+    """Whether there is nothing to convert or to pad: the quick way for many small calls."""
+    shape: tuple[int, ...] = getattr(matrices[0], "shape", ())
     if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:
         return False
     for matrix in matrices:
         if type(matrix) is not np.ndarray or matrix.shape != shape or matrix.dtype != np.float64:
             return False
-        if not matrix.flags.c_contiguous or not isfinite(np.vdot(matrix, matrix)):
+        if not matrix.flags.c_contiguous:
             return False
     return True
 
 
 def seed_of(random_state: Any) -> int:
     """Turn any of the usual kinds of random state into a whole number."""
-    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool) and random_state >= 0:
+    if type(random_state) is int and random_state >= 0:
+        return random_state
+    if isinstance(random_state, np.integer) and random_state >= 0:
         return int(random_state)
     if random_state is None:
         return int(np.random.default_rng().integers(2**31))

@@ -50,8 +50,8 @@ class SystemIdentifier(TransformerMixin, _OfObjects):  # type: ignore[misc]
     --------
     >>> import numpy as np, sysbags
     >>> streams = np.random.default_rng(0).dirichlet(np.ones(6), size=(2, 30))
-    >>> sysbags.SystemIdentifier(order=2).fit_transform(streams)
-    [System(order=2, size=30, bag_length=6, kernel='chi2'), System(order=2, size=30, bag_length=6, kernel='chi2')]
+    >>> sysbags.SystemIdentifier(order=2).fit_transform(streams)[1]
+    System(order=2, size=30, bag_length=6, kernel='chi2')
     """
 
     def __init__(
@@ -84,9 +84,7 @@ class SystemIdentifier(TransformerMixin, _OfObjects):  # type: ignore[misc]
         def identified(numbered: tuple[int, npt.ArrayLike]) -> System:
             index, stream = numbered
             try:
-                return identify(
-                    stream, self.order, self.kernel, stability=self.stability, margin=self.margin
-                )
+                return identify(stream, self.order, self.kernel, stability=self.stability, margin=self.margin)
             except ValueError as error:
                 raise type(error)(f"stream {index}: {error}") from None
 
@@ -259,7 +257,7 @@ class NearestMean(ClassifierMixin, _OfObjects):  # type: ignore[misc]
         if self.compress is not None:
             check_integer(self.compress, "compress")
         self.classes_, codes = check_labels(labels, len(members))
-        options = {
+        options: dict[str, Any] = {
             "lambda_a": self.lambda_a,
             "lambda_mu": self.lambda_mu,
             "random_state": self.random_state,

@@ -52,7 +52,10 @@ class LeaveOneOut:
     def confusion(self) -> IntArray:
         """Counts, (C, C): rows are true classes, columns predicted ones."""
         table = np.zeros((len(self.classes), len(self.classes)), dtype=np.int64)
-        rows, columns = np.searchsorted(self.classes, self.labels), np.searchsorted(self.classes, self.predictions)
+        rows, columns = (
+            np.searchsorted(self.classes, self.labels),
+            np.searchsorted(self.classes, self.predictions),
+        )
         np.add.at(table, (rows, columns), 1)
         return table
 
@@ -99,7 +102,8 @@ def leave_one_out(
     >>> import numpy as np, sysbags
     >>> rng = np.random.default_rng(0)
     >>> def stream(strength):
-    ...     weights = 1 + strength * np.sin(np.arange(40)[:, None] * [0.5, 0.9, 1.3]) + 0.1 * rng.random((40, 3))
+    ...     waves = np.sin(np.arange(40)[:, None] * [0.5, 0.9, 1.3])
+    ...     weights = 1 + strength * waves + 0.1 * rng.random((40, 3))
     ...     return weights / weights.sum(axis=1, keepdims=True)
     >>> systems = [sysbags.identify(stream(s), order=2) for s in (0.2, 0.2, 0.2, 0.9, 0.9, 0.9)]
     >>> result = sysbags.evaluate.leave_one_out(sysbags.cross_gram(systems), list("aaabbb"), lambda_mu=100)
@@ -110,10 +114,16 @@ def leave_one_out(
            [0, 3]])
     """
     if not gram.symmetric:
-        raise ParameterError("leave_one_out needs the CrossGram of one collection with itself: cross_gram(systems)")
+        raise ParameterError(
+            "leave_one_out needs the CrossGram of one collection with itself: cross_gram(systems)"
+        )
     classes, codes = check_labels(labels, len(gram.mean))
     check_choice(metric, "metric", METRICS)
-    options = {"lambda_a": lambda_a, "lambda_mu": lambda_mu, "random_state": seed_of(random_state)}
+    options: dict[str, Any] = {
+        "lambda_a": lambda_a,
+        "lambda_mu": lambda_mu,
+        "random_state": seed_of(random_state),
+    }
     if check_choice(classifier, "classifier", CLASSIFIERS) == "nearest-mean" and metric == "alignment":
         distances = _to_means(gram, codes, len(classes), options, n_jobs)
         predicted = distances.argmin(axis=1)
@@ -134,7 +144,9 @@ def check_labels(labels: Any, items: int) -> tuple[npt.NDArray[Any], IntArray]:
     """Return the classes, sorted, and the class index of each item."""
     array = np.asarray(labels)
     if array.shape != (items,):
-        raise ParameterError(f"labels have shape {array.shape}, but there must be one for each of the {items} systems")
+        raise ParameterError(
+            f"labels have shape {array.shape}, but there must be one for each of the {items} systems"
+        )
     classes, codes = np.unique(array, return_inverse=True)
     return classes, codes.astype(np.int64)
 
@@ -150,7 +162,9 @@ def vote(distances: Array, codes: IntArray, classes: int, neighbours: int) -> In
     return np.asarray(np.argmax(votes - first / (neighbours + 1.0), axis=1))
 
 
-def _to_means(gram: CrossGram, codes: IntArray, classes: int, options: dict[str, Any], n_jobs: int | None) -> Array:
+def _to_means(
+    gram: CrossGram, codes: IntArray, classes: int, options: dict[str, Any], n_jobs: int | None
+) -> Array:
     groups = [np.flatnonzero(codes == c) for c in range(classes)]
 
     def mean_of(group: IntArray) -> BlockMean:
@@ -170,7 +184,7 @@ def _to_means(gram: CrossGram, codes: IntArray, classes: int, options: dict[str,
         return float(alignment_matrix(blocks, **options)[0, 0])
 
     items = np.arange(len(codes))
-    distances[items, codes] = run(to_own, list(items), n_jobs, "means without one item")
+    distances[items, codes] = run(to_own, items.tolist(), n_jobs, "means without one item")
     return distances
 
 

@@ -13,7 +13,7 @@ from sysbags._compiled.alignment import align_many
 from sysbags._compiled.mean import mean_descent
 from sysbags._types import Array
 from sysbags._validation import check_choice, check_integer, check_matrix, check_systems, check_weight
-from sysbags.alignment import alignment_matrix, pad, seed_of, start_tables
+from sysbags.alignment import alignment_matrix, seed_of, start_tables
 from sysbags.errors import ParameterError
 from sysbags.gram import CrossGram, Side, cross_gram
 from sysbags.pairwise import distance_matrix
@@ -177,7 +177,9 @@ def mean_of_gram(
 ) -> BlockMean:
     """`frechet_mean` of all the systems of a symmetric CrossGram; `start` may be rotations (K, n, n) too."""
     if not gram.symmetric:
-        raise ParameterError("a mean needs the CrossGram of one collection with itself, as from cross_gram(systems)")
+        raise ParameterError(
+            "a mean needs the CrossGram of one collection with itself, as from cross_gram(systems)"
+        )
     weight, weight_mu = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
     w = _weights(weights, len(gram.mean))
     A = np.ascontiguousarray(gram.rows.transition)
@@ -232,7 +234,9 @@ def mean_gram(gram: CrossGram, groups: Sequence[Any], means: Sequence[BlockMean]
     members = list(zip(groups, means, strict=True))
     n = means[0].transition.shape[0]
     return CrossGram(
-        np.stack([np.einsum("iab,itac->tbc", m.mixing, gram.observer[rows], optimize=True) for rows, m in members]),
+        np.stack(
+            [np.einsum("iab,itac->tbc", m.mixing, gram.observer[rows], optimize=True) for rows, m in members]
+        ),
         np.stack([m.weights @ gram.mean[rows] for rows, m in members]),
         Side(
             np.full(len(means), n),
@@ -291,7 +295,13 @@ def _weights(weights: Any, members: int) -> Array:
 
 
 def _first_rotations(
-    gram: CrossGram, lambda_a: float, lambda_mu: float, weights: Array, start: str, seed: int, n_jobs: int | None
+    gram: CrossGram,
+    lambda_a: float,
+    lambda_mu: float,
+    weights: Array,
+    start: str,
+    seed: int,
+    n_jobs: int | None,
 ) -> Array:
     members, n = gram.rows.transition.shape[:2]
     rotations = np.tile(np.eye(n), (members, 1, 1))

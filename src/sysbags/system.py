@@ -215,8 +215,8 @@ class System:
         method : {"pivoted", "kmeans"}, default="pivoted"
             "pivoted" picks samples of the system, each the one that lowers the error most; it needs the
             kernel between all N samples. "kmeans" is the paper's: the centres of the samples' clusters.
-            Centres average noise out, so they may lose less where frames are noisy; samples lose less
-            where they differ, as in a mean of many systems, and where few are kept.
+            Neither always loses less: centres average noise out, which pays for smooth but noisy
+            streams; samples are better for streams without clusters. Compare `compression_error`.
         random_state : int or None, default=0
             Seed of "kmeans".
 

@@ -55,7 +55,9 @@ def polar_starts(M: Array, Q: Array) -> float:
 
 
 @compiled()
-def sweeps_of(A: Array, state: Array, work: Array, orders: IntArray, first: int, count: int, scanned: int) -> None:
+def sweeps_of(
+    A: Array, state: Array, work: Array, orders: IntArray, first: int, count: int, scanned: int
+) -> None:
     """Sweep every lane `count` times, with a scan of the angle in the first `scanned` of them."""
     Q, B, MQ = state[0], state[1], state[2]
     transpose(MQ, work[0])
@@ -75,16 +77,17 @@ def ascend(
     orders: IntArray,
     scale: float,
     rivals: bool,
+    so_far: float,
     finish: bool,
     report: Array,
 ) -> int:
     """Bring every lane of ``state[0]`` to a critical point.
 
     Values go to ``report[0, 0]``, squared slopes to ``report[1, 0]``. Lanes are either `rivals`,
-    starts of one problem, of which one is given up where it lies farther below the best than it
-    could plausibly rise; or problems of their own that start close to their optimum and need no
-    sweeps first. With `finish` false there are sweeps alone, the paper's way. Returns the number of
-    sweeps.
+    starts of one problem, of which one is given up where it lies farther below the best (`so_far` or
+    among the lanes) than it could plausibly rise; or problems of their own that start close to their
+    optimum and need no sweeps first. With `finish` false there are sweeps alone, the paper's way.
+    Returns the number of sweeps.
     """
     n = A.shape[0]
     Q, B, MQ = state[0], state[1], state[2]
@@ -96,7 +99,7 @@ def ascend(
         gradient(problem, B, MQ, work)
         store(report, 0, 0, objective(problem[0], B, MQ))
         store(report, 1, 0, skew_inner(work[0], work[0]))
-        best = values.max()
+        best = max(so_far, values.max())
         busy = False
         for lane in range(LANES):
             # A quadratic model with the mean curvature would rise by n slope^2 / (4 best).
@@ -144,6 +147,7 @@ def align_pair(
     -------
     value, nuclear_norm, slope : float
         rho at the best Q, ``||M||_*``, and the norm of the gradient there.
+        Not a number where an input is not finite.
     sweeps, agreed, tried : int
         Sweeps of the group that won, starts that reached the best value, starts made.
     """
@@ -152,6 +156,8 @@ def align_pair(
     size_a, size_m = np.sqrt(np.sum(A * A) * np.sum(A2 * A2)), np.sqrt(np.sum(M * M))
     scale = size_a + size_m + 1e-300
     best, slope, nuclear, sweeps, agreed, tried, enough = -np.inf, 0.0, 0.0, 0, 0, 0, 1
+    if not np.isfinite(scale):
+        return np.nan, np.nan, np.nan, 0, 0, 0
     for group in range(starts.shape[0]):
         state[0] = starts[group]
         if group == 0:
@@ -159,7 +165,7 @@ def align_pair(
             # The larger the transitions' share of the cost, the more local optima there are.
             share = size_a / (size_a + nuclear + 1e-300)
             enough = 1 + int(np.ceil(15.0 * max(0.0, share - BENIGN_SHARE)))
-        made = ascend(problem, A, state, work, orders, scale, True, finish, report)
+        made = ascend(problem, A, state, work, orders, scale, True, best, finish, report)
         tried += LANES
         for lane in range(LANES):
             value = report[0, 0, lane]

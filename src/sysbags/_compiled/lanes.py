@@ -37,7 +37,7 @@ lanes = LanesType()
 
 
 @register_model(LanesType)
-class LanesModel(models.PrimitiveModel):  # type: ignore[misc]
+class LanesModel(models.PrimitiveModel):
     """Kept in vector registers."""
 
     def __init__(self, manager: Any, numba_type: Any) -> None:
@@ -58,7 +58,7 @@ def _address(context: Any, builder: Any, array_type: Any, array: Any, indices: l
     return builder.bitcast(pointer, VECTOR.as_pointer())
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def load(typing: Any, array: Any, row: Any, column: Any) -> Any:
     """Read ``array[row, column, :]``."""
 
@@ -69,7 +69,7 @@ def load(typing: Any, array: Any, row: Any, column: Any) -> Any:
     return lanes(array, types.intp, types.intp), generate
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def store(typing: Any, array: Any, row: Any, column: Any, value: Any) -> Any:
     """Write ``array[row, column, :]``."""
 
@@ -81,7 +81,7 @@ def store(typing: Any, array: Any, row: Any, column: Any, value: Any) -> Any:
     return types.void(array, types.intp, types.intp, lanes), generate
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def fill(typing: Any, value: Any) -> Any:
     """Every lane the same number."""
 
@@ -91,7 +91,7 @@ def fill(typing: Any, value: Any) -> Any:
     return lanes(types.float64), generate
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def pick(typing: Any, left: Any, right: Any, if_greater: Any, otherwise: Any) -> Any:
     """Lane by lane ``if_greater if left > right else otherwise``."""
 
@@ -103,7 +103,7 @@ def pick(typing: Any, left: Any, right: Any, if_greater: Any, otherwise: Any) ->
 
 
 def _unary(name: str) -> Any:
-    @intrinsic  # type: ignore[misc]
+    @intrinsic
     def apply(typing: Any, value: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             kind = ir.FunctionType(VECTOR, [VECTOR])
@@ -119,7 +119,7 @@ magnitude = _unary("llvm.fabs")
 root = _unary("llvm.sqrt")
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def largest(typing: Any, value: Any) -> Any:
     """The largest of the lanes, as a number."""
 
@@ -134,7 +134,7 @@ def largest(typing: Any, value: Any) -> Any:
 
 
 def _register(symbol: Callable[[Any, Any], Any], instruction: str) -> None:
-    @intrinsic  # type: ignore[misc]
+    @intrinsic
     def combine(typing: Any, left: Any, right: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             vectors = [
@@ -146,7 +146,7 @@ def _register(symbol: Callable[[Any, Any], Any], instruction: str) -> None:
         kinds = [kind if kind == lanes else types.float64 for kind in (left, right)]
         return lanes(*kinds), generate
 
-    @overload(symbol, inline="always", strict=False)  # type: ignore[misc]
+    @overload(symbol, inline="always", strict=False)
     def operate(left: Any, right: Any) -> Any:
         allowed = (LanesType, types.Float)
         if lanes in (left, right) and isinstance(left, allowed) and isinstance(right, allowed):

@@ -15,7 +15,9 @@ __all__ = ["mean_descent", "update_mean"]
 
 
 @compiled(fastmath=True)
-def update_mean(A: Array, G: Array, weights: Array, Q: Array, mean: Array, blocks: Array, mixing: Array) -> float:
+def update_mean(
+    A: Array, G: Array, weights: Array, Q: Array, mean: Array, blocks: Array, mixing: Array
+) -> float:
     """The mean that is best for given rotations (`eq:fopt`), exactly, over the whole feature space.
 
     Parameters
@@ -104,7 +106,7 @@ def realign(mean: Array, A: Array, blocks: Array, Q: Array, orders: IntArray, va
                     problem[2, i, j, lane] = A[t, i, j]
                     problem[3, i, j, lane] = blocks[t, i, j]
                     state[0, i, j, lane] = Q[t, i, j]
-        ascend(problem, mean, state, work, orders, scale, False, True, report)
+        ascend(problem, mean, state, work, orders, scale, False, -np.inf, True, report)
         for lane in range(min(LANES, members - begin)):
             t = begin + lane
             values[t] = report[0, 0, lane]

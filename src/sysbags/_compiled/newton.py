@@ -31,7 +31,9 @@ def gradient(problem: Array, B: Array, MQ: Array, work: Array) -> None:
     for i in range(n):
         for j in range(i + 1):
             m, m_too = load(MQ, i, j), load(MQ, j, i)
-            slope = (load(left, j, i) - load(right, j, i) + m_too) - (load(left, i, j) - load(right, i, j) + m)
+            slope = (load(left, j, i) - load(right, j, i) + m_too) - (
+                load(left, i, j) - load(right, i, j) + m
+            )
             bend = load(left, i, j) + load(right, i, j) + m + load(left, j, i) + load(right, j, i) + m_too
             store(G, i, j, slope * 0.5)
             store(G, j, i, slope * -0.5)
@@ -164,4 +166,5 @@ def newton(problem: Array, B: Array, MQ: Array, Q: Array, work: Array, active: A
             store(Q, i, j, pick(after, before, load(P, i, j), load(Q, i, j)))
             store(B, i, j, pick(after, before, load(H, i, j), load(B, i, j)))
             store(MQ, i, j, pick(after, before, load(D, i, j), load(MQ, i, j)))
-    return largest(active * pick(after, before, zero, one))
+    lost: float = largest(active * pick(after, before, zero, one))
+    return lost
