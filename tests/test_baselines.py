@@ -189,7 +189,7 @@ def test_orthogonal_observers():
 
 
 def test_a_part_of_a_system_lies_in_it():
-    """Two systems side by side, and one of them alone: no angle between their spaces, by the shorter order."""
+    """Two systems side by side, and one of them alone: no angle between their spaces."""
     part, other = make_system(2, 3), make_system(3, 4)
     whole = System(
         np.block([[part.transition, np.zeros((2, 3))], [np.zeros((3, 2)), other.transition]]),

@@ -260,21 +260,21 @@ def test_collections_of_one_space_pass():
 
 @pytest.mark.parametrize("second", [make(kernel="intersection"), make(bins=4)])
 def test_two_spaces_are_refused(second):
-    with pytest.raises(IncompatibleSystemsError, match="the first collection has .* and the second"):
+    with pytest.raises(IncompatibleSystemsError, match=r"the first collection has .* and the second"):
         check_same_space([make()], [second])
 
 
 @pytest.mark.parametrize("value", [-1.0, np.nan, np.inf, "1", None, True, 1j])
 def test_bad_weights(value):
     with pytest.raises(
-        ParameterError, match="lambda_a is .*, but it must be a finite number that is 0 or more"
+        ParameterError, match=r"lambda_a is .*, but it must be a finite number that is 0 or more"
     ):
         check_weight(value, "lambda_a")
 
 
 @pytest.mark.parametrize("value", [0, 1.5, "3", None, True, np.nan])
 def test_bad_integers(value):
-    with pytest.raises(ParameterError, match="size is .*, but it must be a whole number of at least 1"):
+    with pytest.raises(ParameterError, match=r"size is .*, but it must be a whole number of at least 1"):
         check_integer(value, "size")
 
 
@@ -286,7 +286,7 @@ def test_bad_shares(value):
 
 @pytest.mark.parametrize("value", ["Martin", None, 3, ["martin"]])
 def test_bad_choices(value):
-    with pytest.raises(ParameterError, match="metric is .*, but it must be one of 'martin', 'alignment'"):
+    with pytest.raises(ParameterError, match=r"metric is .*, but it must be one of 'martin', 'alignment'"):
         check_choice(value, "metric", ("martin", "alignment"))
 
 
