@@ -129,6 +129,8 @@ def leave_one_out(
         predicted = distances.argmin(axis=1)
     else:
         between = distance_matrix(gram, metric, n_jobs=n_jobs, **options)
+        # Only an item itself is infinitely far away: some baselines give infinity to others too.
+        between = np.minimum(between, np.finfo(np.float64).max)
         np.fill_diagonal(between, np.inf)
         if classifier == "nearest-mean":
             distances = _to_medoids(between, codes, len(classes))
@@ -142,12 +144,20 @@ def leave_one_out(
 
 def check_labels(labels: Any, items: int) -> tuple[npt.NDArray[Any], IntArray]:
     """Return the classes, sorted, and the class index of each item."""
-    array = np.asarray(labels)
-    if array.shape != (items,):
+    try:
+        array = np.asarray(labels)
+        fits = array.shape == (items,)
+        classes, codes = np.unique(array, return_inverse=True)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            "labels must be a sequence of one kind, such as words or whole numbers"
+        ) from None
+    if not fits:
         raise ParameterError(
             f"labels have shape {array.shape}, but there must be one for each of the {items} systems"
         )
-    classes, codes = np.unique(array, return_inverse=True)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ParameterError("labels hold a number that is not finite, but each item needs a class")
     return classes, codes.astype(np.int64)
 
 
@@ -179,7 +189,10 @@ def _to_means(
         if not others.any():
             return float("inf")
         rest = group[others]
-        mean = mean_of_gram(gram.subset(rest), start=full.rotations[others], **options)
+        # Where the item alone had the largest order, the mean without it lives in a smaller space.
+        warm = gram.rows.orders[rest].max() == len(full.transition)
+        start = full.rotations[others] if warm else "medoid"
+        mean = mean_of_gram(gram.subset(rest), start=start, **options)
         blocks = mean_gram(gram.subset(rest, [item]), [np.arange(len(rest))], [mean])
         return float(alignment_matrix(blocks, **options)[0, 0])
 

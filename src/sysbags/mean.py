@@ -13,7 +13,7 @@ from sysbags._compiled.alignment import align_many
 from sysbags._compiled.mean import mean_descent
 from sysbags._types import Array
 from sysbags._validation import check_choice, check_integer, check_matrix, check_systems, check_weight
-from sysbags.alignment import alignment_matrix, seed_of, start_tables
+from sysbags.alignment import alignment_matrix, pad, seed_of, start_tables
 from sysbags.errors import ParameterError
 from sysbags.gram import CrossGram, Side, cross_gram
 from sysbags.pairwise import distance_matrix
@@ -182,12 +182,18 @@ def mean_of_gram(
         )
     weight, weight_mu = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
     w = _weights(weights, len(gram.mean))
-    A = np.ascontiguousarray(gram.rows.transition)
-    G = np.ascontiguousarray(gram.observer)
-    n = A.shape[1]
+    # The mean has the largest order of its members, whatever collection they are a part of.
+    n = int(gram.rows.orders.max())
+    A = np.ascontiguousarray(gram.rows.transition[:, :n, :n])
+    G = np.ascontiguousarray(gram.observer[:, :, :n, :n])
     seed = seed_of(random_state)
     if isinstance(start, str):
-        Q = _first_rotations(gram, weight, weight_mu, w, check_choice(start, "start", STARTS), seed, n_jobs)
+        Q = np.tile(np.eye(n), (len(A), 1, 1))
+        if check_choice(start, "start", STARTS) == "medoid":
+            distances = alignment_matrix(gram, weight, weight_mu, random_state=seed, n_jobs=n_jobs)
+            centre = int(np.argmin(distances @ w))
+            pairs = np.column_stack([np.full(len(A), centre), np.arange(len(A))])
+            align_many(A, A, G[centre], pairs, weight, *start_tables(n, None, seed), np.empty(len(A)), Q)
     else:
         Q = np.array(start, dtype=np.float64)
     constant = float(
@@ -231,17 +237,19 @@ def mean_gram(gram: CrossGram, groups: Sequence[Any], means: Sequence[BlockMean]
     CrossGram
         Rows are the means.
     """
-    members = list(zip(groups, means, strict=True))
-    n = means[0].transition.shape[0]
+    orders = np.array([len(m.transition) for m in means])
+    n = int(orders.max())
+    blocks = [
+        np.einsum("iab,itac->tbc", m.mixing, gram.observer[rows][:, :, : len(m.transition)], optimize=True)
+        for rows, m in zip(groups, means, strict=True)
+    ]
     return CrossGram(
-        np.stack(
-            [np.einsum("iab,itac->tbc", m.mixing, gram.observer[rows], optimize=True) for rows, m in members]
-        ),
-        np.stack([m.weights @ gram.mean[rows] for rows, m in members]),
+        np.stack([pad(block, n, block.shape[2]) for block in blocks]),
+        np.stack([m.weights @ gram.mean[rows] for rows, m in zip(groups, means, strict=True)]),
         Side(
-            np.full(len(means), n),
-            np.stack([m.transition for m in means]),
-            np.stack([m.observer_gram for m in means]),
+            orders,
+            np.stack([pad(m.transition, n, n) for m in means]),
+            np.stack([pad(m.observer_gram, n, n) for m in means]),
             np.array([m.mean_norm for m in means]),
         ),
         gram.columns,
@@ -292,25 +300,3 @@ def _weights(weights: Any, members: int) -> Array:
     if w.min() < 0.0 or w.sum() <= 0.0:
         raise ParameterError("weights must be 0 or more with a positive sum")
     return np.asarray(w / w.sum())
-
-
-def _first_rotations(
-    gram: CrossGram,
-    lambda_a: float,
-    lambda_mu: float,
-    weights: Array,
-    start: str,
-    seed: int,
-    n_jobs: int | None,
-) -> Array:
-    members, n = gram.rows.transition.shape[:2]
-    rotations = np.tile(np.eye(n), (members, 1, 1))
-    if start == "medoid" and members > 1:
-        distances = alignment_matrix(gram, lambda_a, lambda_mu, random_state=seed, n_jobs=n_jobs)
-        centre = int(np.argmin(distances @ weights))
-        pairs = np.column_stack([np.full(members, centre), np.arange(members)])
-        A = np.ascontiguousarray(gram.rows.transition)
-        blocks = np.ascontiguousarray(gram.observer[centre])
-        align_many(A, A, blocks, pairs, lambda_a, *start_tables(n, None, seed), np.empty(members), rotations)
-        rotations[centre] = np.eye(n)
-    return rotations

@@ -47,8 +47,11 @@ def svd(matrix: Array) -> tuple[Array, Array, Array]:
         Orthogonal; `left @ diag(values) @ right_transposed` is the matrix.
     """
     n = matrix.shape[0]
+    # Scaled, because squares of its entries are formed.
+    scale = np.abs(matrix).max()
+    scale = scale if scale > 0.0 else 1.0
     # Rows of `work` are the columns of the matrix: contiguous, so that the inner loops vectorise.
-    work = matrix.T.copy()
+    work = matrix.T / scale
     right = np.eye(n)
     squares = np.empty(n)
     for _ in range(60):
@@ -58,7 +61,10 @@ def svd(matrix: Array) -> tuple[Array, Array, Array]:
         for p in range(n - 1):
             for q in range(p + 1, n):
                 pp, qq, pq = squares[p], squares[q], dot(work[p], work[q])
-                cosine = abs(pq) / (np.sqrt(pp * qq) + 1e-300)
+                # Next to the largest column, a column of rounding errors has no direction.
+                if min(pp, qq) <= 1e-32 * squares.max():
+                    continue
+                cosine = abs(pq) / np.sqrt(pp * qq)
                 largest = max(largest, cosine)
                 if cosine <= 1e-16:
                     continue
@@ -69,7 +75,7 @@ def svd(matrix: Array) -> tuple[Array, Array, Array]:
                 rotate_rows(right[p], right[q], c, c * t)
                 squares[p], squares[q] = max(pp - t * pq, 0.0), qq + t * pq
         # Jacobi ends quadratically: from here the next sweep would find nothing above round-off.
-        if largest < 1e-9:
+        if largest < 1e-13:
             break
     norms = np.empty(n)
     for p in range(n):
@@ -91,8 +97,8 @@ def svd(matrix: Array) -> tuple[Array, Array, Array]:
             for _ in range(2):
                 for j in range(k):
                     candidate -= np.sum(left_transposed[j] * candidate) * left_transposed[j]
-            size = np.sqrt(np.sum(candidate * candidate))
-            if size > best + 1e-3:
-                best = size
-                left_transposed[k] = candidate / size
-    return left_transposed.T.copy(), values, right_transposed
+            length = np.sqrt(np.sum(candidate * candidate))
+            if length > best + 1e-3:
+                best = length
+                left_transposed[k] = candidate / length
+    return left_transposed.T.copy(), values * scale, right_transposed

@@ -79,7 +79,7 @@ def inverse_diagonal(A: Array, Bt: Array, T: Array, out: Array) -> None:
 def newton_direction(problem: Array, B: Array, work: Array, active: Any) -> None:
     """Solve ``-H[X] = G`` in every active lane by preconditioned conjugate gradients, X in ``work[2]``.
 
-    A lane stops where it meets negative curvature; all stop once each has reduced its residual
+    A lane stops where it meets negative curvature, with a step uphill if at once; all stop once each has reduced its residual
     enough for a step that converges superlinearly, or after n iterations. ``work[0]`` holds G
     (destroyed), ``work[1]`` T.
     """
@@ -97,11 +97,13 @@ def newton_direction(problem: Array, B: Array, work: Array, active: Any) -> None
             store(P, i, j, g * load(Z, i, j))
     residual = skew_inner(G, P)
     enough = residual * pick(fill(0.3), residual, residual, fill(0.3)) + tiny
+    uphill = one
     for _ in range(n):
         negative_hessian(problem, Bt, T, P, D, E, H)
         curvature = skew_inner(P, H)
         convex = pick(curvature, skew_inner(P, P) * 1e-12 + tiny, one, zero)
-        alpha = residual / (curvature + tiny) * convex
+        alpha = pick(convex, zero, residual / (curvature + tiny), uphill)
+        uphill = zero
         following = zero
         for i in range(n):
             for j in range(i):
@@ -129,7 +131,7 @@ def newton(problem: Array, B: Array, MQ: Array, Q: Array, work: Array, active: A
 
     The step X is taken as ``I + X + X^2 / 2``, brought back to the orthogonal group by Newton-Schulz.
     ``work[0]`` and ``work[1]`` hold the result of `gradient`. Returns a positive number if some active
-    lane did not gain.
+    lane did not gain, or met negative curvature at once and has no step.
     """
     n = B.shape[0]
     newton_direction(problem, B, work, active)
@@ -137,6 +139,7 @@ def newton(problem: Array, B: Array, MQ: Array, Q: Array, work: Array, active: A
     one, zero = fill(1.0), fill(0.0)
     # The largest angle of a skew X is at most its Frobenius norm over the root of two.
     angle = root(skew_inner(X, X) * 0.5)
+    moved = pick(angle, zero, one, zero)
     scale = pick(angle, fill(MAX_TURN), fill(MAX_TURN) / (angle + 1e-300), one)
     for i in range(n):
         for j in range(n):
@@ -166,5 +169,5 @@ def newton(problem: Array, B: Array, MQ: Array, Q: Array, work: Array, active: A
             store(Q, i, j, pick(after, before, load(P, i, j), load(Q, i, j)))
             store(B, i, j, pick(after, before, load(H, i, j), load(B, i, j)))
             store(MQ, i, j, pick(after, before, load(D, i, j), load(MQ, i, j)))
-    lost: float = largest(active * pick(after, before, zero, one))
+    lost: float = largest(active * (one - moved * pick(after, before, one, zero)))
     return lost
