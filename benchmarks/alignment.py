@@ -31,7 +31,7 @@ TARGETS = {
     "dsa-metric": {5: 1000.0, 10: 200.0, 20: 50.0},
 }
 PAIRS = 40  # about four minutes in all
-CALLS = 5  # ours is so short that one call would time the clock and a cold cache
+CALLS = 20  # ours is so short that one call would time the clock and a cold cache
 TOLERANCE = 1e-9  # relative; below it two objective values are the same
 
 Result = TypeVar("Result")
@@ -86,12 +86,12 @@ def compare(peer: str, n: int, kind: Kind, pairs: int = PAIRS) -> Comparison:
     _ours(problems[0])
     _peer(peer, problems[0], 0)
     for index, pair in enumerate(problems):
-        timed = [_timed(partial(_ours, pair)) for _ in range(CALLS)]
+        spent, rotations = _timed(partial(_repeated, pair))
         seconds, found = _timed(partial(_peer, peer, pair, index))
-        result.our_seconds.append(float(np.median([spent for spent, _ in timed])))
+        result.our_seconds.append(spent / CALLS)
         result.peer_seconds.append(seconds)
         # Both are judged by the same float64 expression, at an exactly orthogonal rotation.
-        result.our_values.append(objective(pair, _orthogonal(timed[0][1])))
+        result.our_values.append(objective(pair, _orthogonal(rotations[0])))
         result.peer_values.append(objective(pair, _orthogonal(found.rotation)))
     return result
 
@@ -130,6 +130,10 @@ def _row(line: Comparison) -> tuple[str, str, float, float]:
 def _ours(pair: Pair) -> Array:
     rotation: Array = align_blocks(pair.A1, pair.A2, pair.M, lambda_a=LAMBDA_A, random_state=0).rotation
     return rotation
+
+
+def _repeated(pair: Pair) -> list[Array]:
+    return [_ours(pair) for _ in range(CALLS)]
 
 
 def _peer(peer: str, pair: Pair, seed: int) -> Found:
