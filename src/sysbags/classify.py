@@ -142,12 +142,9 @@ class NearestSystem(ClassifierMixin, _OfObjects):  # type: ignore[misc]
         """Keep the training systems and their labels."""
         members = check_systems(systems)
         check_choice(self.metric, "metric", METRICS)
-        if check_integer(self.n_neighbors, "n_neighbors") > len(members):
-            raise ParameterError(
-                f"n_neighbors is {self.n_neighbors}, but there are only {len(members)} training systems"
-            )
         self.classes_, self._codes = check_labels(labels, len(members))
         self.systems_ = members
+        self._count(self.n_neighbors)
         return self
 
     def kneighbors(
@@ -169,18 +166,23 @@ class NearestSystem(ClassifierMixin, _OfObjects):  # type: ignore[misc]
         indices : (K, n_neighbors) array of int
         """
         distances = self._distances(systems)
-        count = check_integer(self.n_neighbors if n_neighbors is None else n_neighbors, "n_neighbors")
-        if count > len(self.systems_):
-            raise ParameterError(
-                f"n_neighbors is {count}, but there are only {len(self.systems_)} training systems"
-            )
+        count = self._count(self.n_neighbors if n_neighbors is None else n_neighbors)
         nearest = np.argsort(distances, axis=1, kind="stable")[:, :count]
         return (np.take_along_axis(distances, nearest, axis=1), nearest) if return_distance else nearest
 
     def predict(self, systems: Sequence[System]) -> npt.NDArray[Any]:
         """Return the label that most of the nearest training systems have; ties go to the nearer."""
-        codes = vote(self._distances(systems), self._codes, len(self.classes_), self.n_neighbors)
+        distances = self._distances(systems)
+        codes = vote(distances, self._codes, len(self.classes_), self._count(self.n_neighbors))
         return np.asarray(self.classes_[codes])
+
+    def _count(self, n_neighbors: int) -> int:
+        count = check_integer(n_neighbors, "n_neighbors")
+        if count > len(self.systems_):
+            raise ParameterError(
+                f"n_neighbors is {count}, but there are only {len(self.systems_)} training systems"
+            )
+        return count
 
     def _distances(self, systems: Sequence[System]) -> Array:
         check_is_fitted(self)
@@ -299,4 +301,5 @@ class NearestMean(ClassifierMixin, _OfObjects):  # type: ignore[misc]
 
     def predict(self, systems: Sequence[System]) -> npt.NDArray[Any]:
         """Return the label of the class with the nearest centre."""
-        return np.asarray(self.classes_[self.distances(systems).argmin(axis=1)])
+        nearest = self.distances(systems).argmin(axis=1)
+        return np.asarray(self.classes_[nearest])

@@ -79,9 +79,9 @@ def inverse_diagonal(A: Array, Bt: Array, T: Array, out: Array) -> None:
 def newton_direction(problem: Array, B: Array, work: Array, active: Any) -> None:
     """Solve ``-H[X] = G`` in every active lane by preconditioned conjugate gradients, X in ``work[2]``.
 
-    A lane stops where it meets negative curvature, with a step uphill if at once; all stop once each has reduced its residual
-    enough for a step that converges superlinearly, or after n iterations. ``work[0]`` holds G
-    (destroyed), ``work[1]`` T.
+    A lane stops where it meets negative curvature, with a step uphill if at once; all stop once each
+    has reduced its residual enough for a step that converges superlinearly, or after n iterations.
+    ``work[0]`` holds G (destroyed), ``work[1]`` T.
     """
     n = B.shape[0]
     G, T, X, P, H = work[0], work[1], work[2], work[3], work[4]

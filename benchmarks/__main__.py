@@ -1,0 +1,129 @@
+"""All benchmarks as one table: `python -m benchmarks [--write FILE] [--only NAME ...]`."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import alignment, baselines, chi2, collection, startup
+from benchmarks.problems import KINDS, SIZES
+
+Row = tuple[str, str, float | None, float]
+
+PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "pymanopt", "dsa-metric", "torch")
+MODULES = {"pymanopt": ("pymanopt",), "dsa-metric": ("DSA", "torch")}
+HEADER = ("work", "against", "ratio", "target", "met?")
+
+
+def alignment_rows() -> list[Row]:
+    """The rows of `benchmarks.alignment`, without a ratio where a peer is not installed."""
+    lines: list[Row] = []
+    for peer, targets in alignment.TARGETS.items():
+        part = "align" if peer == "pymanopt" else "align A only"
+        if any(importlib.util.find_spec(module) is None for module in MODULES[peer]):
+            lines += [(f"{part}, n={n}", f"{peer}: not installed", None, targets[n]) for n in SIZES]
+            continue
+        for n in SIZES:
+            for kind in KINDS:
+                line = alignment.compare(peer, n, kind)
+                objective = f"objective no worse on {line.no_worse:.0%} of pairs, better on {line.better:.0%}"
+                lines.append((f"{part}, n={n}, {kind}", f"{peer} ({objective})", line.ratio, line.target))
+    return lines
+
+
+BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
+    "chi2": lambda: list(chi2.rows()),
+    "baselines": lambda: list(baselines.rows()),
+    "alignment": alignment_rows,
+    "collection": lambda: list(collection.rows()),
+    "startup": lambda: list(startup.rows()),
+}
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """A row as text; a target of 0 is none."""
+    work, against, ratio, target = row
+    measured = "" if ratio is None else f"{ratio:,.2f}" if ratio < 10 else f"{ratio:,.0f}"
+    met = "" if ratio is None or not target else "yes" if ratio >= target else "no"
+    return work, against, measured, f"{target:,g}" if target else "", met
+
+
+def markdown(rows: list[Row], command: str) -> str:
+    """The results with all that is needed to judge and repeat them."""
+    lines = [
+        "# Benchmarks",
+        "",
+        "Ratios measured in one run; larger is better. Unless said otherwise on one core.",
+        "",
+        f"* date: {datetime.date.today().isoformat()}",
+        f"* machine: {processor()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        f"* command: `{command}`",
+        f"* versions: {', '.join(f'{name} {version(name)}' for name in PACKAGES)}",
+        "",
+        f"| {' | '.join(HEADER)} |",
+        f"| {' | '.join(['---'] * 2 + ['---:'] * 2 + ['---'])} |",
+        *(f"| {' | '.join(cells(row))} |" for row in rows),
+    ]
+    if any(against == chi2.LIMIT for _, against, _, _ in rows):
+        lines += ["", chi2.NOTE]
+    return "\n".join(lines) + "\n"
+
+
+def version(package: str) -> str:
+    """Version of a package, if it is there."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def processor() -> str:
+    """The processor's name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def main() -> None:
+    """Run the benchmarks, print the table and keep it if asked to."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--write", type=Path, metavar="FILE", help="keep the table as Markdown")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=BENCHMARKS,
+        default=list(BENCHMARKS),
+        metavar="NAME",
+        help=f"some of {', '.join(BENCHMARKS)}",
+    )
+    arguments = parser.parse_args()
+    console = Console(width=140)
+    rows: list[Row] = []
+    for name in arguments.only:
+        console.print(f"running {name} ...", style="dim")
+        rows += BENCHMARKS[name]()
+    table = Table(*HEADER)
+    for row in rows:
+        table.add_row(*cells(row))
+    console.print(table)
+    if arguments.write:
+        command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
+        arguments.write.write_text(markdown(rows, command))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Small generators that several test files share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sysbags.identification import identify
+
+NOISE = 0.3
+
+
+def orthogonal(n, rng, determinant=None):
+    """A Haar-random orthogonal matrix, of the determinant asked for."""
+    Q, R = np.linalg.qr(rng.standard_normal((n, n)))
+    Q = Q * np.where(np.diag(R) < 0, -1.0, 1.0)
+    if determinant is not None and np.linalg.det(Q) * determinant < 0:
+        Q[:, 0] *= -1.0
+    return Q
+
+
+def polar(matrix):
+    """The nearest matrix with orthonormal columns."""
+    U, _, Vt = np.linalg.svd(matrix, full_matrices=False)
+    return U @ Vt
+
+
+def rho(A1, A2, M, Q, lambda_a=0.25):
+    """The definition: ``lambda_a tr(A1' Q' A2 Q) + tr(M Q)``."""
+    return lambda_a * np.trace(A1.T @ Q.T @ A2 @ Q) + np.trace(M @ Q)
+
+
+def make_pair(kind, n, rng):
+    """Transitions of norm 0.999 and ``C1' C2``; "related" is a system and its noisy rotated copy."""
+    A1, C1 = _stable(rng.standard_normal((n, n))), polar(rng.standard_normal((3 * n, n)))
+    if kind == "random":
+        A2, C2 = _stable(rng.standard_normal((n, n))), polar(rng.standard_normal((3 * n, n)))
+    else:
+        Q = orthogonal(n, rng)
+        A2 = _stable(Q @ _noisy(A1, rng) @ Q.T)
+        C2 = polar(_noisy(C1, rng)) @ Q.T
+    return A1, A2, C1.T @ C2
+
+
+def _stable(matrix):
+    return matrix * (0.999 / np.linalg.norm(matrix, 2))
+
+
+def _noisy(matrix, rng):
+    noise = rng.standard_normal(matrix.shape)
+    return matrix + noise * (NOISE * np.linalg.norm(matrix) / np.linalg.norm(noise))
+
+
+def make_stream(rng, frames=24, bins=8):
+    """Histograms that swing between random bags, with noise."""
+    corners = rng.dirichlet(np.ones(bins), size=3)
+    angle = rng.uniform(0.2, 1.5) * np.arange(frames) + rng.uniform(0.0, 6.0)
+    shares = np.column_stack([1.0 + np.cos(angle), 1.0 + np.sin(angle), np.ones(frames)]) / 3.0
+    stream = shares @ corners + 0.3 * rng.dirichlet(np.ones(bins), size=frames)
+    return stream / stream.sum(axis=1, keepdims=True)
+
+
+def make_system(seed, order=3, **options):
+    """The system identified from a small stream of its own seed."""
+    return identify(make_stream(np.random.default_rng(seed), **options), order=order)

@@ -1,0 +1,137 @@
+"""The package as a stranger meets it: import, public names, README, and the documents that name functions."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import sysbags
+
+ROOT = Path(__file__).parents[1]
+HEAVY = ("numba", "sklearn", "scipy", "matplotlib", "joblib", "rich")
+
+
+def test_import_is_light():
+    code = f"import sys, sysbags; print([name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", sysbags.__all__)
+def test_public_names_resolve(name):
+    thing = getattr(sysbags, name)
+    assert thing.__doc__
+    assert name in dir(sysbags)
+
+
+def test_public_names_are_where_they_say():
+    for name, home in sysbags._HOMES.items():
+        module = importlib.import_module(f"sysbags.{home}")
+        assert getattr(sysbags, name) is getattr(module, name)
+        assert name in module.__all__ or name == "SysbagsError"
+
+
+def test_unknown_name():
+    with pytest.raises(AttributeError, match="module 'sysbags' has no attribute 'aligns'"):
+        _ = sysbags.aligns
+
+
+def test_version_matches_the_build_file():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert sysbags.__version__ == project["version"]
+    assert f"## {project['version']}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_readme_example_runs(capsys):
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert len(examples) == 1
+    code = examples[0]
+    assert len(code.splitlines()) <= 12
+    exec(compile(code, "README.md", "exec"), {})
+    said = [line for line in capsys.readouterr().out.splitlines() if line]
+    promised = [line.split("  # ", 1)[1] for line in code.splitlines() if line.startswith("print(")]
+    assert said == promised
+
+
+@pytest.mark.parametrize("example", sorted(path.stem for path in (ROOT / "examples").glob("*.py")))
+def test_examples_draw_their_picture(example, tmp_path, capsys):
+    spec = importlib.util.spec_from_file_location(example, ROOT / "examples" / f"{example}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    picture = tmp_path / "picture.png"
+    assert not module.main([str(picture)])
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out
+    assert (ROOT / "docs" / "images" / f"{example}.png").exists()
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", "docs/index.md", "docs/equations.md", "docs/errata.md"]
+)
+def test_links_lead_somewhere(page):
+    path = ROOT / page
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text())
+    for link in links:
+        if not link.startswith("http"):
+            assert (path.parent / link).exists(), link
+
+
+def test_equations_name_only_what_exists():
+    text = (ROOT / "docs" / "equations.md").read_text()
+    names = re.findall(r"`(sysbags\.[A-Za-z_.]+)`", text)
+    assert len(names) > 30
+    for name in names:
+        _resolve(name)
+
+
+def test_equations_cover_the_labels():
+    text = (ROOT / "docs" / "equations.md").read_text()
+    for label in LABELS.split():
+        assert f"`{label}`" in text, label
+
+
+def test_errata_name_only_tests_that_exist():
+    text = (ROOT / "docs" / "errata.md").read_text()
+    tests = re.findall(r"`(test_\w+)\.py`", text)
+    assert len(tests) > 8
+    for test in set(tests):
+        assert (ROOT / "tests" / f"{test}.py").exists(), test
+
+
+def test_source_labels_are_mapped():
+    """Every equation that a docstring names is in the table."""
+    text = (ROOT / "docs" / "equations.md").read_text()
+    for source in (ROOT / "src" / "sysbags").rglob("*.py"):
+        for label in re.findall(r"\beq:\w+", source.read_text()):
+            assert f"`{label}`" in text, f"{label} in {source.name}"
+
+
+def _resolve(name):
+    """The object of a dotted name: a module, what is in it, or an attribute or field of that."""
+    parts = name.split(".")
+    thing, rest = sysbags, parts[1:]
+    while rest:
+        try:
+            thing = importlib.import_module(f"{thing.__name__}.{rest[0]}")
+        except (ImportError, AttributeError):
+            break
+        rest = rest[1:]
+    for part in rest:
+        fields = getattr(thing, "__dataclass_fields__", {})
+        if not hasattr(thing, part) and part in fields:
+            return fields[part]
+        thing = getattr(thing, part)
+    return thing
+
+
+LABELS = """eq:LDS eq:chi eq:KLDS eq:KLDS_rewritten alg:llama eq:frobDist eq:tau eq:P_tran eq:sym eq:tau_smpl
+eq:equi_class eq:d_o eq:rho_max eq:qprod eq:c_s_cond alg:alpaca eq:jacobi_eq eq:polynom thm:accu eq:klds_avg
+eq:fopt eq:tropt1 eq:Y_avg eq:a_alpha eq:b_beta eq:tropt3 eq:tropt4 eq:beta_avg eq:a_avg eq:K_evd eq:trpr
+eq:TILDE_svd eq:projected_alpha alg:vicuna"""
