@@ -62,6 +62,9 @@ def inverse_diagonal(A: Array, Bt: Array, T: Array, out: Array) -> None:
     """One over the diagonal of minus the Hessian in the basis of planes, kept positive."""
     n = A.shape[0]
     one = fill(1.0)
+    typical = fill(1e-300)
+    for p in range(n):
+        typical = typical + magnitude(load(T, p, p)) * (0.01 / n)
     for p in range(n):
         store(out, p, p, fill(0.0))
         for q in range(p):
@@ -69,7 +72,7 @@ def inverse_diagonal(A: Array, Bt: Array, T: Array, out: Array) -> None:
             crossed = load(Bt, p, q) * load(A, p, q) + load(Bt, q, p) * load(A, q, p)
             straight = load(Bt, q, q) * load(A, p, p) + load(Bt, p, p) * load(A, q, q)
             diagonal = (t_p + t_q) * 0.5 + crossed - straight
-            floor = (magnitude(t_p) + magnitude(t_q)) * 0.1 + 1e-300
+            floor = (magnitude(t_p) + magnitude(t_q)) * 0.1 + typical
             inverse = one / pick(diagonal, floor, diagonal, floor)
             store(out, p, q, inverse)
             store(out, q, p, inverse)
@@ -131,7 +134,7 @@ def newton(problem: Array, B: Array, MQ: Array, Q: Array, work: Array, active: A
 
     The step X is taken as ``I + X + X^2 / 2``, brought back to the orthogonal group by Newton-Schulz.
     ``work[0]`` and ``work[1]`` hold the result of `gradient`. Returns a positive number if some active
-    lane did not gain, or met negative curvature at once and has no step.
+    lane did not gain more than round-off.
     """
     n = B.shape[0]
     newton_direction(problem, B, work, active)
@@ -139,7 +142,6 @@ def newton(problem: Array, B: Array, MQ: Array, Q: Array, work: Array, active: A
     one, zero = fill(1.0), fill(0.0)
     # The largest angle of a skew X is at most its Frobenius norm over the root of two.
     angle = root(skew_inner(X, X) * 0.5)
-    moved = pick(angle, zero, one, zero)
     scale = pick(angle, fill(MAX_TURN), fill(MAX_TURN) / (angle + 1e-300), one)
     for i in range(n):
         for j in range(n):
@@ -163,11 +165,12 @@ def newton(problem: Array, B: Array, MQ: Array, Q: Array, work: Array, active: A
     refresh(problem, P, H, D, work)
     # Close to the optimum the gain drowns in round-off: the slack lets the last steps sharpen Q.
     after = objective(problem[0], H, D)
-    after = after + magnitude(after) * 1e-15
+    slack = magnitude(after) * 1e-15
+    lost: float = largest(active * pick(after, before + slack, zero, one))
+    after = after + slack
     for i in range(n):
         for j in range(n):
             store(Q, i, j, pick(after, before, load(P, i, j), load(Q, i, j)))
             store(B, i, j, pick(after, before, load(H, i, j), load(B, i, j)))
             store(MQ, i, j, pick(after, before, load(D, i, j), load(MQ, i, j)))
-    lost: float = largest(active * (one - moved * pick(after, before, one, zero)))
     return lost
