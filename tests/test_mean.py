@@ -254,7 +254,7 @@ def test_gram_of_means_is_the_gram_of_their_systems():
         np.testing.assert_allclose(
             getattr(blocks.rows, name), getattr(expected.rows, name), atol=1e-10, err_msg=name
         )
-    distances = sysbags.alignment.alignment_matrix(blocks)
+    distances = sysbags.pairwise.alignment_matrix(blocks)
     expected = sysbags.pairwise_distances([mean.system for mean in built], systems)
     np.testing.assert_allclose(distances, expected, atol=1e-9)
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import sysbags
 from helpers import make_system, orthogonal
-from sysbags.alignment import PAIRS_A_CHUNK, alignment_matrix
-from sysbags.pairwise import METRICS, distance_matrix
+from sysbags.pairwise import METRICS, PAIRS_A_CHUNK, alignment_matrix, distance_matrix
 
 # The same examples on every run: that the best of many starts is the global optimum is likely, not certain.
 SETTINGS = settings(max_examples=25, deadline=None, derandomize=True)

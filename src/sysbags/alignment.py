@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._compiled.alignment import align_many, align_pair
-from sysbags._compiled.lanes import LANES
-from sysbags._parallel import run
-from sysbags._types import Array, IntArray
-from sysbags._validation import check_choice, check_integer, check_matrix, check_weight
+from sysbags._compiled.alignment import align_pair
+from sysbags._starts import seed_of, start_tables
+from sysbags._types import Array
+from sysbags._validation import check_choice, check_matrix, check_weight
 from sysbags.errors import ParameterError
-from sysbags.gram import CrossGram, cross_gram
+from sysbags.gram import cross_gram
 from sysbags.system import System
 
-__all__ = ["Alignment", "BlockAlignment", "align", "align_blocks", "alignment_distance", "alignment_matrix"]
+__all__ = ["Alignment", "BlockAlignment", "align", "align_blocks", "alignment_distance"]
 
 SOLVERS = ("newton", "jacobi")
-PAIRS_A_CHUNK = 256
 
 
 class BlockAlignment(NamedTuple):
@@ -124,7 +121,9 @@ def align_blocks(
     lambda_a : float, default=0.25
         Weight of the transitions.
     starts : int, optional
-        Starts at most, a multiple of four; by default fewer for larger matrices.
+        Make this many starts, rounded up to a multiple of four, and follow each to its end. By default
+        there are four where the observers dominate and up to 28 (8 for large matrices) where not, and
+        those that fall behind are given up.
     solver : {"newton", "jacobi"}, default="newton"
         "jacobi" is the paper's method, sweeps alone, for study and comparison.
     random_state : int, Generator or None, default=0
@@ -262,65 +261,6 @@ def alignment_distance(
     return align(first, second, lambda_a, lambda_mu, random_state=random_state).distance
 
 
-def alignment_matrix(
-    gram: CrossGram,
-    lambda_a: float = 0.25,
-    lambda_mu: float = 0.0,
-    *,
-    starts: int | None = None,
-    random_state: int | np.random.Generator | None = 0,
-    n_jobs: int | None = None,
-) -> Array:
-    """Squared alignment distances between two collections, from their CrossGram alone.
-
-    Parameters
-    ----------
-    gram : CrossGram
-    lambda_a, lambda_mu : float, default=0.25, 0.0
-    starts, random_state
-        See `align_blocks`.
-    n_jobs : int, optional
-        Threads; the result does not depend on it.
-
-    Returns
-    -------
-    (K, L) array
-    """
-    weight, weight_mu = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
-    seed = seed_of(random_state)
-    rows, columns = gram.rows, gram.columns
-    n = max(rows.transition.shape[1], columns.transition.shape[1])
-    first, second = pad(rows.transition, n, n), pad(columns.transition, n, n)
-    observer = pad(gram.observer, n, n)
-    own, other = _norms(rows, weight), _norms(columns, weight)
-    distances = own[:, None] + other[None, :]
-    distances += weight_mu * (rows.mean_norm[:, None] + columns.mean_norm[None, :] - 2.0 * gram.mean)
-    if gram.symmetric:
-        pairs = np.column_stack(np.triu_indices(len(own), 1))
-    else:
-        pairs = np.column_stack([axis.ravel() for axis in np.indices(distances.shape)])
-    # A pair lives in the larger of its own two orders: more padding would allow more rotations.
-    sizes = np.maximum(rows.orders[pairs[:, 0]], columns.orders[pairs[:, 1]])
-    chunks: list[tuple[IntArray, int]] = []
-    for size in np.unique(sizes):
-        alike = pairs[sizes == size]
-        chunks += [(alike[k : k + PAIRS_A_CHUNK], int(size)) for k in range(0, len(alike), PAIRS_A_CHUNK)]
-
-    def fill(chunk: tuple[IntArray, int]) -> None:
-        some, size = chunk
-        values, rotations = np.empty(len(some)), np.empty((len(some), size, size))
-        blocks = observer[some[:, 0], some[:, 1]]
-        align_many(first, second, blocks, some, weight, *start_tables(size, starts, seed), values, rotations)
-        distances[some[:, 0], some[:, 1]] -= 2.0 * values
-
-    if chunks:
-        run(fill, chunks, n_jobs, "alignments")
-    if gram.symmetric:
-        upper = np.triu(distances, 1)
-        distances = upper + upper.T
-    return np.maximum(distances, 0.0)
-
-
 def transition_bound(first: Array, second: Array) -> float:
     """Return a bound of ``tr(A1' Q' A2 Q)`` over all orthogonal Q.
 
@@ -337,12 +277,6 @@ def transition_bound(first: Array, second: Array) -> float:
         0.5 * (second - second.T), compute_uv=False
     )
     return min(plain, float(symmetric + skew))
-
-
-def _norms(side: Any, lambda_a: float) -> Array:
-    """``lambda_a ||A||^2 + ||C||^2`` of each system of a side."""
-    squares = np.einsum("kij,kij->k", side.transition, side.transition)
-    return np.asarray(lambda_a * squares + np.einsum("kii->k", side.observer_gram))
 
 
 def pad(blocks: Array, n: int, m: int) -> Array:
@@ -381,38 +315,3 @@ def _ready(*matrices: Any) -> bool:
         if not matrix.flags.c_contiguous:
             return False
     return True
-
-
-def seed_of(random_state: Any) -> int:
-    """Turn any of the usual kinds of random state into a whole number."""
-    if type(random_state) is int and random_state >= 0:
-        return random_state
-    if isinstance(random_state, np.integer) and random_state >= 0:
-        return int(random_state)
-    if random_state is None:
-        return int(np.random.default_rng().integers(2**31))
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31))
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    raise ParameterError(
-        f"random_state is {random_state!r}, but it must be a whole number of at least 0, a Generator or None"
-    )
-
-
-@lru_cache(maxsize=256)
-def start_tables(n: int, starts: int | None, seed: int) -> tuple[Array, IntArray]:
-    """Random orthogonal starts (groups, n, n, LANES), determinants alternating, and orders of the planes."""
-    if starts is None:
-        # Measured: where the transitions dominate, more starts find more, but each costs n^4.
-        starts = max(2 * LANES, min(28, LANES * (600 // n**2)))
-    groups = -(-check_integer(starts, "starts") // LANES)
-    rng = np.random.default_rng([seed, n])
-    normal = rng.standard_normal((groups, LANES, n, n))
-    Q, R = np.linalg.qr(normal)
-    Q *= np.sign(np.einsum("...ii->...i", R))[..., None, :]
-    wrong = np.linalg.det(Q) * np.where(np.arange(LANES) % 2, -1.0, 1.0) < 0
-    Q[wrong, :, 0] *= -1.0
-    planes = np.column_stack(np.triu_indices(n, 1)).astype(np.int64)
-    orders = np.stack([rng.permutation(planes) for _ in range(16)])
-    return np.ascontiguousarray(np.moveaxis(Q, 1, -1)), orders

@@ -196,7 +196,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("Loading compiled code; the very first run compiles it ...", file=sys.stderr)
         loading: dict[str, float] = {}
         with _stage(loading, "load compiled code"):
-            experiment(Settings(classes=2, per_class=2, frames=20, bins=8, order=2))
+            experiment(Settings(classes=2, per_class=2, frames=20, bins=8, order=5))
         outcome = experiment(settings)
         outcome.seconds = loading | outcome.seconds
         report = folder / "report.html"

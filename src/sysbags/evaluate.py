@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._parallel import run
+from sysbags._starts import seed_of
 from sysbags._types import Array, IntArray
 from sysbags._validation import check_choice, check_integer
-from sysbags.alignment import alignment_matrix, seed_of
 from sysbags.errors import ParameterError
 from sysbags.gram import CrossGram
 from sysbags.mean import BlockMean, mean_gram, mean_of_gram
-from sysbags.pairwise import METRICS, distance_matrix
+from sysbags.pairwise import METRICS, alignment_matrix, distance_matrix
 
 __all__ = ["CLASSIFIERS", "LeaveOneOut", "check_labels", "leave_one_out", "vote"]
 

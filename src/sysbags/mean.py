@@ -11,12 +11,13 @@ import numpy.typing as npt
 
 from sysbags._compiled.alignment import align_many
 from sysbags._compiled.mean import mean_descent
+from sysbags._starts import seed_of, start_tables
 from sysbags._types import Array
 from sysbags._validation import check_choice, check_integer, check_matrix, check_systems, check_weight
-from sysbags.alignment import alignment_matrix, pad, seed_of, start_tables
+from sysbags.alignment import pad
 from sysbags.errors import ParameterError
 from sysbags.gram import CrossGram, Side, cross_gram
-from sysbags.pairwise import distance_matrix
+from sysbags.pairwise import alignment_matrix, distance_matrix
 from sysbags.system import System
 
 __all__ = ["BlockMean", "FrechetMean", "frechet_mean", "mean_gram", "mean_of_gram", "medoid"]

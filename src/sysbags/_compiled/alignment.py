@@ -20,6 +20,8 @@ TOLERANCE = 1e-7
 """Slope, relative to the problem's scale, at which a start has converged; the value's error is its square."""
 SAME_VALUE = 1e-9
 """Two starts agree when their values differ by less than this, relative to the problem's scale."""
+PATIENCE = 12.0
+"""Measured: less loses winners, more spends most of the time on losers."""
 BENIGN_SHARE = 0.2
 """Below this share of the transitions in the cost, local optima are rare (measured)."""
 
@@ -76,24 +78,24 @@ def ascend(
     work: Array,
     orders: IntArray,
     scale: float,
-    rivals: bool,
+    warm: bool,
+    patience: float,
     so_far: float,
     finish: bool,
     report: Array,
 ) -> int:
     """Bring every lane of ``state[0]`` to a critical point.
 
-    Values go to ``report[0, 0]``, squared slopes to ``report[1, 0]``. Lanes are either `rivals`,
-    starts of one problem, of which one is given up where it lies farther below the best (`so_far` or
-    among the lanes) than it could plausibly rise; or problems of their own that start close to their
-    optimum and need no sweeps first. With `finish` false there are sweeps alone, the paper's way.
-    Returns the number of sweeps.
+    Values go to ``report[0, 0]``, squared slopes to ``report[1, 0]``. `warm` lanes start close to their
+    optimum and need no sweeps first. A lane is given up where it lies farther below the best (`so_far`
+    or among the lanes) than `patience` times what it seems to have left to rise. With `finish` false
+    there are sweeps alone, the paper's way. Returns the number of sweeps.
     """
     n = A.shape[0]
     Q, B, MQ = state[0], state[1], state[2]
     values, active, slopes = report[0, 0], report[0, 1], report[1, 0]
     refresh(problem, Q, B, MQ, work)
-    sweeps = SCANNED_SWEEPS + PLAIN_SWEEPS if rivals else 0
+    sweeps = 0 if warm else SCANNED_SWEEPS + PLAIN_SWEEPS
     sweeps_of(A, state, work, orders, 0, sweeps, SCANNED_SWEEPS)
     for _ in range(MAX_ROUNDS):
         gradient(problem, B, MQ, work)
@@ -102,11 +104,10 @@ def ascend(
         best = max(so_far, values.max())
         busy = False
         for lane in range(LANES):
-            # A quadratic model with the mean curvature would rise by n slope^2 / (4 best); measured: twelve
-            # times that loses few winners and saves most of the work on losers.
-            plausible = 3.0 * n * slopes[lane] / (abs(best) + 1e-300)
-            close = not rivals or values[lane] + plausible > best
-            going = slopes[lane] > (TOLERANCE * scale) ** 2 and close
+            # What a quadratic model with the mean curvature would rise by.
+            left = 0.25 * n * slopes[lane] / (abs(best) + 1e-300)
+            steep = slopes[lane] > (TOLERANCE * scale) ** 2
+            going = steep and values[lane] + patience * left >= best
             active[lane] = 1.0 if going else 0.0
             busy = busy or going
         if not busy:
@@ -124,6 +125,7 @@ def align_pair(
     M: Array,
     starts: Array,
     orders: IntArray,
+    thorough: bool,
     finish: bool,
     rotation: Array,
 ) -> tuple[float, float, float, int, int, int]:
@@ -139,6 +141,8 @@ def align_pair(
         Random orthogonal matrices, determinants alternating; the polar starts replace the first two.
     orders : (count, n (n - 1) / 2, 2) array
         Random orders of the planes, one a sweep.
+    thorough : bool
+        Make all the starts and give none up.
     finish : bool
         Newton finish, or sweeps alone.
     rotation : (n, n) array
@@ -156,6 +160,7 @@ def align_pair(
     problem, work, state, report = spread(A, A2, M), workspace(n), states(n), np.zeros((2, 2, LANES))
     size_a, size_m = np.sqrt(np.sum(A * A) * np.sum(A2 * A2)), np.sqrt(np.sum(M * M))
     scale = size_a + size_m + 1e-300
+    patience = np.inf if thorough else PATIENCE
     best, slope, nuclear, sweeps, agreed, tried, enough = -np.inf, 0.0, 0.0, 0, 0, 0, 1
     if not np.isfinite(scale):
         return np.nan, np.nan, np.nan, 0, 0, 0
@@ -166,7 +171,7 @@ def align_pair(
             # The larger the transitions' share of the cost, the more local optima there are.
             share = size_a / (size_a + nuclear + 1e-300)
             enough = 1 + int(np.ceil(15.0 * max(0.0, share - BENIGN_SHARE)))
-        made = ascend(problem, A, state, work, orders, scale, True, best, finish, report)
+        made = ascend(problem, A, state, work, orders, scale, False, patience, best, finish, report)
         tried += LANES
         for lane in range(LANES):
             value = report[0, 0, lane]
@@ -179,7 +184,7 @@ def align_pair(
                 for i in range(n):
                     for j in range(n):
                         rotation[i, j] = state[0, i, j, lane]
-        if agreed >= enough:
+        if agreed >= enough and not thorough:
             break
     return best, nuclear, slope, sweeps, agreed, tried
 
@@ -193,6 +198,7 @@ def align_many(
     lambda_a: float,
     starts: Array,
     orders: IntArray,
+    thorough: bool,
     values: Array,
     rotations: Array,
 ) -> None:
@@ -205,4 +211,4 @@ def align_many(
     for k in range(pairs.shape[0]):
         A, A2 = first[pairs[k, 0], :n, :n] * lambda_a, second[pairs[k, 1], :n, :n].copy()
         M = observer[k, :n, :n].copy()
-        values[k] = align_pair(A, A2, M, starts, orders, True, rotations[k])[0]
+        values[k] = align_pair(A, A2, M, starts, orders, thorough, True, rotations[k])[0]

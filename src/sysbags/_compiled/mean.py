@@ -106,7 +106,7 @@ def realign(mean: Array, A: Array, blocks: Array, Q: Array, orders: IntArray, va
                     problem[2, i, j, lane] = A[t, i, j]
                     problem[3, i, j, lane] = blocks[t, i, j]
                     state[0, i, j, lane] = Q[t, i, j]
-        ascend(problem, mean, state, work, orders, scale, False, -np.inf, True, report)
+        ascend(problem, mean, state, work, orders, scale, True, np.inf, -np.inf, True, report)
         for lane in range(min(LANES, members - begin)):
             t = begin + lane
             values[t] = report[0, 0, lane]
@@ -125,6 +125,7 @@ def mean_descent(
     Q: Array,
     starts: Array,
     orders: IntArray,
+    thorough: bool,
     tolerance: float,
     mean: Array,
     mixing: Array,
@@ -148,7 +149,7 @@ def mean_descent(
         settled = iteration > 0 and history[iteration - 1] - objective <= tolerance * constant
         if settled or iteration == 0:
             for t in range(members):
-                value = align_pair(scaled, A[t], blocks[t], starts, orders, True, rotation)[0]
+                value = align_pair(scaled, A[t], blocks[t], starts, orders, thorough, True, rotation)[0]
                 if value > values[t]:
                     values[t] = value
                     Q[t] = rotation
