@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sysbags import datasets as datasets
     from sysbags import evaluate as evaluate
     from sysbags import kernels as kernels
     from sysbags.alignment import Alignment as Alignment
@@ -56,7 +57,7 @@ _HOMES = {
     "medoid": "mean",
     "pairwise_distances": "pairwise",
 }
-_MODULES = ("evaluate", "kernels")
+_MODULES = ("datasets", "evaluate", "kernels")
 
 __all__ = [*sorted([*_HOMES, *_MODULES])]
 

@@ -94,7 +94,28 @@ class SystemIdentifier(TransformerMixin, _OfObjects):  # type: ignore[misc]
         return True
 
 
-class NearestSystem(ClassifierMixin, _OfObjects):  # type: ignore[misc]
+class _ByDistance(ClassifierMixin, _OfObjects):  # type: ignore[misc]
+    """What classifies by one of the distances between systems."""
+
+    metric: str
+    lambda_a: float
+    lambda_mu: float
+    random_state: int | np.random.Generator | None
+    n_jobs: int | None
+
+    def _between(self, systems: Sequence[System], others: Sequence[System]) -> Array:
+        return pairwise_distances(
+            systems,
+            others,
+            self.metric,
+            lambda_a=self.lambda_a,
+            lambda_mu=self.lambda_mu,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+        )
+
+
+class NearestSystem(_ByDistance):
     """Classify a system by the labels of the nearest training systems.
 
     Parameters
@@ -186,18 +207,10 @@ class NearestSystem(ClassifierMixin, _OfObjects):  # type: ignore[misc]
 
     def _distances(self, systems: Sequence[System]) -> Array:
         check_is_fitted(self)
-        return pairwise_distances(
-            systems,
-            self.systems_,
-            self.metric,
-            lambda_a=self.lambda_a,
-            lambda_mu=self.lambda_mu,
-            random_state=self.random_state,
-            n_jobs=self.n_jobs,
-        )
+        return self._between(systems, self.systems_)
 
 
-class NearestMean(ClassifierMixin, _OfObjects):  # type: ignore[misc]
+class NearestMean(_ByDistance):
     """Classify a system by the nearest centre of a class.
 
     The centre is the class's Frechet mean for the alignment distance, its medoid for the baselines.
@@ -281,15 +294,7 @@ class NearestMean(ClassifierMixin, _OfObjects):  # type: ignore[misc]
     def distances(self, systems: Sequence[System]) -> Array:
         """Return the squared distances of systems to the classes' centres, (K, C)."""
         check_is_fitted(self)
-        return pairwise_distances(
-            systems,
-            self.means_,
-            self.metric,
-            lambda_a=self.lambda_a,
-            lambda_mu=self.lambda_mu,
-            random_state=self.random_state,
-            n_jobs=self.n_jobs,
-        )
+        return self._between(systems, self.means_)
 
     def decision_function(self, systems: Sequence[System]) -> Array:
         """Return how near each class's centre is, larger is nearer: minus the squared distance, (K, C).
