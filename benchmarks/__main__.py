@@ -11,10 +11,12 @@ import platform
 import shlex
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from threadpoolctl import threadpool_limits
 
 from benchmarks import alignment, baselines, chi2, collection, startup
 from benchmarks.problems import KINDS, SIZES
@@ -34,11 +36,11 @@ def alignment_rows() -> list[Row]:
         if any(importlib.util.find_spec(module) is None for module in MODULES[peer]):
             lines += [(f"{part}, n={n}", f"{peer}: not installed", None, targets[n]) for n in SIZES]
             continue
-        for n in SIZES:
-            for kind in KINDS:
+        for n, kind in product(SIZES, KINDS):
+            with threadpool_limits(limits=1):
                 line = alignment.compare(peer, n, kind)
-                objective = f"objective no worse on {line.no_worse:.0%} of pairs, better on {line.better:.0%}"
-                lines.append((f"{part}, n={n}, {kind}", f"{peer} ({objective})", line.ratio, line.target))
+            objective = f"objective no worse on {line.no_worse:.0%} of pairs, better on {line.better:.0%}"
+            lines.append((f"{part}, n={n}, {kind}", f"{peer} ({objective})", line.ratio, line.target))
     return lines
 
 

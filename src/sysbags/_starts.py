@@ -14,6 +14,8 @@ from sysbags.errors import ParameterError
 
 __all__ = ["seed_of", "start_tables"]
 
+MOST_STARTS = 28
+
 
 def seed_of(random_state: Any) -> int:
     """Turn any of the usual kinds of random state into a whole number."""
@@ -41,8 +43,7 @@ def start_tables(n: int, starts: int | None, seed: int) -> tuple[Array, IntArray
     """
     thorough = starts is not None
     if starts is None:
-        # Measured: where the transitions dominate, more starts find more, but each costs n^4.
-        starts = max(2 * LANES, min(28, LANES * (600 // n**2)))
+        starts = MOST_STARTS
     groups = -(-check_integer(starts, "starts") // LANES)
     rng = np.random.default_rng([seed, n])
     normal = rng.standard_normal((groups, LANES, n, n))

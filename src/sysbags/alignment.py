@@ -20,6 +20,7 @@ from sysbags.system import System
 __all__ = ["Alignment", "BlockAlignment", "align", "align_blocks", "alignment_distance"]
 
 SOLVERS = ("newton", "jacobi")
+FLOAT64 = np.dtype(np.float64)
 
 
 class BlockAlignment(NamedTuple):
@@ -122,7 +123,7 @@ def align_blocks(
         Weight of the transitions.
     starts : int, optional
         Make this many starts, rounded up to a multiple of four, and follow each to its end. By default
-        there are four where the observers dominate and up to 28 (8 for large matrices) where not, and
+        there are four where the observers dominate and up to 28 where not, within a fixed effort, and
         those that fall behind are given up.
     solver : {"newton", "jacobi"}, default="newton"
         "jacobi" is the paper's method, sweeps alone, for study and comparison.
@@ -310,7 +311,7 @@ def _ready(*matrices: Any) -> bool:
     if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:
         return False
     for matrix in matrices:
-        if type(matrix) is not np.ndarray or matrix.shape != shape or matrix.dtype != np.float64:
+        if type(matrix) is not np.ndarray or matrix.dtype is not FLOAT64 or matrix.shape != shape:
             return False
         if not matrix.flags.c_contiguous:
             return False

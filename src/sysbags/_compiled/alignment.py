@@ -22,6 +22,8 @@ SAME_VALUE = 1e-9
 """Two starts agree when their values differ by less than this, relative to the problem's scale."""
 PATIENCE = 12.0
 """Measured: less loses winners, more spends most of the time on losers."""
+EFFORT = 700
+"""Newton rounds times the order after which no more starts are made, unless all are asked for."""
 BENIGN_SHARE = 0.2
 """Below this share of the transitions in the cost, local optima are rare (measured)."""
 
@@ -83,13 +85,13 @@ def ascend(
     so_far: float,
     finish: bool,
     report: Array,
-) -> int:
+) -> tuple[int, int]:
     """Bring every lane of ``state[0]`` to a critical point.
 
     Values go to ``report[0, 0]``, squared slopes to ``report[1, 0]``. `warm` lanes start close to their
     optimum and need no sweeps first. A lane is given up where it lies farther below the best (`so_far`
     or among the lanes) than `patience` times what it seems to have left to rise. With `finish` false
-    there are sweeps alone, the paper's way. Returns the number of sweeps.
+    there are sweeps alone, the paper's way. Returns the numbers of sweeps and of rounds after the first.
     """
     n = A.shape[0]
     Q, B, MQ = state[0], state[1], state[2]
@@ -97,7 +99,8 @@ def ascend(
     refresh(problem, Q, B, MQ, work)
     sweeps = 0 if warm else SCANNED_SWEEPS + PLAIN_SWEEPS
     sweeps_of(A, state, work, orders, 0, sweeps, SCANNED_SWEEPS)
-    for _ in range(MAX_ROUNDS):
+    rounds = 0
+    while rounds < MAX_ROUNDS:
         gradient(problem, B, MQ, work)
         store(report, 0, 0, objective(problem[0], B, MQ))
         store(report, 1, 0, skew_inner(work[0], work[0]))
@@ -112,10 +115,11 @@ def ascend(
             busy = busy or going
         if not busy:
             break
+        rounds += 1
         if not finish or newton(problem, B, MQ, Q, work, load(report, 0, 1)) > 0.0:
             sweeps_of(A, state, work, orders, sweeps, 1, 0 if finish else 1)
             sweeps += 1
-    return sweeps
+    return sweeps, rounds
 
 
 @compiled()
@@ -161,18 +165,21 @@ def align_pair(
     size_a, size_m = np.sqrt(np.sum(A * A) * np.sum(A2 * A2)), np.sqrt(np.sum(M * M))
     scale = size_a + size_m + 1e-300
     patience = np.inf if thorough else PATIENCE
-    best, slope, nuclear, sweeps, agreed, tried, enough = -np.inf, 0.0, 0.0, 0, 0, 0, 1
+    best, slope, nuclear, sweeps, agreed, tried = -np.inf, 0.0, 0.0, 0, 0, 0
+    enough, spent = 1, 0
     if not np.isfinite(scale):
         return np.nan, np.nan, np.nan, 0, 0, 0
     for group in range(starts.shape[0]):
         state[0] = starts[group]
         if group == 0:
-            nuclear = polar_starts(M, state[0])
+            # Without observers their best rotations mean nothing: random starts are better spread.
+            nuclear = polar_starts(M, state[0]) if size_m > 0.0 else 0.0
             # The larger the transitions' share of the cost, the more local optima there are.
             share = size_a / (size_a + nuclear + 1e-300)
             enough = 1 + int(np.ceil(15.0 * max(0.0, share - BENIGN_SHARE)))
-        made = ascend(problem, A, state, work, orders, scale, False, patience, best, finish, report)
+        made, rounds = ascend(problem, A, state, work, orders, scale, False, patience, best, finish, report)
         tried += LANES
+        spent += rounds
         for lane in range(LANES):
             value = report[0, 0, lane]
             if value > best + SAME_VALUE * scale:
@@ -184,7 +191,7 @@ def align_pair(
                 for i in range(n):
                     for j in range(n):
                         rotation[i, j] = state[0, i, j, lane]
-        if agreed >= enough and not thorough:
+        if not thorough and (agreed >= enough or spent * n >= EFFORT):
             break
     return best, nuclear, slope, sweeps, agreed, tried
 
