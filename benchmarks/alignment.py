@@ -31,6 +31,7 @@ TARGETS = {
     "dsa-metric": {5: 1000.0, 10: 200.0, 20: 50.0},
 }
 PAIRS = 40  # about four minutes in all
+SEED = 1  # the search's constants were chosen while looking at the pairs of seed 0: those would flatter it
 CALLS = 20  # ours is so short that one call would time the clock and a cold cache
 TOLERANCE = 1e-9  # relative; below it two objective values are the same
 
@@ -81,7 +82,7 @@ def compare(peer: str, n: int, kind: Kind, pairs: int = PAIRS) -> Comparison:
 
     dsa-metric solves the problem of the transitions alone, so there `M = 0`.
     """
-    problems = make_pairs(kind, n, pairs, observer=peer == "pymanopt")
+    problems = make_pairs(kind, n, pairs, observer=peer == "pymanopt", seed=SEED)
     result = Comparison(n, kind, peer, [], [], [], [])
     _ours(problems[0])
     _peer(peer, problems[0], 0)
