@@ -298,3 +298,8 @@ def test_bad_labels(gram, labels):
 def test_gram_of_two_collections(systems):
     with pytest.raises(ParameterError, match="one collection with itself"):
         leave_one_out(cross_gram(systems[:3], systems[:3]), ["a", "a", "b"])
+
+
+def test_needs_a_cross_gram():
+    with pytest.raises(ParameterError, match="gram is of type list, but it must be a CrossGram"):
+        leave_one_out([1, 2], ["a", "b"])

@@ -32,6 +32,10 @@ class BlockAlignment(NamedTuple):
         The maximiser Q, orthogonal.
     value : float
         rho at Q.
+    upper_bound : float
+        No rotation has a larger rho: the certificate.
+    determinant : int
+        Of the rotation, 1 or -1.
     gradient_norm : float
         Norm of the Riemannian gradient at Q.
     sweeps : int

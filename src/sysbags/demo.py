@@ -195,7 +195,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         print("Loading compiled code; the very first run compiles it ...", file=sys.stderr)
         loading: dict[str, float] = {}
-        with _stage(loading, "load compiled code"):
+        with _stage(loading, "compile, or load what is compiled"):
             experiment(Settings(classes=2, per_class=2, frames=20, bins=8, order=5))
         outcome = experiment(settings)
         outcome.seconds = loading | outcome.seconds

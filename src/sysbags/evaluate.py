@@ -113,6 +113,10 @@ def leave_one_out(
     array([[3, 0],
            [0, 3]])
     """
+    if not isinstance(gram, CrossGram):
+        raise ParameterError(
+            f"gram is of type {type(gram).__name__}, but it must be a CrossGram: cross_gram(systems)"
+        )
     if not gram.symmetric:
         raise ParameterError(
             "leave_one_out needs the CrossGram of one collection with itself: cross_gram(systems)"
