@@ -62,3 +62,11 @@ def make_stream(rng, frames=24, bins=8):
 def make_system(seed, order=3, **options):
     """The system identified from a small stream of its own seed."""
     return identify(make_stream(np.random.default_rng(seed), **options), order=order)
+
+
+def plane_rotation(n, p, q, t):
+    """The paper's `G_pq`: a rotation by t in the plane of the axes p and q."""
+    G = np.eye(n)
+    G[p, p] = G[q, q] = np.cos(t)
+    G[p, q], G[q, p] = np.sin(t), -np.sin(t)
+    return G

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from helpers import make_pair, orthogonal, polar, rho
+from helpers import make_pair, orthogonal, plane_rotation, polar, rho
 from sysbags._compiled import jacobi, newton, products
 from sysbags._compiled.alignment import align_many, align_pair, ascend, polar_starts, states, sweeps_of
 from sysbags._compiled.lanes import LANES, fill, largest, load, magnitude, pick, root, store
@@ -276,13 +276,6 @@ def test_newton_does_not_rest_where_the_curvature_is_negative():
 
 
 # Sweeps -----------------------------------------------------------------------------------------------
-
-
-def plane_rotation(n, p, q, t):
-    G = np.eye(n)
-    G[p, p] = G[q, q] = np.cos(t)
-    G[p, q], G[q, p] = np.sin(t), -np.sin(t)
-    return G
 
 
 def swept(A, B, MQ, Q, pairs, scan):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sysbags
-from helpers import make_pair, make_stream, make_system, orthogonal, rho
+from helpers import make_pair, make_stream, make_system, orthogonal, plane_rotation, rho
 from sysbags.kernels import kernel_matrix
 from sysbags.system import System
 
@@ -18,13 +18,6 @@ def frobenius(first, second, lambda_a=0.25, lambda_mu=1.0):
     mu = np.concatenate([first.beta, -second.beta])
     transitions = np.sum((first.transition - second.transition) ** 2)
     return lambda_a * transitions + np.trace(C.T @ K @ C) + lambda_mu * (mu @ K @ mu)
-
-
-def givens(n, p, q, t):
-    G = np.eye(n)
-    G[p, p] = G[q, q] = np.cos(t)
-    G[p, q], G[q, p] = np.sin(t), -np.sin(t)
-    return G
 
 
 def constants(A, B, M, p, q, weight):
@@ -93,7 +86,7 @@ def test_the_trace_needs_the_transpose(n):
     """`tau - 2 rho` is the distance with ``tr(A' G' A~ G)``, not with the printed ``tr(A G' A~ G)``."""
     rng = np.random.default_rng(n)
     A, B = rng.standard_normal((2, n, n))
-    G = givens(n, 0, n - 1, 0.7)
+    G = plane_rotation(n, 0, n - 1, 0.7)
     tau, distance = np.sum(A**2) + np.sum(B**2), np.sum((A - G.T @ B @ G) ** 2)
     assert tau - 2.0 * np.trace(A.T @ G.T @ B @ G) == pytest.approx(distance, abs=1e-12)
     assert abs(tau - 2.0 * np.trace(A @ G.T @ B @ G) - distance) > 0.01
@@ -110,7 +103,7 @@ def test_the_constants_of_a_plane(n):
         c, s = np.cos(t), np.sin(t)
         predicted = k0 * c**2 + k1 * s**2 + k2 * c * s + k3 * c + k4 * s
         in_the_angle = (k0 - k1) / 2 * np.cos(2 * t) + k2 / 2 * np.sin(2 * t) + k3 * c + k4 * s
-        found = np.array([rho(A, B, M, givens(n, p, q, angle), 0.7) for angle in t])
+        found = np.array([rho(A, B, M, plane_rotation(n, p, q, angle), 0.7) for angle in t])
         np.testing.assert_allclose(found - found[-1], predicted - predicted[-1], atol=1e-13)
         np.testing.assert_allclose(found - found[-1], in_the_angle - in_the_angle[-1], atol=1e-13)
 

@@ -205,16 +205,8 @@ def align(
     """
     weight_mu = check_weight(lambda_mu, "lambda_mu")
     gram = cross_gram([first], [second])
-    found = align_blocks(
-        first.transition,
-        second.transition,
-        gram.observer[0, 0],
-        lambda_a,
-        starts=starts,
-        solver=solver,
-        random_state=random_state,
-    )
     A1, A2, M = _square_blocks(first.transition, second.transition, gram.observer[0, 0])
+    found = align_blocks(A1, A2, M, lambda_a, starts=starts, solver=solver, random_state=random_state)
     Q = found.rotation
     traces = float(np.trace(first.observer_gram) + np.trace(second.observer_gram))
     mean = max(0.0, first.mean_norm + second.mean_norm - 2.0 * float(gram.mean[0, 0])) * weight_mu

@@ -142,7 +142,8 @@ def align_pair(
     A2, M : (n, n) array
         Second transition, cross block of the observers.
     starts : (groups, n, n, LANES) array
-        Random orthogonal matrices, determinants alternating; the polar starts replace the first two.
+        Random orthogonal matrices, determinants alternating. Where there are observers, `polar_starts`
+        take the place of the first group.
     orders : (count, n (n - 1) / 2, 2) array
         Random orders of the planes, one a sweep.
     thorough : bool

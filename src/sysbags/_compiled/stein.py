@@ -82,6 +82,20 @@ def log_volume(X: Array, n: int, m: int) -> float:
 
 
 @compiled()
+def gram_of_columns(X: Array, n: int, m: int, out: Array) -> float:
+    """Fill `out` with ``X' X`` of the leading (n, m) part of X, and return its trace."""
+    trace = 0.0
+    for i in range(m):
+        for j in range(i + 1):
+            total = 0.0
+            for r in range(n):
+                total += X[r, i] * X[r, j]
+            out[i, j] = out[j, i] = total
+        trace += out[i, i]
+    return trace
+
+
+@compiled()
 def largest_singular_value(X: Array, n: int, m: int, gram: Array, square: Array) -> float:
     """Return the largest singular value of the leading (n, m) block by repeated squaring.
 
@@ -98,14 +112,7 @@ def largest_singular_value(X: Array, n: int, m: int, gram: Array, square: Array)
     gram, square : (M, M) arrays
         Scratch.
     """
-    trace = 0.0
-    for i in range(m):
-        for j in range(i + 1):
-            total = 0.0
-            for r in range(n):
-                total += X[r, i] * X[r, j]
-            gram[i, j] = gram[j, i] = total
-        trace += gram[i, i]
+    trace = gram_of_columns(X, n, m, gram)
     if trace == 0.0:
         return 0.0
     logarithm, weight = np.log(trace), 1.0
@@ -113,14 +120,7 @@ def largest_singular_value(X: Array, n: int, m: int, gram: Array, square: Array)
         for i in range(m):
             for j in range(m):
                 gram[i, j] /= trace
-        trace = 0.0
-        for i in range(m):
-            for j in range(i + 1):
-                total = 0.0
-                for r in range(m):
-                    total += gram[i, r] * gram[j, r]
-                square[i, j] = square[j, i] = total
-            trace += square[i, i]
+        trace = gram_of_columns(gram, m, m, square)
         weight *= 0.5
         step = weight * np.log(trace)
         logarithm += step
