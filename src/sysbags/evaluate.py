@@ -8,19 +8,21 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.ndimage import uniform_filter
 
-from sysbags._parallel import run
+from sysbags._left_out import Distances, to_items, to_means, to_medoids
 from sysbags._starts import seed_of
 from sysbags._types import Array, IntArray
-from sysbags._validation import check_choice, check_integer
+from sysbags._validation import check_choice, check_integer, check_weight
 from sysbags.errors import ParameterError
 from sysbags.gram import CrossGram
-from sysbags.mean import BlockMean, mean_gram, mean_of_gram
-from sysbags.pairwise import METRICS, alignment_matrix, distance_matrix
+from sysbags.pairwise import METRICS
 
-__all__ = ["CLASSIFIERS", "LeaveOneOut", "check_labels", "leave_one_out", "vote"]
+__all__ = ["CLASSIFIERS", "LeaveOneOut", "Weights", "check_labels", "choose_weights", "leave_one_out", "vote"]
 
 CLASSIFIERS = ("nearest-mean", "nearest-system")
+LAMBDA_A_GRID = (0.0, 0.05, 0.25, 1.0, 4.0)
+LAMBDA_MU_GRID = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +66,7 @@ def leave_one_out(
     gram: CrossGram,
     labels: npt.ArrayLike,
     *,
+    groups: npt.ArrayLike | None = None,
     classifier: str = "nearest-mean",
     metric: str = "alignment",
     lambda_a: float = 0.25,
@@ -76,13 +79,17 @@ def leave_one_out(
 
     "nearest-system" compares an item with every other. "nearest-mean" compares it with one centre a
     class: the Frechet mean for the alignment distance, the medoid for the baselines. The centre of
-    the item's own class is worked out without it (warm-started from the mean of all).
+    the item's own class is worked out without it (warm-started from the mean of all). With `groups`,
+    whole groups are left out: an item is compared with nothing that its own group had a part in.
 
     Parameters
     ----------
     gram : CrossGram
         Of one collection with itself, ``cross_gram(systems)``.
     labels : (K,) array_like
+    groups : (K,) array_like, optional
+        What must not be split, such as the recording that a clip was cut from. By default each item
+        is a group of its own.
     classifier : {"nearest-mean", "nearest-system"}, default="nearest-mean"
     metric : {"alignment", "martin", "max-singular-value"}, default="alignment"
     lambda_a, lambda_mu : float, default=0.25, 0.0
@@ -113,55 +120,172 @@ def leave_one_out(
     array([[3, 0],
            [0, 3]])
     """
+    classes, codes, kept = _check_protocol(gram, labels, groups)
+    check_choice(classifier, "classifier", CLASSIFIERS)
+    check_choice(metric, "metric", METRICS)
+    weight, weight_mu = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
+    neighbours = check_integer(n_neighbors, "n_neighbors")
+    distances = _distances(gram, codes, kept, classifier, metric, weight, seed_of(random_state), n_jobs)
+    return _decide(distances.at(weight_mu), classes, codes, kept, classifier, neighbours)
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """What `choose_weights` found.
+
+    Attributes
+    ----------
+    lambda_a, lambda_mu : float
+        The best setting.
+    result : LeaveOneOut
+        What it reached. Chosen on the same items, so its accuracy flatters a little.
+    grid_a, grid_mu : (A,), (M,) array
+        What was tried.
+    accuracies : (A, M) array
+    """
+
+    lambda_a: float
+    lambda_mu: float
+    result: LeaveOneOut
+    grid_a: Array
+    grid_mu: Array
+    accuracies: Array
+
+
+def choose_weights(
+    gram: CrossGram,
+    labels: npt.ArrayLike,
+    *,
+    groups: npt.ArrayLike | None = None,
+    classifier: str = "nearest-mean",
+    lambda_a: npt.ArrayLike = LAMBDA_A_GRID,
+    lambda_mu: npt.ArrayLike = LAMBDA_MU_GRID,
+    n_neighbors: int = 1,
+    random_state: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+) -> Weights:
+    """Choose the weights of the alignment distance by leave-one-out, from one CrossGram.
+
+    Neither rotations nor means depend on `lambda_mu`, so that only the values of `lambda_a` cost time.
+    Of equally good settings the one with the better neighbours on the grid is taken, then the first.
+
+    Parameters
+    ----------
+    gram, labels, groups, classifier, n_neighbors, random_state, n_jobs
+        See `leave_one_out`.
+    lambda_a, lambda_mu : float or array_like
+        What to try, ascending; one number is kept as it is.
+
+    Returns
+    -------
+    Weights
+
+    Examples
+    --------
+    >>> import sysbags
+    >>> from sysbags.datasets import make_streams
+    >>> streams, labels = make_streams(classes=2, per_class=4, frames=30, bins=8)
+    >>> gram = sysbags.cross_gram([sysbags.identify(stream, order=2) for stream in streams])
+    >>> chosen = sysbags.evaluate.choose_weights(gram, labels, lambda_a=[0.25, 1.0], lambda_mu=0.0)
+    >>> chosen.lambda_mu, chosen.accuracies.shape
+    (0.0, (2, 1))
+    """
+    classes, codes, kept = _check_protocol(gram, labels, groups)
+    check_choice(classifier, "classifier", CLASSIFIERS)
+    neighbours = check_integer(n_neighbors, "n_neighbors")
+    grid_a, grid_mu = _check_grid(lambda_a, "lambda_a"), _check_grid(lambda_mu, "lambda_mu")
+    seed = seed_of(random_state)
+    results: list[list[LeaveOneOut]] = []
+    for weight in grid_a:
+        distances = _distances(gram, codes, kept, classifier, "alignment", float(weight), seed, n_jobs)
+        results.append(
+            [_decide(distances.at(mu), classes, codes, kept, classifier, neighbours) for mu in grid_mu]
+        )
+    accuracies = np.array([[result.accuracy for result in row] for row in results])
+    # A tie-breaker that can never outweigh one item more.
+    around = uniform_filter(accuracies, size=3, mode="nearest")
+    best = np.argmax(accuracies + around / (2.0 * len(codes)))
+    a, mu = np.unravel_index(best, accuracies.shape)
+    return Weights(float(grid_a[a]), float(grid_mu[mu]), results[a][mu], grid_a, grid_mu, accuracies)
+
+
+def _check_protocol(gram: Any, labels: Any, groups: Any) -> tuple[npt.NDArray[Any], IntArray, IntArray]:
+    """Return the classes and the class and group index of each item."""
     if not isinstance(gram, CrossGram):
         raise ParameterError(
             f"gram is of type {type(gram).__name__}, but it must be a CrossGram: cross_gram(systems)"
         )
     if not gram.symmetric:
+        raise ParameterError("this needs the CrossGram of one collection with itself: cross_gram(systems)")
+    items = len(gram.mean)
+    classes, codes = check_labels(labels, items)
+    names, kept = (np.arange(items),) * 2 if groups is None else check_labels(groups, items, "groups")
+    if len(names) < 2:
         raise ParameterError(
-            "leave_one_out needs the CrossGram of one collection with itself: cross_gram(systems)"
+            f"there is only one group among {items} items, but leaving it out leaves nothing"
         )
-    classes, codes = check_labels(labels, len(gram.mean))
-    check_choice(metric, "metric", METRICS)
-    options: dict[str, Any] = {
-        "lambda_a": lambda_a,
-        "lambda_mu": lambda_mu,
-        "random_state": seed_of(random_state),
-    }
-    if check_choice(classifier, "classifier", CLASSIFIERS) == "nearest-mean" and metric == "alignment":
-        distances = _to_means(gram, codes, len(classes), options, n_jobs)
-        predicted = distances.argmin(axis=1)
+    return classes, codes, kept
+
+
+def _check_grid(values: Any, name: str) -> Array:
+    grid = np.array([check_weight(value, name) for value in np.atleast_1d(values).tolist()])
+    if not grid.size:
+        raise ParameterError(f"{name} is empty, but there must be at least one value to try")
+    return grid
+
+
+def _distances(
+    gram: CrossGram,
+    codes: IntArray,
+    groups: IntArray,
+    classifier: str,
+    metric: str,
+    lambda_a: float,
+    seed: int,
+    n_jobs: int | None,
+) -> Distances:
+    if classifier == "nearest-system":
+        return to_items(gram, groups, metric, lambda_a, seed, n_jobs)
+    if metric == "alignment":
+        return to_means(gram, codes, groups, lambda_a, seed, n_jobs)
+    return to_medoids(gram, codes, groups, metric, seed, n_jobs)
+
+
+def _decide(
+    distances: Array,
+    classes: npt.NDArray[Any],
+    codes: IntArray,
+    groups: IntArray,
+    classifier: str,
+    neighbours: int,
+) -> LeaveOneOut:
+    """Turn distances to classes, or to items, into predictions."""
+    if classifier == "nearest-system":
+        # Nobody may be asked who is in the own group.
+        voters = len(codes) - int(np.bincount(groups).max())
+        predicted = vote(distances, codes, len(classes), min(neighbours, voters))
+        distances = np.stack([distances[:, codes == c].min(axis=1) for c in range(len(classes))], axis=1)
     else:
-        between = distance_matrix(gram, metric, n_jobs=n_jobs, **options)
-        # Only an item itself is infinitely far away: some baselines give infinity to others too.
-        between = np.minimum(between, np.finfo(np.float64).max)
-        np.fill_diagonal(between, np.inf)
-        if classifier == "nearest-mean":
-            distances = _to_medoids(between, codes, len(classes))
-            predicted = distances.argmin(axis=1)
-        else:
-            neighbours = min(check_integer(n_neighbors, "n_neighbors"), len(codes) - 1)
-            distances = np.stack([between[:, codes == c].min(axis=1) for c in range(len(classes))], axis=1)
-            predicted = vote(between, codes, len(classes), neighbours)
+        predicted = distances.argmin(axis=1)
     return LeaveOneOut(classes, classes[codes], classes[predicted], distances)
 
 
-def check_labels(labels: Any, items: int) -> tuple[npt.NDArray[Any], IntArray]:
-    """Return the classes, sorted, and the class index of each item."""
+def check_labels(labels: Any, items: int, name: str = "labels") -> tuple[npt.NDArray[Any], IntArray]:
+    """Return the classes (or groups), sorted, and the index of each item's."""
     try:
         array = np.asarray(labels)
         fits = array.shape == (items,)
         classes, codes = np.unique(array, return_inverse=True)
     except (TypeError, ValueError):
         raise ParameterError(
-            "labels must be a sequence of one kind, such as words or whole numbers"
+            f"{name} must be a sequence of one kind, such as words or whole numbers"
         ) from None
     if not fits:
         raise ParameterError(
-            f"labels have shape {array.shape}, but there must be one for each of the {items} systems"
+            f"{name} have shape {array.shape}, but there must be one for each of the {items} systems"
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ParameterError("labels hold a number that is not finite, but each item needs a class")
+        raise ParameterError(f"{name} hold a number that is not finite, but each item needs a class")
     return classes, codes.astype(np.int64)
 
 
@@ -174,49 +298,3 @@ def vote(distances: Array, codes: IntArray, classes: int, neighbours: int) -> In
     for rank in range(neighbours - 1, -1, -1):
         first[np.arange(len(first)), codes[nearest[:, rank]]] = rank
     return np.asarray(np.argmax(votes - first / (neighbours + 1.0), axis=1))
-
-
-def _to_means(
-    gram: CrossGram, codes: IntArray, classes: int, options: dict[str, Any], n_jobs: int | None
-) -> Array:
-    groups = [np.flatnonzero(codes == c) for c in range(classes)]
-
-    def mean_of(group: IntArray) -> BlockMean:
-        return mean_of_gram(gram.subset(group), **options)
-
-    means = run(mean_of, groups, n_jobs, "class means")
-    distances = alignment_matrix(mean_gram(gram, groups, means), n_jobs=n_jobs, **options).T.copy()
-
-    def to_own(item: int) -> float:
-        group, full = groups[codes[item]], means[codes[item]]
-        others = group != item
-        if not others.any():
-            return float("inf")
-        rest = group[others]
-        # Where the item alone had the largest order, the mean without it lives in a smaller space.
-        warm = gram.rows.orders[rest].max() == len(full.transition)
-        start = full.rotations[others] if warm else "medoid"
-        mean = mean_of_gram(gram.subset(rest), start=start, **options)
-        blocks = mean_gram(gram.subset(rest, [item]), [np.arange(len(rest))], [mean])
-        return float(alignment_matrix(blocks, **options)[0, 0])
-
-    items = np.arange(len(codes))
-    distances[items, codes] = run(to_own, items.tolist(), n_jobs, "means without one item")
-    return distances
-
-
-def _to_medoids(between: Array, codes: IntArray, classes: int) -> Array:
-    """Distances to the medoid of each class without the item itself; the diagonal is infinite."""
-    distances = np.full((len(codes), classes), np.inf)
-    for c in range(classes):
-        group = np.flatnonzero(codes == c)
-        inside = between[np.ix_(group, group)]
-        np.fill_diagonal(inside, 0.0)
-        total = inside.sum(axis=1)
-        distances[:, c] = between[:, group[np.argmin(total)]]
-        for k, item in enumerate(group):
-            rest = np.delete(np.arange(len(group)), k)
-            if rest.size:
-                centre = rest[np.argmin(total[rest] - inside[rest, k])]
-                distances[item, c] = between[item, group[centre]]
-    return distances

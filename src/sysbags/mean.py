@@ -191,7 +191,8 @@ def mean_of_gram(
     if isinstance(start, str):
         Q = np.tile(np.eye(n), (len(A), 1, 1))
         if check_choice(start, "start", STARTS) == "medoid":
-            distances = alignment_matrix(gram, weight, weight_mu, random_state=seed, n_jobs=n_jobs)
+            # Without the mean term, so that the result does not depend on lambda_mu: only the value does.
+            distances = alignment_matrix(gram, weight, random_state=seed, n_jobs=n_jobs)
             centre = int(np.argmin(distances @ w))
             pairs = np.column_stack([np.full(len(A), centre), np.arange(len(A))])
             align_many(A, A, G[centre], pairs, weight, *start_tables(n, None, seed), np.empty(len(A)), Q)
