@@ -4,14 +4,19 @@ BIN := .venv/bin
 
 .PHONY: demo test lint types bench clean
 
-.venv/installed: pyproject.toml
+.venv/for-use: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[plot]'
+	touch $@
+
+# The tests need more, torch among it, which nobody should have to wait for to see the demo.
+.venv/installed: .venv/for-use
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
-demo: .venv/installed
-	$(BIN)/python -m sysbags.demo --out demo
+demo: .venv/for-use
+	$(BIN)/sysbags demo --out demo
 
 lint: .venv/installed
 	$(BIN)/ruff check .

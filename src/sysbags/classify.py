@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from sysbags._estimator import OfObjects
 from sysbags._parallel import run
 from sysbags._types import Array, IntArray, KernelLike
 from sysbags._validation import check_choice, check_integer, check_systems
@@ -23,17 +24,7 @@ from sysbags.system import System
 __all__ = ["NearestMean", "NearestSystem", "SystemIdentifier"]
 
 
-class _OfObjects(BaseEstimator):  # type: ignore[misc]
-    """What takes a list of objects, not a table of numbers."""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.no_validation = True
-        return tags
-
-
-class SystemIdentifier(TransformerMixin, _OfObjects):  # type: ignore[misc]
+class SystemIdentifier(TransformerMixin, OfObjects):  # type: ignore[misc]
     """Turn each stream of histograms into a system (`identify`, Algorithm 1).
 
     Parameters
@@ -94,7 +85,7 @@ class SystemIdentifier(TransformerMixin, _OfObjects):  # type: ignore[misc]
         return True
 
 
-class _ByDistance(ClassifierMixin, _OfObjects):  # type: ignore[misc]
+class _ByDistance(ClassifierMixin, OfObjects):  # type: ignore[misc]
     """What classifies by one of the distances between systems."""
 
     metric: str

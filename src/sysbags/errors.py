@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["IncompatibleSystemsError", "OrderError", "ParameterError", "StreamError", "SysbagsError"]
+__all__ = [
+    "FileError",
+    "IncompatibleSystemsError",
+    "OrderError",
+    "ParameterError",
+    "StreamError",
+    "SysbagsError",
+    "VideoError",
+    "VideoWarning",
+]
 
 
 class SysbagsError(ValueError):
@@ -23,3 +32,15 @@ class IncompatibleSystemsError(SysbagsError):
 
 class ParameterError(SysbagsError):
     """An option has a value that makes no sense."""
+
+
+class VideoError(SysbagsError):
+    """A video cannot be read: missing, empty, no picture in it, or broken where `strict` forbids that."""
+
+
+class VideoWarning(UserWarning):
+    """A video broke off: the frames before the break are used."""
+
+
+class FileError(SysbagsError):
+    """A model file, a folder or a table is not what it must be."""

@@ -1,0 +1,264 @@
+"""Pictures of a file by FFmpeg: no other file is opened, and damage is not passed over in silence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import av
+from av.stream import Disposition
+
+__all__ = ["MAX_PIXELS", "Damage", "decoded", "is_cut"]
+
+MAX_PIXELS = 2**27  # 16384 x 8192: a damaged header must not exhaust the memory
+ERRORS = (av.FFmpegError, MemoryError, OSError, OverflowError, ValueError)
+MOST_PENDING = 1000  # packets without a picture to keep in mind; no decoder holds back more than 50
+CUT = "the file is cut off"
+
+
+class Damage(Exception):  # noqa: N818 (a warning as often as an error)
+    """Why a file cannot be read any further."""
+
+
+def decoded(path: Path, threads: int) -> Generator[av.VideoFrame, None, None]:
+    """Yield the pictures of a file in the order of presentation; raise Damage after those before the first.
+
+    With one thread all pictures before the first damage come. With several, those that the decoder still
+    holds back do not, since the packet that an error belongs to is not known.
+
+    Parameters
+    ----------
+    path : Path
+    threads : int
+        1, or 0 for as many as FFmpeg finds right. Then a Damage is a suspicion: only one thread can tell.
+    """
+    with _opened(path) as (container, stream):
+        codec = stream.codec_context
+        codec.thread_type, codec.thread_count = "AUTO", threads
+        # The JPEG decoder passes over damage unless it is to explode; others explode on healthy files.
+        strictness = {"err_detect": "explode"} if codec.name == "mjpeg" else {}
+        codec.options = {"max_pixels": str(MAX_PIXELS), **strictness}
+        cut = is_cut(path)
+        packets = _packets(container, stream, cut)
+        tally = _Tally(container, stream)
+        damage, limit = "", math.inf
+        while not damage:
+            packet = None
+            try:
+                packet, is_whole = next(packets, (None, True))
+                if packet is None:
+                    break
+                if not is_whole:
+                    raise Damage(CUT if cut else "a frame is incomplete")
+                pictures = packet.decode()
+            except (*ERRORS, Damage) as error:
+                damage = _reason(error)
+                pictures = _held_back(stream) if threads == 1 else []
+                if packet is not None and packet.pts is not None:
+                    limit = packet.pts
+            else:
+                tally.add_packet(packet)
+            for picture in pictures:
+                if picture.is_corrupt:
+                    raise Damage("a frame is damaged")
+                if picture.pts is None or picture.pts < limit:
+                    tally.add_picture(picture)
+                    yield picture
+        damage = damage or CUT * cut or tally.missing(suspicious=threads != 1)
+        if damage:
+            raise Damage(damage)
+
+
+class _Tally:
+    """What went into the decoder, what came out, and what the header promises.
+
+    An error is not enough to go by: demuxers skip what they do not understand, PyAV drops an error that
+    comes together with pictures, and some decoders leave out a frame without any.
+    """
+
+    def __init__(self, container: Any, stream: Any) -> None:
+        self.container, self.stream, self.codec = container, stream, stream.codec_context.name
+        self.count, self.first, self.last = 0, math.inf, -math.inf
+        self.pending: set[int] = set()
+        self.is_interlaced = self.is_lossy = False
+
+    def add_packet(self, packet: Any) -> None:
+        if packet.size == 0:
+            return
+        self.count += 1
+        # a VP8 packet without this bit is only there for others to refer to
+        is_shown = self.codec != "vp8" or memoryview(packet)[0] & 0x10
+        if packet.pts is not None and is_shown and not packet.is_discard:
+            self.pending.add(packet.pts)
+            self.last = max(self.last, packet.pts + (packet.duration or 0))
+
+    def add_picture(self, picture: av.VideoFrame) -> None:
+        self.is_interlaced = self.is_interlaced or picture.interlaced_frame
+        if picture.pts is not None:
+            self.first = min(self.first, picture.pts)
+            self.pending.discard(picture.pts)
+            if len(self.pending) > MOST_PENDING:  # those that should have come before never will
+                self.is_lossy = self.is_lossy or any(self.first < pts < picture.pts for pts in self.pending)
+                self.pending.clear()
+
+    def missing(self, suspicious: bool) -> str:
+        """Say what is missing at the end of the file, if anything."""
+        kind, rate = self.container.format.name, self.stream.average_rate
+        seconds = (self.container.duration or 0) / av.time_base
+        if kind == "avi" and self.count < self.stream.frames:
+            return f"its header promises {self.stream.frames} frames"
+        is_alone = "matroska" in kind and len(self.container.streams) == 1  # else the sound may be longer
+        if is_alone and rate and self.last * self.stream.time_base + 1.5 / rate < seconds:
+            return f"its header promises {seconds:.6g} s"
+        # packets without a picture are usual in other codecs, before the first picture and for second fields
+        is_sure = self.codec in ("h264", "hevc") and not self.is_interlaced
+        is_lossy = self.is_lossy or any(pts > self.first for pts in self.pending)
+        if is_lossy and (suspicious or is_sure):
+            return "some frames cannot be decoded"
+        return ""
+
+
+def _packets(container: Any, stream: Any, cut: bool) -> Iterator[tuple[Any, bool]]:
+    """Yield packets and whether they are whole; the last is empty and makes the decoder give what it holds.
+
+    Not all demuxers say that the last packet of a file that is cut off is not whole.
+    """
+    held = None
+    for packet in container.demux(stream):
+        if not cut:
+            yield packet, not packet.is_corrupt
+            continue
+        if held is not None:
+            yield held, packet.size > 0 and not held.is_corrupt
+        held = packet
+
+
+def _held_back(stream: Any) -> list[Any]:
+    """Return the pictures that the decoder has finished but kept for the order of presentation."""
+    empty = av.Packet()
+    empty.stream = stream
+    empty.time_base = stream.time_base
+    try:
+        return empty.decode()
+    except ERRORS:
+        return []
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error or type(error).__name__)
+
+
+class _Nameless:
+    """Bytes without a name: a name could make FFmpeg take a text for a video, or look for more files."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.read, self.seek, self.tell = file.read, file.seek, file.tell
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
+    """Open a file and its main picture stream; a playlist reaches no other file and no host."""
+    options = {"max_pixels": str(MAX_PIXELS)}
+    forbidden = {"protocol_whitelist": "none"}
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(open(path, "rb", buffering=0))
+            container = av.open(
+                _Nameless(file), options=options, container_options=forbidden, metadata_errors="replace"
+            )
+        except ERRORS as error:
+            raise Damage(f"FFmpeg finds no video in it ({_reason(error)})") from None
+        yield stack.enter_context(container), _main_stream(container)
+
+
+def _main_stream(container: Any) -> Any:
+    stream = container.streams.best("video")
+    if stream is None or stream.disposition & Disposition.attached_pic:
+        kinds = sorted({stream.type for stream in container.streams})
+        raise Damage(f"it holds no moving picture, only {' and '.join(kinds) or 'a header'}")
+    if stream.codec_context is None:
+        raise Damage("FFmpeg has no decoder for its pictures")
+    if stream.width * stream.height > MAX_PIXELS:
+        raise Damage(f"{stream.height} x {stream.width} pixels are above the limit of {MAX_PIXELS}")
+    return stream
+
+
+def is_cut(path: Path) -> bool:
+    """Whether a file ends before the end that its container announces, which demuxers pass over.
+
+    Known are MP4 and its kin, AVI and WebP, Matroska and WebM, MPEG-TS, GIF and JPEG.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "clip.avi"
+    >>> path.write_bytes(b"RIFF" + (100).to_bytes(4, "little") + b"AVI LIST")
+    16
+    >>> is_cut(path)
+    True
+    """
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        head = file.read(189)
+        if head[:4] == b"RIFF":
+            return 8 + int.from_bytes(head[4:8], "little") > size
+        if head[:4] == b"\x1a\x45\xdf\xa3":
+            return _segment_end(head) > size
+        if head[4:8] in (b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide"):
+            return _boxes_end(file, size) > size
+        if head[:4] == b"GIF8":
+            return _blocks_end(file, head[10]) > size
+        if head[:1] == head[188:] == b"G":
+            return size % 188 != 0
+        file.seek(max(0, size - 2**16))
+        return head[:3] == b"\xff\xd8\xff" and b"\xff\xd9" not in file.read()
+
+
+def _boxes_end(file: IO[bytes], size: int) -> int:
+    """Return where the last box at the top of an MP4 file ends."""
+    end = 0
+    while end + 8 <= size:
+        file.seek(end)
+        header = file.read(16)
+        length = int.from_bytes(header[:4], "big")
+        if length == 1:
+            length = int.from_bytes(header[8:16], "big")
+        if length < 8:  # 0: up to the end of the file
+            break
+        end += length
+    return end
+
+
+def _segment_end(head: bytes) -> int:
+    """Return where the segment of a Matroska file ends, or 0 where that is left open."""
+
+    def number(at: int) -> tuple[int, int]:
+        width = 9 - head[at : at + 1].rjust(1, b"\1")[0].bit_length()
+        return int.from_bytes(head[at : at + width], "big") & ((1 << 7 * width) - 1), at + width
+
+    length, at = number(4)
+    at += length
+    if head[at : at + 4] != b"\x18\x53\x80\x67":
+        return 0
+    length, at = number(at + 4)
+    return 0 if length & (length + 1) == 0 else at + length
+
+
+def _blocks_end(file: IO[bytes], flags: int) -> float:
+    """Return where a GIF file ends, or infinity if its chain of blocks is broken."""
+
+    def colours(flags: int) -> int:
+        return 3 << (flags & 7) + 1 if flags & 0x80 else 0
+
+    file.seek(13 + colours(flags))
+    while (kind := file.read(1)) in (b"!", b","):
+        if kind == b",":
+            flags = file.read(9).ljust(9, b"\0")[8]
+            file.seek(colours(flags), 1)
+        file.seek(1, 1)  # the label of an extension, the code size of a picture
+        while length := file.read(1).ljust(1, b"\0")[0]:
+            file.seek(length, 1)
+    return file.tell() if kind == b";" else math.inf

@@ -1,0 +1,65 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sysbags.errors import FileError
+
+__all__ = ["written_whole"]
+
+
+@contextmanager
+def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary path to write to; it takes the place of `path` only if all went well.
+
+    Whatever interrupts the writing, a Ctrl-C too, leaves what was at `path` before and no half file.
+    The temporary file lies in the folder of `path`, which is made if need be, and has its suffix. A file
+    that is replaced hands on its permissions; a link stays, and the file that it leads to is replaced.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> target = pathlib.Path(tempfile.mkdtemp()) / "new" / "table.csv"
+    >>> with written_whole(target) as temporary:
+    ...     _ = temporary.write_text("1,2")
+    >>> target.read_text()
+    '1,2'
+    """
+    target, mode = _place(path)
+    temporary = target.with_name(f".{secrets.token_hex(8)}{target.suffix}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch(exist_ok=False)
+        yield temporary
+        with temporary.open("r+b") as file:
+            os.fsync(file.fileno())  # or a power cut could leave the new name on an empty file
+        if mode is not None:
+            temporary.chmod(mode & 0o7777)
+        os.replace(temporary, target)
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {error.strerror or error}") from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def _place(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
+    """Return the file that a path leads to, and its mode if it is there already."""
+    try:
+        target = Path(os.path.realpath(path))
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        return target, None
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
+    # A file in the place of a device, such as /dev/null, would break the machine.
+    if not stat.S_ISREG(mode):
+        what = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
+        raise FileError(f"cannot write {path}: it is {what}, but it must be the name of a file")
+    return target, mode
