@@ -1,5 +1,6 @@
-"""Streams to try things on."""
+"""Streams and clips to try things on, and folders of clips."""
 
+from sysbags.datasets.generated import TEXTURES, make_clips, make_frames
 from sysbags.datasets.streams import make_streams
 
-__all__ = ["make_streams"]
+__all__ = ["TEXTURES", "make_clips", "make_frames", "make_streams"]

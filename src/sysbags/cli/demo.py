@@ -1,0 +1,67 @@
+"""``sysbags demo``: the main job end to end, on clips that it generates itself."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sysbags.cli._options import Jobs, Json, Seed
+from sysbags.cli._output import Stages, check_out, number, print_json, say, show_table
+
+__all__ = ["demo"]
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for the clips, the model and report.html.")
+    ] = Path("demo"),
+    per_class: Annotated[int, typer.Option(metavar="N", min=2, help="Clips of each texture.")] = 8,
+    frames: Annotated[int, typer.Option(metavar="N", min=10, help="Frames of a clip.")] = 60,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    as_json: Json = False,
+) -> None:
+    """Generate clips of eight moving textures, classify them in every way, and write a report.
+
+    Each clip is classified by all the others; then a model is saved, loaded and asked about new clips.
+
+    Example: sysbags demo --out demo, then open demo/report.html
+    """
+    from sysbags._demo_page import page
+    from sysbags._files import written_whole
+    from sysbags.demo import Settings, experiment
+
+    settings = Settings(out, per_class, frames, seed, jobs)
+    check_out(settings.report)
+    outcome = experiment(settings, Stages())
+    with written_whole(settings.report) as temporary:
+        temporary.write_text(page(outcome), encoding="utf-8")
+    right = sum(a == b for a, b in zip(outcome.verdicts, outcome.new_labels, strict=True))
+    if as_json:
+        print_json(
+            {
+                "settings": asdict(settings),
+                "clips": len(outcome.clips),
+                "chance": outcome.chance,
+                "rates": [asdict(rate) for rate in outcome.rates],
+                "new_clips": [
+                    {"path": path, "label": label, "verdict": verdict}
+                    for path, label, verdict in zip(
+                        outcome.new_clips, outcome.new_labels, outcome.verdicts, strict=True
+                    )
+                ],
+                "model": settings.model,
+                "report": settings.report,
+                "seconds": outcome.seconds,
+            }
+        )
+        return
+    say("Right verdicts, leaving one clip out:")
+    show_table(*outcome.table())
+    show_table(["stage", "seconds"], [[name, number(took)] for name, took in outcome.seconds.items()])
+    say(f"The saved model is right about {right} of {len(outcome.new_clips)} new clips.")
+    say(f"Model: {settings.model}")
+    say(f"Report: {settings.report}")

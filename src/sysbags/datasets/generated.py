@@ -1,0 +1,176 @@
+"""Generated clips: procedural dynamic textures, as arrays or as MP4 files, to try and to test things on."""
+
+from __future__ import annotations
+
+import io
+import os
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+
+from sysbags._files import written_whole
+from sysbags._parallel import run
+from sysbags._starts import seed_of
+from sysbags._validation import check_choice, check_integer
+from sysbags.datasets._nature import fire, grass, rain, smoke, waves
+from sysbags.datasets._scenery import Film, Texture
+from sysbags.datasets._town import lights, traffic, wheel
+from sysbags.errors import ParameterError
+
+__all__ = ["TEXTURES", "make_clips", "make_frames"]
+
+TEXTURES: dict[str, Texture] = {
+    "waves": waves,
+    "rain": rain,
+    "fire": fire,
+    "smoke": smoke,
+    "grass": grass,
+    "wheel": wheel,
+    "traffic": traffic,
+    "lights": lights,
+}
+SMALLEST = 16  # pixels a side: less shows nothing
+RATE = 25  # frames a second
+
+
+def make_frames(
+    texture: str,
+    frames: int = 60,
+    height: int = 120,
+    width: int = 160,
+    random_state: int | np.random.Generator | None = 0,
+) -> Film:
+    """Generate the frames of one clip of a texture.
+
+    Two clips of a texture differ in speed, scale, direction, contrast, colours, noise and in what there is
+    behind: each as a camera might find it, and drawn from `random_state`.
+
+    Parameters
+    ----------
+    texture : {"waves", "rain", "fire", "smoke", "grass", "wheel", "traffic", "lights"}
+    frames : int, default=60
+    height, width : int, default=120, 160
+        In pixels, 16 or more.
+    random_state : int, Generator or None, default=0
+
+    Returns
+    -------
+    (frames, height, width, 3) array of uint8
+        Red, green, blue.
+
+    Examples
+    --------
+    >>> film = make_frames("fire", frames=4, height=48, width=64)
+    >>> film.shape, film.dtype
+    ((4, 48, 64, 3), dtype('uint8'))
+    >>> bool((film[1] != film[0]).any()), bool((film == make_frames("fire", 4, 48, 64)).all())
+    (True, True)
+    """
+    check_choice(texture, "texture", TEXTURES)
+    check_integer(frames, "frames")
+    check_integer(height, "height", SMALLEST)
+    check_integer(width, "width", SMALLEST)
+    if not isinstance(random_state, np.random.Generator):
+        random_state = np.random.default_rng(seed_of(random_state))
+    return TEXTURES[texture](random_state, frames, height, width)
+
+
+def make_clips(
+    folder: str | os.PathLike[str],
+    per_class: int = 8,
+    frames: int = 60,
+    height: int = 120,
+    width: int = 160,
+    random_state: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+    textures: Iterable[str] | None = None,
+) -> tuple[list[Path], list[str]]:
+    """Write clips of several textures as MP4 files, a folder a texture: ``folder/fire/00.mp4``.
+
+    Parameters
+    ----------
+    folder : path
+        Made if need be. Clips of the same names in it are replaced, each as a whole or not at all.
+    per_class : int, default=8
+        Clips of each texture.
+    frames, height, width : int, default=60, 120, 160
+        Of a clip. Height and width must be even: the codec halves them for colour.
+    random_state : int, Generator or None, default=0
+        Each clip depends on it, on its texture and on its number, and on nothing else.
+    n_jobs : int, optional
+        Threads.
+    textures : iterable of str, optional
+        By default all eight of `make_frames`.
+
+    Returns
+    -------
+    paths : list of Path
+        Texture after texture.
+    labels : list of str
+        The texture of each clip.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> paths, labels = make_clips(folder, per_class=2, frames=4, height=48, width=64, textures=["rain"])
+    >>> [path.relative_to(folder).as_posix() for path in paths], labels
+    (['rain/00.mp4', 'rain/01.mp4'], ['rain', 'rain'])
+    """
+    names = (
+        list(TEXTURES) if textures is None else [textures] if isinstance(textures, str) else list(textures)
+    )
+    for name in names:
+        check_choice(name, "texture", TEXTURES)
+    if len(set(names)) != len(names) or not names:
+        raise ParameterError(f"textures is {names}, but it must name at least one texture, each once")
+    check_integer(per_class, "per_class")
+    check_integer(frames, "frames")
+    for side, pixels in (("height", height), ("width", width)):
+        if check_integer(pixels, side, SMALLEST) % 2:
+            raise ParameterError(f"{side} is {pixels}, but the codec needs an even number of pixels")
+    seed = seed_of(random_state)
+
+    def write(clip: tuple[str, int]) -> Path:
+        name, number = clip
+        rng = np.random.default_rng([seed, zlib.crc32(name.encode()), number])
+        content = _encode(make_frames(name, frames, height, width, rng))
+        path = Path(folder) / name / f"{number:02d}.mp4"
+        with writing:
+            if not stopped:
+                with written_whole(path) as temporary:
+                    temporary.write_bytes(content)
+        return path
+
+    # A thread that is still at work when Python ends would leave half a file. So files are written under a
+    # lock, and none is begun once anything, a Ctrl-C too, has stopped the others.
+    writing, stopped = Lock(), False
+    clips = [(name, number) for name in names for number in range(per_class)]
+    try:
+        return run(write, clips, n_jobs, "clips"), [name for name, _ in clips]
+    except BaseException:
+        with writing:
+            stopped = True
+        raise
+
+
+def _encode(film: Film) -> bytes:
+    """Turn frames into an MP4 file: H.264, or MPEG-4 where that encoder is missing."""
+    import av
+
+    h264 = "libx264" in av.codecs_available
+    quality = {"crf": "18", "preset": "veryfast"} if h264 else {"qmin": "2", "qmax": "3"}
+    file = io.BytesIO()
+    with av.open(file, "w", format="mp4") as container:
+        # One thread, for the same bits on every machine.
+        options = quality | {"threads": "1"}
+        stream = container.add_stream("libx264" if h264 else "mpeg4", RATE, options=options)
+        stream.height, stream.width = film.shape[1:3]
+        stream.pix_fmt = "yuv420p"
+        for picture in film:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        container.mux(stream.encode(None))
+    return file.getvalue()
