@@ -1,0 +1,121 @@
+"""What there is to say of a model file, a system and a clip."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sysbags.cli._output import Stages
+from sysbags.cli._reading import read_clips, warnings_as_notes
+from sysbags.cli._settings import Settings
+from sysbags.errors import OrderError
+
+if TYPE_CHECKING:
+    from sysbags.system import System
+
+__all__ = ["facts_of", "is_saved", "look_at_clip", "look_at_saved", "spectrum"]
+
+Named = list[tuple[str, "System"]]
+
+
+def is_saved(file: Path) -> bool:
+    """Tell whether a file is of the format of ours: a length of eight bytes, then JSON."""
+    if not file.is_file():
+        return False
+    with file.open("rb") as opened:
+        return opened.read(9)[8:] == b"{"
+
+
+def look_at_saved(file: Path) -> tuple[dict[str, Any], Named]:
+    """Return what a saved file tells, and the systems in it with their names or classes."""
+    from sklearn.pipeline import Pipeline
+
+    from sysbags.mean import FrechetMean
+    from sysbags.storage import describe, load
+    from sysbags.system import System
+
+    about, found = describe(file), load(file)
+    facts: dict[str, Any] = {
+        "kind": about["kind"],
+        "bytes": file.stat().st_size,
+        "versions": about["versions"],
+    }
+    if isinstance(found, (System, FrechetMean)):
+        return facts, [(file.stem, found if isinstance(found, System) else found.system)]
+    if isinstance(found, list):
+        return facts, [(str(k), system) for k, system in enumerate(found)]
+    steps = dict(found.steps) if isinstance(found, Pipeline) else {"parameters": found}
+    facts["steps"] = {name: str(step).replace("\n", "") for name, step in steps.items()}
+    last = list(steps.values())[-1]
+    facts |= {name: getattr(last, name) for name in ("lambda_a", "lambda_mu") if hasattr(last, name)}
+    labels = [str(name) for name in getattr(last, "classes_", ())]
+    if hasattr(last, "systems_"):
+        return facts, [(labels[code], one) for code, one in zip(last._codes, last.systems_, strict=True)]
+    return facts, list(zip(labels, getattr(last, "means_", ()), strict=True))
+
+
+def look_at_clip(file: Path, settings: Settings) -> tuple[dict[str, Any], Named]:
+    """Return what a clip tells, and its system, if it has one, under the name of its bag."""
+    from sysbags.video import frames
+
+    with warnings_as_notes():
+        count, height, width = 0, 0, 0
+        for frame in frames(file):
+            count, (height, width) = count + 1, frame.shape[:2]
+    facts: dict[str, Any] = {"kind": "clip", "frames": count, "height": height, "width": width}
+    facts |= _container(file) if file.is_file() else {}
+    bags, identifier = settings.make_bags(), settings.make_identifier()
+    try:
+        clips = read_clips([file], bags, identifier, Stages(), 1, learn=True)
+        clips.insist()
+    except OrderError as error:  # a still or a very short clip is worth a look too
+        facts["note"] = str(error)
+        return facts, []
+    return facts, [(str(settings.bag or "lbp"), clips.systems[0])]
+
+
+def _container(file: Path) -> dict[str, Any]:
+    """Return what a video file says of itself."""
+    import av
+
+    with av.open(str(file)) as container:
+        stream = container.streams.video[0]
+        rate = stream.average_rate
+        return {
+            "codec": stream.codec_context.name,
+            "frames_per_second": None if rate is None else float(rate),
+            "seconds": None if container.duration is None else container.duration / av.time_base,
+        }
+
+
+def facts_of(system: System) -> dict[str, Any]:
+    """Return the sizes, the eigenvalues and the spectrum of a system."""
+    return {
+        "order": system.order,
+        "samples": system.size,
+        "bag_length": system.bag_length,
+        "kernel": system.kernel,
+        "explained": system.explained,
+        "residual": system.residual,
+        "compression_error": None if system.compression_error is None else dict(system.compression_error),
+        "eigenvalues": None if system.eigenvalues is None else system.eigenvalues.tolist(),
+        "spectrum": spectrum(system),
+    }
+
+
+def spectrum(system: System) -> list[dict[str, float | None]]:
+    """Return the eigenvalues of the transition, the largest first, of a conjugate pair only one.
+
+    Each with its modulus, its angle a step, its period in steps, and the steps until it has halved.
+    """
+    import numpy as np
+
+    values = np.linalg.eigvals(system.transition)
+    values = values[values.imag >= 0.0]
+    found: list[dict[str, float | None]] = []
+    for value in values[np.argsort(-np.abs(values), kind="stable")]:
+        modulus, angle = float(abs(value)), float(np.angle(value))
+        period = 2.0 * np.pi / angle if angle > 0.0 else None
+        half_life = -np.log(2.0) / np.log(modulus) if 0.0 < modulus < 1.0 else None
+        found.append({"modulus": modulus, "angle": angle, "period": period, "half_life": half_life})
+    return found

@@ -1,0 +1,112 @@
+"""The picture that ``sysbags inspect --plot`` draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sysbags._files import written_whole
+from sysbags.errors import FileError, ParameterError
+
+if TYPE_CHECKING:
+    from sysbags.system import System
+
+__all__ = ["draw"]
+
+Named = Sequence[tuple[str, "System"]]
+
+LEGEND_LIMIT = 20  # names beside the picture; more would not be read
+
+
+def draw(systems: Named, path: Path, title: str, *, lambda_a: float = 0.25, lambda_mu: float = 0.0) -> None:
+    """Draw named systems: the spectra of their transitions, and what there is to see beside them.
+
+    Beside them are eigenvalues and states of a single system that has kept them, and the distances between
+    several, with these weights.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        raise ParameterError("--plot needs matplotlib: pip install 'sysbags[plot]'") from None
+    if not systems:
+        raise ParameterError("there is no system to draw")
+    single = systems[0][1] if len(systems) == 1 else None
+    panels: list[Any] = [_spectra]
+    if single is None:
+        panels.append(partial(_distances, weights={"lambda_a": lambda_a, "lambda_mu": lambda_mu}))
+    else:
+        panels += [_eigenvalues] if single.eigenvalues is not None else []
+        panels += [_states] if single.states is not None else []
+    figure = Figure(figsize=(5.2 * len(panels), 4.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title)
+    for number, panel in enumerate(panels, start=1):
+        panel(figure.add_subplot(1, len(panels), number), systems)
+    with written_whole(path) as temporary:
+        try:
+            figure.savefig(temporary, format=path.suffix[1:] or "png", dpi=120)
+        except ValueError:
+            formats = ", ".join(sorted(figure.canvas.get_supported_filetypes()))
+            raise FileError(f"{path} must end in one of {formats}, but it ends in {path.suffix!r}") from None
+
+
+def _spectra(axes: Any, systems: Named) -> None:
+    circle = np.exp(2j * np.pi * np.linspace(0.0, 1.0, 361))
+    axes.plot(circle.real, circle.imag, color="0.6", linewidth=1.0)
+    axes.axhline(0.0, color="0.9", linewidth=0.8, zorder=0)
+    axes.axvline(0.0, color="0.9", linewidth=0.8, zorder=0)
+    names = list(dict.fromkeys(name for name, _ in systems))
+    for k, name in enumerate(names):
+        values = np.concatenate([np.linalg.eigvals(one.transition) for own, one in systems if own == name])
+        colour, marker = f"C{k % 10}", "osv^D"[k // 10 % 5]
+        axes.scatter(values.real, values.imag, s=34, color=colour, marker=marker, alpha=0.8, label=name)
+    if 1 < len(names) <= LEGEND_LIMIT:
+        axes.legend(fontsize="x-small", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    axes.set(xlim=(-1.08, 1.08), ylim=(-1.08, 1.08), aspect="equal", xlabel="real", ylabel="imaginary")
+    axes.set_title("Spectrum of the transition", fontsize="medium")
+
+
+def _eigenvalues(axes: Any, systems: Named) -> None:
+    _, system = systems[0]
+    assert system.eigenvalues is not None
+    orders = np.arange(1, len(system.eigenvalues) + 1)
+    axes.bar(orders, system.eigenvalues, color="C0")
+    axes.set_xticks(orders if len(orders) <= 12 else orders[:: len(orders) // 6])
+    axes.set(xlabel="state", ylabel="eigenvalue of the centred kernel")
+    share = "" if system.explained is None else f", {100 * system.explained:.0f} % of the variance"
+    axes.set_title(f"Eigenvalues{share}", fontsize="medium")
+
+
+def _states(axes: Any, systems: Named) -> None:
+    states = systems[0][1].states
+    assert states is not None
+    shown = min(states.shape[1], 5)
+    # One above the other, the first on top, as their sizes and crossings would hide each other.
+    step = 1.2 * float(np.ptp(states[:, :shown], axis=0).max())
+    for k in range(shown):
+        axes.plot(states[:, k] - k * step, color=f"C{k}", linewidth=1.2)
+    axes.set_yticks([-k * step for k in range(shown)], [f"{k + 1}" for k in range(shown)])
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set(xlabel="bag", ylabel="state")
+    axes.set_title("States over time", fontsize="medium")
+
+
+def _distances(axes: Any, systems: Named, weights: dict[str, Any]) -> None:
+    from sysbags.pairwise import pairwise_distances
+
+    ordered = sorted(range(len(systems)), key=lambda k: systems[k][0])
+    distances = pairwise_distances([systems[k][1] for k in ordered], **weights, n_jobs=-1)
+    picture = axes.imshow(np.sqrt(distances), cmap="viridis")
+    axes.figure.colorbar(picture, ax=axes, shrink=0.8)
+    names = [systems[k][0] for k in ordered]
+    first = [k for k, name in enumerate(names) if k == 0 or names[k - 1] != name]
+    if len(first) <= LEGEND_LIMIT:
+        axes.set_xticks(first, [names[k] for k in first], rotation=90, fontsize="x-small")
+        axes.set_yticks(first, [names[k] for k in first], fontsize="x-small")
+    named = ", ".join(f"{name} = {weight:g}" for name, weight in weights.items())
+    axes.set_title(f"Alignment distances, {named}", fontsize="medium")

@@ -1,0 +1,92 @@
+"""How a clip becomes a system: options of several commands, and the bags and systems that they ask for."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sysbags.cli._options import Bag, Kernel
+from sysbags.errors import ParameterError
+
+if TYPE_CHECKING:
+    from sysbags.bags._base import Bags
+    from sysbags.classify import SystemIdentifier
+
+__all__ = ["Settings", "with_settings"]
+
+PANEL = "Frames, bags and systems"
+
+
+def _option(words: str, default: str | bool, metavar: str | None = None, least: int | None = None) -> Any:
+    return typer.Option(help=words, show_default=default, metavar=metavar, min=least, rich_help_panel=PANEL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a clip becomes a system; what is None was not asked for."""
+
+    bag: Annotated[Bag | None, _option("What is counted in a frame.", "lbp")] = None
+    order: Annotated[str | None, _option("Order of the systems.", "5", "N|auto")] = None
+    kernel: Annotated[Kernel | None, _option("Kernel between two bags.", "chi2")] = None
+    words: Annotated[int | None, _option("Visual words of surf and sift.", "500", "N", 1)] = None
+    window: Annotated[int | None, _option("Frames in a bag.", "1", "N", 1)] = None
+    start: Annotated[int | None, _option("First frame, counted from 0.", False, "N", 0)] = None
+    stop: Annotated[int | None, _option("The frame to stop before.", False, "N", 1)] = None
+    stride: Annotated[int | None, _option("Take every N-th frame.", False, "N", 1)] = None
+    max_frames: Annotated[int | None, _option("Take N frames at most.", False, "N", 1)] = None
+    size: Annotated[
+        int | None, _option("Shrink the short side to N pixels; for deep, both.", False, "N", 1)
+    ] = None
+
+    def given(self) -> list[str]:
+        """Return the options that were asked for."""
+        return [f"--{f.name.replace('_', '-')}" for f in fields(self) if getattr(self, f.name) is not None]
+
+    def make_bags(self, seed: int = 0) -> Bags:
+        """Return the bags, not fitted yet."""
+        from sysbags import bags
+
+        picked = {name: getattr(self, name) for name in ("start", "stop", "stride", "max_frames", "size")}
+        frames = {name: value for name, value in picked.items() if value is not None}
+        name = self.bag or Bag.LBP
+        network = {"size": frames.pop("size", 224)} if name == Bag.DEEP else {}
+        common: dict[str, Any] = {"window": self.window or 1, "frames": frames or None, **network}
+        if name in (Bag.SURF, Bag.SIFT):
+            return bags.VisualWords(self.words or 500, str(name), random_state=seed, **common)
+        if self.words is not None:
+            raise ParameterError(f"--words is for the bags surf and sift, but the bag is {name}")
+        if name == Bag.FLOW:
+            return bags.OpticalFlow(**common)
+        if name == Bag.DEEP:
+            return bags.DeepActivations(**common)
+        return bags.LocalBinaryPatterns(**common)
+
+    def make_identifier(self) -> SystemIdentifier:
+        """Return what turns streams into systems."""
+        from sysbags.classify import SystemIdentifier
+
+        order = "5" if self.order is None else self.order
+        if order != "auto" and not (order.isdecimal() and int(order) > 0):
+            raise ParameterError(f"--order is {order!r}, but it must be a whole number of at least 1 or auto")
+        return SystemIdentifier(order if order == "auto" else int(order), str(self.kernel or "chi2"))
+
+
+def with_settings(function: Callable[..., None]) -> Callable[..., None]:
+    """Let the command line give each field of the parameter `settings` as an option of its own."""
+    own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "settings"]
+    shared = list(inspect.signature(Settings, eval_str=True).parameters.values())
+
+    @wraps(function)
+    def command(**given: Any) -> None:
+        settings = Settings(**{parameter.name: given.pop(parameter.name) for parameter in shared})
+        function(settings=settings, **given)
+
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *shared)]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command

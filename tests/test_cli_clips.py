@@ -1,0 +1,242 @@
+"""`sysbags distance`, `matrix`, `mean` and `inspect`."""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+
+import numpy as np
+import pytest
+
+import sysbags
+from cli_folder import FRAMES, HEIGHT, WIDTH, call, call_json, make_classes
+from clips import write_clip
+from sysbags.cli import main
+from sysbags.cli._facts import spectrum
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory):
+    return make_classes(tmp_path_factory.mktemp("clips") / "clips", per_class=2)
+
+
+@pytest.fixture(scope="module")
+def model(classes, tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "m"
+    words = ["--bag", "sift", "--words", "8", "--order", "2", "--lambda-a", "1", "--lambda-mu", "2", "--json"]
+    assert main(["fit", str(classes), "--out", str(path), *words]) == 0
+    return path
+
+
+def systems_of(paths, order=5):
+    streams = sysbags.bags.LocalBinaryPatterns().transform(paths)
+    return sysbags.SystemIdentifier(order).transform(streams)
+
+
+def test_distance(capsys, classes):
+    one, two = classes / "waves" / "0.mp4", classes / "flicker" / "0.mp4"
+    said = call_json(capsys, "distance", one, two, "--lambda-mu", 10)
+    twin = sysbags.align(*systems_of([one, two]), lambda_mu=10.0)
+    assert said["clips"] == [str(one), str(two)]
+    assert said["squared_distance"] == twin.distance
+    assert said["distance"] == math.sqrt(twin.distance)
+    assert (said["lower_bound"], said["parts"]) == (twin.lower_bound, twin.parts)
+    assert (said["lambda_a"], said["lambda_mu"]) == (0.25, 10.0)
+    code, out, _ = call(capsys, "distance", one, two, "--lambda-mu", 10)
+    assert code == 0
+    assert f"{twin.distance:.4g}" in out
+    assert "lower bound" in out
+
+
+@pytest.mark.parametrize("metric", ["martin", "max-singular-value"])
+def test_distance_by_other_metrics(capsys, classes, metric):
+    paths = [classes / "waves" / "0.mp4", classes / "flicker" / "0.mp4"]
+    said = call_json(capsys, "distance", *paths, "--metric", metric, "--order", 2)
+    twin = sysbags.pairwise_distances(systems_of(paths, 2), metric=metric)[0, 1]
+    assert said["squared_distance"] == pytest.approx(twin, rel=1e-12)
+    assert "parts" not in said
+
+
+def test_distance_with_a_model(capsys, classes, model):
+    paths = [classes / "waves" / "0.mp4", classes / "flicker" / "0.mp4"]
+    said = call_json(capsys, "distance", *paths, "--model", model)
+    one, two = sysbags.load(model)[:-1].transform(paths)
+    assert said["squared_distance"] == sysbags.alignment_distance(one, two, 1.0, 2.0)
+    said = call_json(capsys, "distance", *paths, "--model", model, "--lambda-a", 0.5)
+    assert said["squared_distance"] == sysbags.alignment_distance(one, two, 0.5, 2.0)
+
+
+def test_words_are_learnt_from_the_clips(capsys, classes):
+    paths = [classes / "waves" / "0.mp4", classes / "flicker" / "0.mp4"]
+    said = call_json(capsys, "distance", *paths, "--bag", "sift", "--words", 8, "--order", 2, "--seed", 3)
+    streams = sysbags.bags.VisualWords(8, "sift", random_state=3).fit(paths).transform(paths)
+    twin = sysbags.align(*sysbags.SystemIdentifier(2).transform(streams))
+    assert said["squared_distance"] == pytest.approx(twin.distance, rel=1e-12)
+
+
+def test_matrix(capsys, classes, tmp_path):
+    bad = classes / "waves" / "bad.mp4"
+    bad.write_text("not a video")
+    try:
+        code, out, err = call(capsys, "matrix", classes, "--out", tmp_path / "new" / "d.csv")
+    finally:
+        bad.unlink()
+    assert code == 0
+    assert "4 clips, 1 skipped" in out
+    assert "skipped" in err
+    with (tmp_path / "new" / "d.csv").open(newline="") as file:
+        head, *rows = csv.reader(file)
+    names = ["flicker/0.mp4", "flicker/1.mp4", "waves/0.mp4", "waves/1.mp4"]
+    assert head == ["clip", *names]
+    assert [row[0] for row in rows] == names
+    table = np.array([row[1:] for row in rows], dtype=float)
+    np.testing.assert_array_equal(
+        table, sysbags.pairwise_distances(systems_of([classes / name for name in names]))
+    )
+
+
+def test_matrix_of_a_flat_folder(capsys, classes, tmp_path):
+    said = call_json(
+        capsys, "matrix", classes / "waves", "--out", tmp_path / "d.csv", "--metric", "martin", "--jobs", 1
+    )
+    assert (said["metric"], said["clips"], said["skipped"]) == ("martin", ["0.mp4", "1.mp4"], [])
+    assert (tmp_path / "d.csv").read_text().count("\n") == 3
+
+
+def test_matrix_without_a_good_clip(capsys, tmp_path):
+    (tmp_path / "clips").mkdir()
+    (tmp_path / "clips" / "bad.mp4").write_text("not a video")
+    code, _, err = call(capsys, "matrix", tmp_path / "clips", "--out", tmp_path / "d.csv")
+    assert code == 2
+    assert "no clip in" in err
+    assert not (tmp_path / "d.csv").exists()
+
+
+def test_matrix_interrupted(capsys, classes, tmp_path, monkeypatch):
+    class Interrupted:
+        def __init__(self, file):
+            self.file = file
+
+        def writerow(self, row):
+            self.file.write("half")
+            raise KeyboardInterrupt
+
+    (tmp_path / "d.csv").write_text("what was there before")
+    monkeypatch.setattr(csv, "writer", Interrupted)
+    assert call(capsys, "matrix", classes, "--out", tmp_path / "d.csv")[0] == 130
+    assert (tmp_path / "d.csv").read_text() == "what was there before"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_mean(capsys, classes, tmp_path):
+    paths = sorted((classes / "waves").glob("*.mp4"))
+    words = ("--out", tmp_path / "m", "--order", 2, "--lambda-mu", 3)
+    said = call_json(capsys, "mean", *paths, *words)
+    twin = sysbags.frechet_mean(systems_of(paths, 2), lambda_mu=3.0)
+    saved = sysbags.load(tmp_path / "m")
+    np.testing.assert_array_equal(saved.transition, twin.system.transition)
+    np.testing.assert_array_equal(saved.alpha, twin.system.alpha)
+    assert (said["objective"], said["iterations"]) == (twin.objective, len(twin.history))
+    assert (said["clips"], said["order"], said["samples"]) == (2, 2, 2 * FRAMES)
+    assert "compression_error" not in said
+    code, out, _ = call(capsys, "mean", *paths, *words, "--compress", 10)
+    small = sysbags.load(tmp_path / "m")
+    assert (code, small.size) == (0, 10)
+    assert f"{small.compression_error['relative']:.6g}" in out
+
+
+def test_mean_needs_every_clip(capsys, classes, tmp_path):
+    paths = sorted((classes / "waves").glob("*.mp4"))
+    code, _, err = call(capsys, "mean", *paths, "--out", tmp_path / "m", "--order", 99)
+    assert code == 2
+    assert f"{paths[0]}: order 99 needs at least 100 frames" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_inspect_clip(capsys, classes, tmp_path):
+    path = classes / "waves" / "0.mp4"
+    said = call_json(capsys, "inspect", path, "--plot", tmp_path / "p.png")
+    assert (said["kind"], said["frames"], said["height"], said["width"]) == ("clip", FRAMES, HEIGHT, WIDTH)
+    assert said["frames_per_second"] == 25
+    assert said["seconds"] == pytest.approx(FRAMES / 25, abs=0.05)
+    (system,) = said["systems"]
+    (twin,) = systems_of([path])
+    assert system["eigenvalues"] == twin.eigenvalues.tolist()
+    assert (system["explained"], system["order"]) == (twin.explained, 5)
+    assert system["spectrum"] == spectrum(twin)
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    code, out, err = call(capsys, "inspect", path, "--bag", "flow", "--order", 2)
+    assert (code, err) == (0, "")
+    assert "half life" in out
+
+
+def test_spectrum_by_hand():
+    c, s = 0.9 * math.cos(0.4), 0.9 * math.sin(0.4)
+    A = [[c, -s, 0.0, 0.0], [s, c, 0.0, 0.0], [0.0, 0.0, 0.5, 0.0], [0.0, 0.0, 0.0, 0.0]]
+    theta = sysbags.System(A, np.eye(4), np.eye(4), np.full(4, 0.25))
+    wave, decay, nothing = spectrum(theta)
+    assert wave["modulus"] == pytest.approx(0.9)
+    assert wave["period"] == pytest.approx(2 * math.pi / 0.4)
+    assert wave["half_life"] == pytest.approx(math.log(0.5) / math.log(0.9))
+    assert (decay["modulus"], decay["period"], decay["half_life"]) == (0.5, None, pytest.approx(1.0))
+    assert (nothing["modulus"], nothing["half_life"]) == (0.0, None)
+
+
+def test_inspect_folder_of_images_and_still_clip(capsys, tmp_path):
+    still = write_clip(tmp_path / "still.avi", np.full((6, 32, 48), 90, dtype=np.uint8))
+    said = call_json(capsys, "inspect", still)
+    assert (said["frames"], said["systems"]) == (6, [])
+    assert "still clip" in said["note"]
+    code, _, err = call(capsys, "inspect", still, "--plot", tmp_path / "p.png")
+    assert code == 2
+    assert "there is no system to draw" in err
+    import cv2
+
+    (tmp_path / "images").mkdir()
+    for k in range(7):
+        picture = np.random.default_rng(k).integers(0, 256, size=(20, 30), dtype=np.uint8)
+        cv2.imwrite(str(tmp_path / "images" / f"{k}.png"), picture)
+    said = call_json(capsys, "inspect", tmp_path / "images", "--order", 2)
+    assert (said["frames"], said["height"], said["width"]) == (7, 20, 30)
+    assert "codec" not in said
+
+
+def test_inspect_saved_files(capsys, classes, model, tmp_path):
+    said = call_json(capsys, "inspect", model, "--plot", tmp_path / "model.svg")
+    assert said["kind"] == "Pipeline"
+    assert [system["name"] for system in said["systems"]] == ["flicker", "waves"]
+    assert (said["lambda_a"], said["lambda_mu"]) == (1.0, 2.0)
+    assert "VisualWords" in said["steps"]["bags"]
+    assert b"<svg" in (tmp_path / "model.svg").read_bytes()
+    code, out, _ = call(capsys, "inspect", model)
+    assert code == 0
+    assert "flicker" in out
+
+    systems = systems_of(sorted(classes.glob("*/*.mp4")), 2)
+    judge = sysbags.NearestSystem().fit(systems, ["a", "a", "b", "b"])
+    things = {"one": systems[0], "list": systems, "judge": judge, "bag": sysbags.bags.LocalBinaryPatterns()}
+    for (name, thing), count in zip(things.items(), (1, 4, 4, 0), strict=True):
+        sysbags.save(tmp_path / name, thing)
+        assert len(call_json(capsys, "inspect", tmp_path / name)["systems"]) == count
+        assert call(capsys, "inspect", tmp_path / name)[0] == 0
+    assert [s["name"] for s in call_json(capsys, "inspect", tmp_path / "judge")["systems"]] == list("aabb")
+    code, _, err = call(capsys, "inspect", tmp_path / "one", "--order", 3)
+    assert code == 2
+    assert "--order is for clips" in err
+    (tmp_path / "cut").write_bytes(model.read_bytes()[:300])
+    code, _, err = call(capsys, "inspect", tmp_path / "cut")
+    assert code == 2
+    assert "cut" in err
+
+
+def test_plot_says_what_it_lacks(capsys, classes, tmp_path, monkeypatch):
+    path = classes / "waves" / "0.mp4"
+    code, _, err = call(capsys, "inspect", path, "--plot", tmp_path / "p.docx")
+    assert code == 2
+    assert "but it ends in '.docx'" in err
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    code, _, err = call(capsys, "inspect", path, "--plot", tmp_path / "p.png")
+    assert code == 2
+    assert "pip install 'sysbags[plot]'" in err
+    assert list(tmp_path.iterdir()) == []
