@@ -11,9 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sysbags import bags as bags
     from sysbags import datasets as datasets
     from sysbags import evaluate as evaluate
     from sysbags import kernels as kernels
+    from sysbags import video as video
     from sysbags.alignment import Alignment as Alignment
     from sysbags.alignment import BlockAlignment as BlockAlignment
     from sysbags.alignment import align as align
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from sysbags.mean import frechet_mean as frechet_mean
     from sysbags.mean import medoid as medoid
     from sysbags.pairwise import pairwise_distances as pairwise_distances
+    from sysbags.storage import load as load
+    from sysbags.storage import save as save
     from sysbags.system import System as System
 
 __version__ = "0.1.0"
@@ -52,12 +56,14 @@ _HOMES = {
     "cross_gram": "gram",
     "frechet_mean": "mean",
     "identify": "identification",
+    "load": "storage",
     "martin_distance": "baselines",
     "max_singular_value_distance": "baselines",
     "medoid": "mean",
     "pairwise_distances": "pairwise",
+    "save": "storage",
 }
-_MODULES = ("datasets", "evaluate", "kernels")
+_MODULES = ("bags", "datasets", "evaluate", "kernels", "video")
 
 __all__ = [*sorted([*_HOMES, *_MODULES])]
 

