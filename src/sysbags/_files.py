@@ -36,11 +36,11 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary.touch(exist_ok=False)
+        mode = temporary.stat().st_mode if mode is None else mode
         yield temporary
         with temporary.open("r+b") as file:
             os.fsync(file.fileno())  # or a power cut could leave the new name on an empty file
-        if mode is not None:
-            temporary.chmod(mode & 0o7777)
+        temporary.chmod(mode & 0o7777)  # a writer may have put a file of its own there
         os.replace(temporary, target)
     except OSError as error:
         raise FileError(f"cannot write {path}: {error.strerror or error}") from None
