@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import datetime
-import importlib.metadata
 import importlib.util
-import os
-import platform
 import shlex
 import sys
 from collections.abc import Callable
@@ -18,12 +14,23 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from benchmarks import alignment, baselines, chi2, collection, startup
+from benchmarks import alignment, baselines, chi2, collection, startup, video
+from benchmarks.machine import facts
 from benchmarks.problems import KINDS, SIZES
 
 Row = tuple[str, str, float | None, float]
 
-PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "pymanopt", "dsa-metric", "torch")
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "numba",
+    "scikit-learn",
+    "pymanopt",
+    "dsa-metric",
+    "torch",
+    "scikit-image",
+    "av",
+)
 MODULES = {"pymanopt": ("pymanopt",), "dsa-metric": ("DSA", "torch")}
 NO_WORSE = {"pymanopt": 1.0, "dsa-metric": 0.95}
 HEADER = ("work", "against", "ratio", "target", "met?")
@@ -54,6 +61,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "alignment": alignment_rows,
     "collection": lambda: list(collection.rows()),
     "startup": lambda: list(startup.rows()),
+    "video": lambda: list(video.rows()),
 }
 
 
@@ -72,10 +80,7 @@ def markdown(rows: list[Row], command: str) -> str:
         "",
         "Ratios measured in one run; larger is better. Unless said otherwise on one core.",
         "",
-        f"* date: {datetime.date.today().isoformat()}",
-        f"* machine: {processor()}, {os.cpu_count()} cores, Python {platform.python_version()}",
-        f"* command: `{command}`",
-        f"* versions: {', '.join(f'{name} {version(name)}' for name in PACKAGES)}",
+        *facts(command, PACKAGES),
         "",
         f"| {' | '.join(HEADER)} |",
         f"| {' | '.join(['---'] * 2 + ['---:'] * 2 + ['---'])} |",
@@ -84,24 +89,6 @@ def markdown(rows: list[Row], command: str) -> str:
     if any(against == chi2.LIMIT for _, against, _, _ in rows):
         lines += ["", chi2.NOTE]
     return "\n".join(lines) + "\n"
-
-
-def version(package: str) -> str:
-    """Version of a package, if it is there."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def processor() -> str:
-    """The processor's name."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def main() -> None:

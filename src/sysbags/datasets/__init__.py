@@ -1,6 +1,7 @@
 """Streams and clips to try things on, and folders of clips."""
 
+from sysbags.datasets.folder import ClipFolder, class_folders
 from sysbags.datasets.generated import TEXTURES, make_clips, make_frames
 from sysbags.datasets.streams import make_streams
 
-__all__ = ["TEXTURES", "make_clips", "make_frames", "make_streams"]
+__all__ = ["TEXTURES", "ClipFolder", "class_folders", "make_clips", "make_frames", "make_streams"]
