@@ -6,8 +6,7 @@ BIN := .venv/bin
 
 .venv/for-use: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[plot]'
+	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
 # The tests need more, torch among it, which nobody should have to wait for to see the demo.

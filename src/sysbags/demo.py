@@ -141,6 +141,7 @@ def experiment(settings: Settings, stages: Stages | None = None) -> Outcome:
     """
     from sklearn.pipeline import Pipeline
 
+    from sysbags._compiled.ahead import compiled_ahead
     from sysbags.bags import LocalBinaryPatterns
     from sysbags.classify import NearestMean, SystemIdentifier
     from sysbags.datasets import make_clips
@@ -150,17 +151,22 @@ def experiment(settings: Settings, stages: Stages | None = None) -> Outcome:
     from sysbags.storage import load, save
 
     s, stage, jobs = settings, stages or Stages(), settings.jobs
-    with stage("make clips"):
-        clips, labels = make_clips(s.out / "clips", s.per_class, s.frames, random_state=s.seed, n_jobs=jobs)
-        new_clips, new_labels = make_clips(s.out / "new", 1, s.frames, random_state=s.seed + 1, n_jobs=jobs)
-    with stage("frames and bags"):
-        bags = LocalBinaryPatterns(n_jobs=jobs)
-        streams = bags.fit_transform(clips)
-    with stage("systems"):
-        identifier = SystemIdentifier(ORDER, n_jobs=jobs)
-        systems = identifier.fit_transform(streams)
-    with stage("kernel"):
-        gram = cross_gram(systems, n_jobs=jobs)
+    with compiled_ahead():
+        with stage("make clips"):
+            clips, labels = make_clips(
+                s.out / "clips", s.per_class, s.frames, random_state=s.seed, n_jobs=jobs
+            )
+            new_clips, new_labels = make_clips(
+                s.out / "new", 1, s.frames, random_state=s.seed + 1, n_jobs=jobs
+            )
+        with stage("frames and bags"):
+            bags = LocalBinaryPatterns(n_jobs=jobs)
+            streams = bags.fit_transform(clips)
+        with stage("systems"):
+            identifier = SystemIdentifier(ORDER, n_jobs=jobs)
+            systems = identifier.fit_transform(streams)
+        with stage("kernel"):
+            gram = cross_gram(systems, n_jobs=jobs)
     found = {}
     for metric, distance in DISTANCES.items():
         with stage(f"leave-one-out, {distance}"):

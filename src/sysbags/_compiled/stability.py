@@ -19,7 +19,14 @@ def clip_singular_values(matrix: Array, bound: float) -> Array:
     left, values, right = svd(matrix)
     if values[0] <= bound:
         return matrix.copy()
-    return (left * np.minimum(values, bound)) @ right
+    n = values.size
+    clipped = np.zeros((n, n))
+    for i in range(n):
+        for k in range(n):
+            weight = left[i, k] * min(values[k], bound)
+            for j in range(n):
+                clipped[i, j] += weight * right[k, j]
+    return clipped
 
 
 @compiled()
@@ -30,8 +37,26 @@ def optimality_gap(A: Array, G: Array, H: Array, bound: float) -> float:
     of the spectral norm is least at a multiple of a polar factor. With `D = H - A G`, minus the gradient, the
     gap is `bound * ||D||_* - <D, A>`; it is zero exactly at the minimiser.
     """
-    D = H - A @ G
-    return bound * float(np.sum(svd(D)[1])) - float(np.sum(D * A))
+    D = descent(A, G, H)
+    values = svd(D)[1]
+    gap = 0.0
+    for i in range(values.size):
+        gap += bound * values[i]
+        for j in range(values.size):
+            gap -= D[i, j] * A[i, j]
+    return gap
+
+
+@compiled()
+def descent(A: Array, G: Array, H: Array) -> Array:
+    """Return `H - A G`, minus the gradient of `optimality_gap`'s f."""
+    n = A.shape[0]
+    D = H.copy()
+    for i in range(n):
+        for k in range(n):
+            for j in range(n):
+                D[i, j] -= A[i, k] * G[k, j]
+    return D
 
 
 @compiled()
@@ -62,6 +87,7 @@ def accelerated_gradient(
     gap : float
         Its `optimality_gap`.
     """
+    n = G.shape[0]
     A = clip_singular_values(start, bound)
     ahead = A.copy()
     momentum = 1.0
@@ -70,14 +96,21 @@ def accelerated_gradient(
             gap = optimality_gap(A, G, H, bound)
             if gap <= tolerance:
                 return A, gap
-        following = clip_singular_values(ahead - (ahead @ G - H), bound)
-        # The momentum leads uphill: forget it.
-        if np.sum((ahead - following) * (following - A)) > 0.0:
-            momentum = 1.0
-            ahead = following.copy()
-        else:
-            larger = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
-            ahead = following + (momentum - 1.0) / larger * (following - A)
-            momentum = larger
+        step = descent(ahead, G, H)
+        for i in range(n):
+            for j in range(n):
+                step[i, j] += ahead[i, j]
+        following = clip_singular_values(step, bound)
+        uphill = 0.0
+        for i in range(n):
+            for j in range(n):
+                uphill += (ahead[i, j] - following[i, j]) * (following[i, j] - A[i, j])
+        larger = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
+        # Where the momentum leads uphill, it is forgotten.
+        onward = 0.0 if uphill > 0.0 else (momentum - 1.0) / larger
+        momentum = 1.0 if uphill > 0.0 else larger
+        for i in range(n):
+            for j in range(n):
+                ahead[i, j] = following[i, j] + onward * (following[i, j] - A[i, j])
         A = following
     return A, optimality_gap(A, G, H, bound)
