@@ -5,7 +5,8 @@
 A clip is compared with no clip of its own source, and no mean that it is compared with was made from one.
 The weights are fixed beforehand. For the paper's `lambda_a = 0.25` all three weights of the mean are shown,
 so that nobody has to trust a choice. "averages" is what is left without dynamics: the mean histogram of a
-clip, compared by the cosine.
+clip, compared by the cosine. A second table shows what the number of clips does to the nearest
+neighbour: each clip is compared with those of a random share of the other sources only.
 """
 
 from __future__ import annotations
@@ -27,10 +28,14 @@ from sysbags.bags import DeepActivations, LocalBinaryPatterns
 from sysbags.bags._base import Bags
 from sysbags.datasets.folder import ClipFolder, class_folders
 from sysbags.evaluate import CLASSIFIERS, leave_one_out
+from sysbags.gram import CrossGram
+from sysbags.pairwise import distance_matrix
 
 ORDER = 5
 LAMBDA_A = 0.25
 LAMBDA_MU = (0.0, 10.0, 100.0)
+SHARES = (0.25, 0.5, 0.75, 1.0)
+DRAWS = 20
 HEADER = ("bag", "distance", "1-NN", "nearest mean")
 BAGS: dict[str, Callable[[], Bags]] = {
     "lbp": lambda: LocalBinaryPatterns(n_jobs=-1),
@@ -38,8 +43,8 @@ BAGS: dict[str, Callable[[], Bags]] = {
 }
 
 
-def rates(name: str, clips: ClipFolder) -> list[tuple[str, ...]]:
-    """The rows of one bag."""
+def rates(name: str, clips: ClipFolder) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """The rows of one bag in both tables."""
     say = Console(stderr=True).print
     started = perf_counter()
     streams = BAGS[name]().transform(clips.paths)
@@ -74,8 +79,32 @@ def rates(name: str, clips: ClipFolder) -> list[tuple[str, ...]]:
     lines.append(
         (name, "averages, cosine", *(f"{100 * rate:.1f} %" for rate in of_averages(averages, clips)))
     )
+    shares = [(name, *row) for row in by_share(gram, clips)]
     say(f"{name}: all rates in {perf_counter() - started:.0f} s")
-    return lines
+    return lines, shares
+
+
+def by_share(gram: CrossGram, clips: ClipFolder) -> list[tuple[str, ...]]:
+    """Rates of the nearest neighbour among the clips of a share of the other sources, for each distance."""
+    labels, sources = np.array(clips.labels), np.unique(np.array(clips.sources), return_inverse=True)[1]
+    distances = {
+        "alignment, lambda_mu = 10": distance_matrix(gram, lambda_a=LAMBDA_A, lambda_mu=10.0, n_jobs=-1),
+        "Martin": distance_matrix(gram, "martin", n_jobs=-1),
+        "maximum singular value": distance_matrix(gram, "max-singular-value", n_jobs=-1),
+    }
+    rows = []
+    for title, between in distances.items():
+        rng, cells = np.random.default_rng(0), []
+        for share in SHARES:
+            right = []
+            for _ in range(DRAWS if share < 1 else 1):
+                kept = rng.random((len(labels), sources.max() + 1)) < share
+                allowed = kept[:, sources] & (sources[:, None] != sources)
+                nearest = np.where(allowed, between, np.inf).argmin(axis=1)
+                right.append(np.mean(labels[nearest] == labels))
+            cells.append(f"{100 * np.mean(right):.1f} %")
+        rows.append((title, *cells))
+    return rows
 
 
 def of_averages(averages: Array, clips: ClipFolder) -> tuple[float, float]:
@@ -105,7 +134,8 @@ def main() -> None:
     clips = class_folders(arguments.folder)
     if clips.sources is None:
         parser.error(f"{arguments.folder} has no index.csv with the column source")
-    rows = [row for name in arguments.bag for row in rates(name, clips)]
+    tables = [rates(name, clips) for name in arguments.bag]
+    rows, shares = ([row for table in tables for row in table[k]] for k in (0, 1))
     words = ["wild-scenes" if word == str(arguments.folder) else word for word in sys.argv[1:]]
     command = shlex.join(["python", "-m", "benchmarks.wild_scenes", *words])
     lines = [
@@ -119,6 +149,12 @@ def main() -> None:
         f"| {' | '.join(HEADER)} |",
         "| --- | --- | ---: | ---: |",
         *(f"| {' | '.join(row)} |" for row in rows),
+        "",
+        f"1-NN by the share of the other sources that a clip is compared with (mean of {DRAWS} draws):",
+        "",
+        f"| bag | distance | {' | '.join(f'{share:.0%}' for share in SHARES)} |",
+        f"| --- | --- | {' | '.join(['---:'] * len(SHARES))} |",
+        *(f"| {' | '.join(row)} |" for row in shares),
     ]
     text = "\n".join(lines) + "\n"
     print(text)

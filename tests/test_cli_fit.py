@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -112,7 +114,7 @@ def test_bad_clips_are_skipped(capsys, classes, tmp_path):
         code, out, err = call(capsys, "fit", folder, "--out", tmp_path / bag, *words)
         assert code == 0
         assert "6 clips of 2 classes, 3 skipped" in out
-        lines = [line for line in err.splitlines() if line.startswith("sysbags: skipped ")]
+        lines = [line for line in err.splitlines() if line.startswith("sysbags: skipped: ")]
         assert len(lines) == 3
         assert all(
             sum(name in line for line in lines) == 1 for name in ("text.mp4", "empty.mp4", "short.mp4")
@@ -280,4 +282,55 @@ def test_interrupted_while_reading(classes, tmp_path, monkeypatch):
 
     monkeypatch.setattr("sysbags.bags._base.pool", interrupt)
     assert main(["fit", str(classes), "--out", str(tmp_path / "m"), "--jobs", "2"]) == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_classes_of_one_clip_cannot_be_judged(capsys, classes, tmp_path):
+    lonely = make_classes(tmp_path / "lonely", per_class=1)
+    code, out, err = call(capsys, "fit", lonely, "--out", tmp_path / "m", "--order", 3)
+    assert (code, out) == (2, "")
+    assert "each class has a single clip or source" in err
+    write_clip(lonely / "waves" / "1.mp4", waves(1))
+    code, out, err = call(capsys, "fit", lonely, "--out", tmp_path / "m", "--order", 3)
+    assert code == 0
+    assert "the class flicker has a single clip or source" in err
+
+
+def test_one_mistake_is_told_once(capsys, classes, tmp_path):
+    code, _, err = call(capsys, "fit", classes, "--out", tmp_path / "m", "--order", 500)
+    assert code == 2
+    assert len(err.splitlines()) == 1
+    assert "none of the clips can be used" in err
+    assert "order 500 needs at least 501 frames" in err
+
+
+def test_no_folder_is_made_for_the_output(capsys, classes, tmp_path):
+    code, _, err = call(capsys, "fit", classes, "--out", tmp_path / "typo" / "m")
+    assert code == 2
+    assert f"{tmp_path / 'typo'} does not exist" in err
+    assert not (tmp_path / "typo").exists()
+
+
+INTERRUPTED = """
+import os, signal
+import cv2, numpy
+from sysbags.bags import words
+from sysbags.cli import run
+
+picture = numpy.random.default_rng(0).integers(0, 256, (600, 800), dtype=numpy.uint8)
+
+def draw(parts, size, rng):
+    os.kill(os.getpid(), signal.SIGINT)  # for the main thread, while this one goes on
+    while True:
+        cv2.SIFT.create().detectAndCompute(picture, None)
+
+words.draw = draw
+run()
+"""
+
+
+def test_ctrl_c_does_not_abort_threads_in_foreign_code(classes, tmp_path):
+    command = [sys.executable, "-c", INTERRUPTED, "fit", classes, "--out", tmp_path / "m", "--bag", "sift"]
+    done = subprocess.run([*command, "--jobs", "2"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "sysbags: interrupted\n")
     assert list(tmp_path.iterdir()) == []

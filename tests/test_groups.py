@@ -137,6 +137,14 @@ def test_a_plateau_beats_a_peak(monkeypatch):
     assert (chosen.lambda_a, chosen.lambda_mu) == (1.0, 2.0)
 
 
+def test_the_middle_of_the_grid_breaks_ties(systems):
+    """Two classes that any weights tell apart."""
+    pair = cross_gram([identify(member(kind, k, 0.99), order=2) for kind in (1, 2) for k in range(3)])
+    chosen = choose_weights(pair, list("aaabbb"))
+    assert np.all(chosen.accuracies == 1.0)
+    assert (chosen.lambda_a, chosen.lambda_mu) == (0.25, 10.0)
+
+
 def test_a_single_value_is_kept(gram):
     chosen = choose_weights(gram, LABELS, lambda_a=0.5, lambda_mu=[1.0, 2.0])
     assert chosen.lambda_a == 0.5

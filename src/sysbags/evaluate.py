@@ -167,7 +167,8 @@ def choose_weights(
     """Choose the weights of the alignment distance by leave-one-out, from one CrossGram.
 
     Neither rotations nor means depend on `lambda_mu`, so that only the values of `lambda_a` cost time.
-    Of equally good settings the one with the better neighbours on the grid is taken, then the first.
+    Of equally good settings the one with the better neighbours on the grid is taken, then the one that is
+    nearer to its middle.
 
     Parameters
     ----------
@@ -202,10 +203,10 @@ def choose_weights(
             [_decide(distances.at(mu), classes, codes, kept, classifier, neighbours) for mu in grid_mu]
         )
     accuracies = np.array([[result.accuracy for result in row] for row in results])
-    # A tie-breaker that can never outweigh one item more.
-    around = uniform_filter(accuracies, size=3, mode="nearest")
-    best = np.argmax(accuracies + around / (2.0 * len(codes)))
-    a, mu = np.unravel_index(best, accuracies.shape)
+    around = uniform_filter(accuracies, size=3, mode="nearest").round(9)
+    rows, columns = np.indices(accuracies.shape) - (np.array(accuracies.shape) - 1)[:, None, None] / 2.0
+    order = np.lexsort([keys.ravel() for keys in (np.abs(rows) + np.abs(columns), -around, -accuracies)])
+    a, mu = np.unravel_index(order[0], accuracies.shape)
     return Weights(float(grid_a[a]), float(grid_mu[mu]), results[a][mu], grid_a, grid_mu, accuracies)
 
 

@@ -161,6 +161,6 @@ def _refuse(order: int, K: Array, rank_tolerance: float, noise: float) -> NoRetu
             f"the largest order possible is {largest}"
         )
     raise OrderError(
-        f"order {order} is above the rank of the stream's centred kernel: "
+        f"order {order} is above the rank of the stream's centred kernel, as its bags change too little: "
         f"the largest order possible is {largest}"
     )

@@ -214,7 +214,8 @@ def _stored(path: Path, name: str, trouble: list[str]) -> tuple[Pictures, bool]:
     if path.is_dir():
         images = [p for p in path.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES and p.name[0] != "."]
         if not images:
-            raise VideoError(f"the folder {name} has no images ({', '.join(sorted(IMAGE_SUFFIXES))})")
+            suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
+            raise VideoError(f"the folder {name} has no images ({suffixes}): name videos in it one by one")
         return _folder(sorted(images, key=_natural), trouble), False
     if not path.is_file():
         raise VideoError(f"{name} is no regular file" if path.exists() else f"{name} does not exist")

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated, cast
+from typing import Annotated, NoReturn, cast
 
 import typer
 
@@ -14,7 +14,9 @@ import sysbags
 from sysbags.cli._output import note
 from sysbags.errors import SysbagsError
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "run"]
+
+INTERRUPTED = 130
 
 app = typer.Typer(
     name="sysbags", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich"
@@ -79,10 +81,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = getattr(error, "format_message", error.__str__)()
         note(" ".join(text.replace("Value error, ", "").split()))
         return 2
-    except SystemExit as stop:  # typer's, for an output that nobody reads
-        return int(stop.code or 0)
+    except SystemExit as stop:  # typer's, after Ctrl-C or for an output that nobody reads
+        code = int(stop.code or 0)
     except (KeyboardInterrupt, typer.Abort):
-        return 130
+        code = INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has heard enough; at exit Python would try to write once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -90,4 +92,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         note(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         return 2
+    if code == INTERRUPTED:
+        note("interrupted")
     return code if isinstance(code, int) else 0
+
+
+def run() -> NoReturn:
+    """Be the program ``sysbags``."""
+    code = main()
+    if code == INTERRUPTED:
+        # Threads may still be in the midst of foreign code, and Python's own end would tear them down there:
+        # in OpenCV that aborts the process. Files are whole already.
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

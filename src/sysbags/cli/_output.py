@@ -99,6 +99,7 @@ def check_out(path: Path) -> None:
     """Refuse, before any work, a file that could not be written after it."""
     if path.is_dir():
         raise FileError(f"{path} is a folder, but the output must be a file")
-    above = next(parent for parent in path.absolute().parents if parent.exists())
+    above = path.absolute().parent
     if not above.is_dir() or not os.access(above, os.W_OK):
-        raise FileError(f"cannot write {path}: {above} is not a folder that may be written to")
+        what = "is not a folder that may be written to" if above.exists() else "does not exist"
+        raise FileError(f"cannot write {path}: {above} {what}")

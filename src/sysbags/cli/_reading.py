@@ -46,6 +46,13 @@ class Clips:
         """Return the failures as JSON has them."""
         return [{"path": str(path), "error": str(error)} for path, error in self.failures.items()]
 
+    def report(self) -> None:
+        """Say which clips are skipped; if that is all of them, raise what is wrong with the first."""
+        for error in self.failures.values():
+            if not self.systems:
+                raise type(error)(f"none of the clips can be used: {error}")
+            note(f"skipped: {error}")
+
     def insist(self) -> None:
         """Raise what is wrong with the first bad clip."""
         for error in self.failures.values():

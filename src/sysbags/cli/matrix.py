@@ -10,10 +10,9 @@ import typer
 
 from sysbags.cli._model import Features
 from sysbags.cli._options import Jobs, Json, LambdaA, LambdaMu, Metric, Model, Seed
-from sysbags.cli._output import Stages, check_out, note, print_json, say
+from sysbags.cli._output import Stages, check_out, print_json, say
 from sysbags.cli._reading import read_clips
 from sysbags.cli._settings import Settings, with_settings
-from sysbags.errors import FileError
 
 __all__ = ["matrix"]
 
@@ -47,10 +46,7 @@ def matrix(
     features, stages = Features.of(settings, model, lambda_a, lambda_mu, seed), Stages()
     paths = clips_under(folder)
     clips = read_clips(paths, features.bags, features.identifier, stages, jobs, not features.learnt)
-    for error in clips.failures.values():
-        note(f"skipped {error}")
-    if not clips.systems:
-        raise FileError(f"no clip in {folder} can be used, but there must be at least one")
+    clips.report()
     with stages("distances"):
         distances = pairwise_distances(
             clips.systems,
