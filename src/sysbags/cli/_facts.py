@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sysbags.cli._output import Stages
-from sysbags.cli._reading import read_clips, warnings_as_notes
+from sysbags.cli._reading import read_clips
 from sysbags.cli._settings import Settings
-from sysbags.errors import OrderError
+from sysbags.errors import OrderError, VideoWarning
 
 if TYPE_CHECKING:
     from sysbags.system import System
@@ -58,7 +59,8 @@ def look_at_clip(file: Path, settings: Settings) -> tuple[dict[str, Any], Named]
     """Return what a clip tells, and its system, if it has one, under the name of its bag."""
     from sysbags.video import frames
 
-    with warnings_as_notes():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", VideoWarning)  # it will be said when the clip is read for its bags
         count, height, width = 0, 0, 0
         for frame in frames(file):
             count, (height, width) = count + 1, frame.shape[:2]
