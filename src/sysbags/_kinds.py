@@ -78,7 +78,7 @@ KINDS = {
     ),
     "Pipeline": Kind("sklearn.pipeline", {}),
 }
-_LEFT_OUT = {"Pipeline": {"memory", "transform_input"}}  # the memory is a folder of pickles
+_LEFT_OUT = {"Pipeline": {"memory", "transform_input"}}  # a memory is a folder of code to be run
 # How protocol buffers write down that the numbers of a tensor are in another file.
 _ONNX_ELSEWHERE = b"\n\x08location\x12"
 
