@@ -35,6 +35,7 @@ def demo(
     from sysbags.demo import Settings, experiment
 
     settings = Settings(out, per_class, frames, seed, jobs)
+    out.mkdir(parents=True, exist_ok=True)
     check_out(settings.report)
     outcome = experiment(settings, Stages())
     with written_whole(settings.report) as temporary:
