@@ -171,8 +171,8 @@ def test_mean_of_one_system_is_itself(order):
     (theta,) = collection(0, 1, order)
     mean = sysbags.frechet_mean([theta], lambda_mu=1.0)
     assert mean.objective <= 1e-12
-    # Turned back and forth by Newton steps of no length.
-    np.testing.assert_allclose(mean.rotations, [np.eye(order)], atol=1e-14)
+    # The objective is flat to round-off (1e-16) within angles of 1e-8; Newton steps end well inside.
+    np.testing.assert_allclose(mean.rotations, [np.eye(order)], atol=1e-10)
     np.testing.assert_allclose(mean.system.transition, theta.transition, atol=1e-14)
     np.testing.assert_allclose(mean.system.alpha, theta.alpha, rtol=1e-9, atol=1e-9)
     assert sysbags.alignment_distance(mean.system, theta, lambda_mu=1.0) <= 1e-9
