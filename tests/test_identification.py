@@ -277,3 +277,9 @@ def test_bad_input(stream, options, error, sentence):
         identify(stream, **options)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_stream_too_long_for_its_kernel():
+    with pytest.raises(StreamError) as caught:
+        identify(np.full((30_000, 2), 0.5))
+    assert "has 30000 frames, and the kernel between them would need 7 GB" in str(caught.value)

@@ -9,12 +9,14 @@ import scipy.linalg
 
 from sysbags._types import Array, KernelLike
 from sysbags._validation import check_choice, check_integer, check_share, check_stream, kernel_name
-from sysbags.errors import OrderError, ParameterError
+from sysbags.errors import OrderError, ParameterError, StreamError
 from sysbags.kernels import check_kernel, kernel_matrix
 from sysbags.stability import STABILITIES, stable_transition
 from sysbags.system import System
 
 __all__ = ["identify"]
+
+MAX_FRAMES = 20_000  # the kernel then takes 3.2 GB, and is copied a few times
 
 
 def identify(
@@ -87,10 +89,15 @@ def identify(
     check_share(variance, "variance", low="(", high="]")
     check_share(rank_tolerance, "rank_tolerance", low="[", high=")")
 
+    size = Y.shape[0]
+    if size > MAX_FRAMES:
+        raise StreamError(
+            f"the stream has {size} frames, and the kernel between them would need {8e-9 * size**2:.0f} GB: "
+            f"take at most {MAX_FRAMES} of them, by a stride, or pool them by a window"
+        )
     k = kernel_matrix(Y, kernel=kernel)
     if not isinstance(kernel, str) and not np.allclose(k, k.T, rtol=1e-8, atol=1e-8 * np.abs(k).max()):
         raise ParameterError(f"the kernel {kernel_name(kernel)} is not symmetric: k(a, b) must equal k(b, a)")
-    size = Y.shape[0]
     means = k.mean(axis=0)
     K = k - means - means[:, None] + means.mean()
     # Below this an eigenvalue is made of the rounding of k.
