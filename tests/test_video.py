@@ -28,16 +28,6 @@ from sysbags.video import frames
 WILD_SCENES = Path(__file__).parents[2] / "shared" / "data" / "wild-scenes"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("clips")
-
-
-@pytest.fixture(scope="module")
-def lossless(folder):
-    return write_clip(folder / "lossless.mkv", moving_frames(12, 17, 23), pixel_format="gray")
-
-
 # --- files of many kinds
 
 

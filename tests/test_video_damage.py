@@ -27,12 +27,6 @@ from sysbags._decode import Damage, _Tally, decoded, is_cut
 from sysbags.errors import VideoError, VideoWarning
 from sysbags.video import frames
 
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("clips")
-
-
 # --- damage
 
 

@@ -19,17 +19,6 @@ from sysbags._pixels import Converter
 from sysbags.errors import ParameterError, VideoError
 from sysbags.video import frames
 
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("clips")
-
-
-@pytest.fixture(scope="module")
-def lossless(folder):
-    return write_clip(folder / "lossless.mkv", moving_frames(12, 17, 23), pixel_format="gray")
-
-
 # --- folders of images
 
 

@@ -1,8 +1,9 @@
-"""Files that are there whole or not at all."""
+"""Files: written whole or not at all, put in order, known by their suffixes."""
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -11,7 +12,18 @@ from pathlib import Path
 
 from sysbags.errors import FileError
 
-__all__ = ["written_whole"]
+__all__ = ["IMAGE_SUFFIXES", "natural_order", "written_whole"]
+
+IMAGE_SUFFIXES = frozenset(
+    {".bmp", ".jp2", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+)
+
+
+def natural_order(path: Path) -> tuple[list[tuple[bool, int, str]], str]:
+    """Sort key that compares runs of digits as numbers; the name itself decides between 1 and 01."""
+    parts = re.split(r"([0-9]+)", path.name.casefold())
+    key = [(False, int(part), "") if part.isdecimal() else (True, 0, part) for part in parts if part]
+    return key, path.name
 
 
 @contextmanager

@@ -64,6 +64,10 @@ class SystemIdentifier(TransformerMixin, OfObjects):  # type: ignore[misc]
         """Do nothing: each stream is identified on its own."""
         return self
 
+    def system(self, stream: npt.ArrayLike) -> System:
+        """Identify one stream, (N, p)."""
+        return identify(stream, self.order, self.kernel, stability=self.stability, margin=self.margin)
+
     def transform(self, streams: Sequence[npt.ArrayLike]) -> list[System]:
         """Identify each stream.
 
@@ -75,7 +79,7 @@ class SystemIdentifier(TransformerMixin, OfObjects):  # type: ignore[misc]
         def identified(numbered: tuple[int, npt.ArrayLike]) -> System:
             index, stream = numbered
             try:
-                return identify(stream, self.order, self.kernel, stability=self.stability, margin=self.margin)
+                return self.system(stream)
             except ValueError as error:
                 raise type(error)(f"stream {index}: {error}") from None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import numbers
 import os
-import re
 import warnings
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._decode import MAX_PIXELS, Damage, decoded
+from sysbags._files import IMAGE_SUFFIXES, natural_order
 from sysbags._pixels import Converter, Frame, check_pixels
 from sysbags._validation import check_choice, check_integer, check_weight
 from sysbags.errors import ParameterError, VideoError, VideoWarning
@@ -27,9 +27,6 @@ __all__ = ["IMAGE_SUFFIXES", "Frame", "Video", "frames"]
 
 Video = str | os.PathLike[str] | npt.NDArray[Any] | Iterable[npt.ArrayLike]
 
-IMAGE_SUFFIXES = frozenset(
-    {".bmp", ".jp2", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
-)
 FORMATS = {"grey": "gray", "rgb": "rgb24"}
 MAX_REPEATS = 2**20  # of one frame: damaged timestamps must not give an endless video
 
@@ -216,16 +213,12 @@ def _stored(path: Path, name: str, trouble: list[str]) -> tuple[Pictures, bool]:
         if not images:
             suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
             raise VideoError(f"the folder {name} has no images ({suffixes}): name videos in it one by one")
-        return _folder(sorted(images, key=_natural), trouble), False
+        return _folder(sorted(images, key=natural_order), trouble), False
     if not path.is_file():
         raise VideoError(f"{name} is no regular file" if path.exists() else f"{name} does not exist")
     if path.stat().st_size == 0:
         raise VideoError(f"{name} is empty: it has no bytes")
     return _file(path, trouble), True
-
-
-def _natural(path: Path) -> list[Any]:
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", path.name)]
 
 
 def _folder(images: list[Path], trouble: list[str]) -> Pictures:

@@ -24,8 +24,6 @@ __all__ = ["Bags", "check_videos", "pool"]
 
 Self = TypeVar("Self", bound="Bags")
 
-NOT_OPTIONS = ("video", "colour")
-
 
 class Bags(TransformerMixin, OfObjects):  # type: ignore[misc]
     """A transformer from videos to streams of histograms; a child says what one frame is worth.
@@ -67,8 +65,8 @@ class Bags(TransformerMixin, OfObjects):  # type: ignore[misc]
 
         return run(streamed, list(enumerate(check_videos(videos))), self.n_jobs, "bags")
 
-    def read(self, source: Video) -> Iterator[Frame]:
-        """Read the frames of a video as these bags want them."""
+    def read(self, source: Video, **own: Any) -> Iterator[Frame]:
+        """Read the frames of a video as these bags want them; `own` are options that a child fixes."""
         options = {} if self.frames is None else self.frames
         known = [
             name for name in inspect.signature(video.frames).parameters if name not in ("video", "colour")
@@ -77,7 +75,7 @@ class Bags(TransformerMixin, OfObjects):  # type: ignore[misc]
             raise ParameterError(
                 f"frames is {options!r}, but it must be a mapping of options for reading: {', '.join(known)}"
             )
-        return video.frames(source, colour=self.colour, **options)
+        return video.frames(source, colour=self.colour, **{**options, **own})
 
     def __sklearn_is_fitted__(self) -> bool:
         return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +100,7 @@ class DeepActivations(Bags):
         self.frames = frames
         self.n_jobs = n_jobs
 
-    def read(self, source: Video) -> Iterator[Frame]:
+    def read(self, source: Video, **own: Any) -> Iterator[Frame]:
         """Read the frames of a video in colour, scaled to the size that the network sees."""
         options = {} if self.frames is None else self.frames
         if not isinstance(options, Mapping) or "size" in options:
@@ -109,9 +108,7 @@ class DeepActivations(Bags):
                 f"frames is {options!r}, but it must be a mapping of options for reading, without 'size', "
                 "which DeepActivations has itself"
             )
-        sized = copy(self)
-        sized.frames = {**options, "size": _pair(self.size)}
-        return super(DeepActivations, sized).read(source)
+        return super().read(source, size=_pair(self.size), **own)
 
     def masses(self, frames: Iterator[Frame]) -> Iterable[Array]:
         """Turn frames into masses, (p,) each, a batch at a time."""

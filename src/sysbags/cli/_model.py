@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sysbags.cli._output import Stages
+from sysbags.cli._reading import Clips, read_clips
 from sysbags.cli._settings import Settings
 from sysbags.errors import FileError, ParameterError
 
@@ -31,6 +34,10 @@ class Features:
     lambda_a: float
     lambda_mu: float
     learnt: bool
+
+    def read(self, paths: Sequence[Path], stages: Stages, jobs: int) -> Clips:
+        """Turn clips into systems."""
+        return read_clips(paths, self.bags, self.identifier, stages, jobs, not self.learnt)
 
     @classmethod
     def of(

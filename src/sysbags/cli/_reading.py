@@ -13,7 +13,6 @@ from sysbags.cli._output import Stages, note
 from sysbags.errors import OrderError, StreamError, SysbagsError, VideoError, VideoWarning
 
 if TYPE_CHECKING:
-    from sysbags._types import Array
     from sysbags.bags._base import Bags
     from sysbags.classify import SystemIdentifier
     from sysbags.system import System
@@ -67,16 +66,6 @@ def read_clips(
     A bad clip becomes one of the failures, and the others go on; one that breaks off is used, with a note.
     """
     from sysbags.bags._base import Bags
-    from sysbags.identification import identify
-
-    def system_of(stream: Array) -> System:
-        return identify(
-            stream,
-            identifier.order,
-            identifier.kernel,
-            stability=identifier.stability,
-            margin=identifier.margin,
-        )
 
     def readable(path: Path) -> Path:
         next(iter(bags.read(path)))
@@ -94,7 +83,7 @@ def read_clips(
         with stages("frames and bags"):
             outcomes = _attempt(bags.stream, outcomes, jobs, "clips")
         with stages("systems"):
-            outcomes = _attempt(system_of, outcomes, jobs, "systems")
+            outcomes = _attempt(identifier.system, outcomes, jobs, "systems")
     clips = Clips()
     for index, (path, outcome) in enumerate(zip(paths, outcomes, strict=True)):
         if isinstance(outcome, SysbagsError):

@@ -11,7 +11,6 @@ import typer
 from sysbags.cli._model import Features
 from sysbags.cli._options import Jobs, Json, LambdaA, LambdaMu, Metric, Model, Seed
 from sysbags.cli._output import Stages, number, print_json, show_table
-from sysbags.cli._reading import read_clips
 from sysbags.cli._settings import Settings, with_settings
 
 __all__ = ["distance"]
@@ -42,9 +41,7 @@ def distance(
     from sysbags.pairwise import pairwise_distances
 
     features = Features.of(settings, model, lambda_a, lambda_mu, seed)
-    clips = read_clips(
-        [first, second], features.bags, features.identifier, Stages(), jobs, not features.learnt
-    )
+    clips = features.read([first, second], Stages(), jobs)
     clips.insist()
     facts: dict[str, Any] = {"clips": [first, second], "metric": str(metric)}
     if metric == Metric.ALIGNMENT:

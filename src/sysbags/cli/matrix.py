@@ -11,7 +11,6 @@ import typer
 from sysbags.cli._model import Features
 from sysbags.cli._options import Jobs, Json, LambdaA, LambdaMu, Metric, Model, Seed
 from sysbags.cli._output import Stages, check_out, print_json, say
-from sysbags.cli._reading import read_clips
 from sysbags.cli._settings import Settings, with_settings
 
 __all__ = ["matrix"]
@@ -44,8 +43,7 @@ def matrix(
 
     check_out(out)
     features, stages = Features.of(settings, model, lambda_a, lambda_mu, seed), Stages()
-    paths = clips_under(folder)
-    clips = read_clips(paths, features.bags, features.identifier, stages, jobs, not features.learnt)
+    clips = features.read(clips_under(folder), stages, jobs)
     clips.report()
     with stages("distances"):
         distances = pairwise_distances(

@@ -10,7 +10,6 @@ import typer
 from sysbags.cli._model import Features
 from sysbags.cli._options import Jobs, Json, LambdaA, LambdaMu, Model, Seed
 from sysbags.cli._output import Stages, check_out, print_json, show_table
-from sysbags.cli._reading import read_clips
 from sysbags.cli._settings import Settings, with_settings
 
 __all__ = ["mean"]
@@ -44,7 +43,7 @@ def mean(
 
     check_out(out)
     features, stages = Features.of(settings, model, lambda_a, lambda_mu, seed), Stages()
-    read = read_clips(clips, features.bags, features.identifier, stages, jobs, not features.learnt)
+    read = features.read(clips, stages, jobs)
     read.insist()
     with stages("mean"):
         found = frechet_mean(

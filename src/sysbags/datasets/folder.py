@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import csv
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from sysbags._files import IMAGE_SUFFIXES, natural_order
 from sysbags.errors import FileError
 
-__all__ = ["IMAGES", "VIDEOS", "ClipFolder", "class_folders", "clips_under"]
+__all__ = ["VIDEOS", "ClipFolder", "class_folders", "clips_under"]
 
 # fmt: off
 VIDEOS = frozenset({
     ".3gp", ".asf", ".avi", ".flv", ".gif", ".m2ts", ".m4v", ".mjpeg", ".mkv", ".mov", ".mp4", ".mpeg",
     ".mpg", ".mts", ".mxf", ".ogg", ".ogv", ".ts", ".vob", ".webm", ".wmv", ".y4m",
-})
-IMAGES = frozenset({
-    ".bmp", ".jp2", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tga", ".tif", ".tiff", ".webp",
 })
 # fmt: on
 INDEX = "index.csv"
@@ -135,18 +132,12 @@ def _entries(folder: Path) -> list[Path]:
         raise FileError(f"{folder} is a file, but it must be a folder of clips") from None
     except OSError as error:
         raise FileError(f"cannot read the folder {folder}: {error.strerror or error}") from None
-    return sorted(entries, key=lambda entry: _natural(entry.name))
-
-
-def _natural(name: str) -> tuple[list[tuple[bool, int, str]], str]:
-    """Sort key that compares runs of digits as numbers; the name itself decides between 1 and 01."""
-    parts = re.split(r"([0-9]+)", name.casefold())
-    return [(False, int(part), "") if part.isdecimal() else (True, 0, part) for part in parts if part], name
+    return sorted(entries, key=natural_order)
 
 
 def _is_clip(path: Path) -> bool:
     if path.is_dir():
-        return any(entry.suffix.lower() in IMAGES for entry in _entries(path))
+        return any(entry.suffix.lower() in IMAGE_SUFFIXES for entry in _entries(path))
     return path.suffix.lower() in VIDEOS
 
 
