@@ -50,16 +50,19 @@ def run(
     jobs = check_jobs(n_jobs)
     if len(chunks) == 1:
         return [function(chunks[0])]
-    import joblib
+    from concurrent.futures import ThreadPoolExecutor
+
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1, user_api="blas"):
         if jobs == 1:
-            results: Iterable[Result] = map(function, chunks)
-        else:
-            pool = joblib.Parallel(n_jobs=jobs, require="sharedmem", return_as="generator")
-            results = pool(joblib.delayed(function)(chunk) for chunk in chunks)
-        return list(_with_progress(results, len(chunks), description))
+            return list(_with_progress(map(function, chunks), len(chunks), description))
+        pool = ThreadPoolExecutor(jobs)
+        try:
+            return list(_with_progress(pool.map(function, chunks), len(chunks), description))
+        finally:
+            # After Ctrl-C or a failure nobody waits for what the other threads are at.
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def check_jobs(n_jobs: Any) -> int:
