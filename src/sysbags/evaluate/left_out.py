@@ -1,4 +1,4 @@
-"""Protocols: how well do distances and means tell classes apart?"""
+"""Leave-one-out: how well do distances and means tell classes apart?"""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy.ndimage import uniform_filter
 
-from sysbags._left_out import Distances, to_items, to_means, to_medoids
 from sysbags._starts import seed_of
 from sysbags._types import Array, IntArray
 from sysbags._validation import check_choice, check_integer, check_weight
 from sysbags.errors import ParameterError
+from sysbags.evaluate._distances import Distances, to_items, to_means, to_medoids
 from sysbags.gram import CrossGram
 from sysbags.pairwise import METRICS
 
-__all__ = ["CLASSIFIERS", "LeaveOneOut", "Weights", "check_labels", "choose_weights", "leave_one_out", "vote"]
+__all__ = ["LeaveOneOut", "Weights", "check_labels", "choose_weights", "leave_one_out", "vote"]
 
 CLASSIFIERS = ("nearest-mean", "nearest-system")
 LAMBDA_A_GRID = (0.0, 0.05, 0.25, 1.0, 4.0)

@@ -1,0 +1,27 @@
+"""Protocols: how well do distances, means and vectors tell classes apart, and how sure is that?"""
+
+from __future__ import annotations
+
+from sysbags.evaluate.left_out import (
+    CLASSIFIERS,
+    LAMBDA_A_GRID,
+    LAMBDA_MU_GRID,
+    LeaveOneOut,
+    Weights,
+    check_labels,
+    choose_weights,
+    leave_one_out,
+    vote,
+)
+
+__all__ = [
+    "CLASSIFIERS",
+    "LAMBDA_A_GRID",
+    "LAMBDA_MU_GRID",
+    "LeaveOneOut",
+    "Weights",
+    "check_labels",
+    "choose_weights",
+    "leave_one_out",
+    "vote",
+]
