@@ -121,7 +121,7 @@ def test_chosen_weights_are_the_best_of_a_loop(loose, classifier, groups):
 
 def test_a_plateau_beats_a_peak(monkeypatch):
     """Of equal rates the one with good neighbours on the grid is taken; one item more beats them."""
-    from sysbags import evaluate
+    from sysbags.evaluate import left_out
 
     table = np.array([[1.0, 0.2, 0.9, 0.9], [0.2, 0.2, 1.0, 0.9], [0.2, 0.2, 0.9, 0.9]])
 
@@ -130,8 +130,8 @@ def test_a_plateau_beats_a_peak(monkeypatch):
             self.accuracy = accuracy
 
     rates = iter(table.ravel())
-    monkeypatch.setattr(evaluate, "_distances", lambda *args: type("D", (), {"at": lambda self, mu: mu})())
-    monkeypatch.setattr(evaluate, "_decide", lambda *args: Result(next(rates)))
+    monkeypatch.setattr(left_out, "_distances", lambda *args: type("D", (), {"at": lambda self, mu: mu})())
+    monkeypatch.setattr(left_out, "_decide", lambda *args: Result(next(rates)))
     gram = cross_gram([identify(member(0, k), order=2) for k in range(10)])
     chosen = choose_weights(gram, ["a"] * 5 + ["b"] * 5, lambda_a=[0, 1, 2], lambda_mu=[0, 1, 2, 3])
     assert (chosen.lambda_a, chosen.lambda_mu) == (1.0, 2.0)

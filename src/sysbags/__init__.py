@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sysbags import bags as bags
+    from sysbags import comparators as comparators
     from sysbags import datasets as datasets
     from sysbags import evaluate as evaluate
     from sysbags import kernels as kernels
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from sysbags.gram import CrossGram as CrossGram
     from sysbags.gram import cross_gram as cross_gram
     from sysbags.identification import identify as identify
+    from sysbags.machine import KernelMachine as KernelMachine
     from sysbags.mean import FrechetMean as FrechetMean
     from sysbags.mean import frechet_mean as frechet_mean
     from sysbags.mean import medoid as medoid
@@ -45,6 +47,7 @@ _HOMES = {
     "BlockAlignment": "alignment",
     "CrossGram": "gram",
     "FrechetMean": "mean",
+    "KernelMachine": "machine",
     "NearestMean": "classify",
     "NearestSystem": "classify",
     "SysbagsError": "errors",
@@ -63,7 +66,7 @@ _HOMES = {
     "pairwise_distances": "pairwise",
     "save": "storage",
 }
-_MODULES = ("bags", "datasets", "evaluate", "kernels", "video")
+_MODULES = ("bags", "comparators", "datasets", "evaluate", "kernels", "video")
 
 __all__ = [*sorted([*_HOMES, *_MODULES])]
 

@@ -8,8 +8,9 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-from sysbags._types import Array, KernelLike
+from sysbags._types import Array, IntArray, KernelLike
 from sysbags.errors import IncompatibleSystemsError, ParameterError, StreamError, SysbagsError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_choice",
     "check_integer",
+    "check_labels",
     "check_matrix",
     "check_same_space",
     "check_share",
@@ -186,6 +188,25 @@ def _check_pair(one: System, other: System, one_name: str, other_name: str) -> N
             f"{one_name} has bags of length {one.bag_length} and {other_name} of {other.bag_length}, "
             "but only systems of one bag length can be compared"
         )
+
+
+def check_labels(labels: Any, items: int, name: str = "labels") -> tuple[npt.NDArray[Any], IntArray]:
+    """Return the classes (or groups), sorted, and the index of each item's."""
+    try:
+        array = np.asarray(labels)
+        fits = array.shape == (items,)
+        classes, codes = np.unique(array, return_inverse=True)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"{name} must be a sequence of one kind, such as words or whole numbers"
+        ) from None
+    if not fits:
+        raise ParameterError(
+            f"{name} have shape {array.shape}, but there must be one for each of the {items} systems"
+        )
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ParameterError(f"{name} hold a number that is not finite, but each item needs a class")
+    return classes, codes.astype(np.int64)
 
 
 def check_weight(value: Any, name: str) -> float:

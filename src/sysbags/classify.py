@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from sysbags._estimator import OfObjects
 from sysbags._parallel import run
 from sysbags._types import Array, IntArray, KernelLike
-from sysbags._validation import check_choice, check_integer, check_systems
+from sysbags._validation import check_choice, check_integer, check_labels, check_systems
 from sysbags.errors import ParameterError
-from sysbags.evaluate import check_labels, vote
+from sysbags.evaluate import vote
 from sysbags.identification import identify
 from sysbags.mean import frechet_mean, medoid
 from sysbags.pairwise import METRICS, pairwise_distances

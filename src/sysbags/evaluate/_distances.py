@@ -11,13 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sysbags._parallel import run
 from sysbags._types import Array, IntArray
 from sysbags.gram import CrossGram
-from sysbags.mean import BlockMean, mean_gram, mean_of_gram
-from sysbags.pairwise import alignment_matrix, distance_matrix
+from sysbags.pairwise import distance_matrix
 
-__all__ = ["Distances", "to_items", "to_means", "to_medoids"]
+__all__ = ["Distances", "mean_term", "to_items", "to_medoids"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +38,7 @@ def to_items(
     # Only the own group is infinitely far away: some baselines give infinity to others too.
     between = np.minimum(between, np.finfo(np.float64).max)
     between[groups[:, None] == groups[None, :]] = np.inf
-    return Distances(between, _mean_term(gram) if metric == "alignment" else np.zeros_like(between))
+    return Distances(between, mean_term(gram) if metric == "alignment" else np.zeros_like(between))
 
 
 def to_medoids(
@@ -61,41 +59,7 @@ def to_medoids(
     return Distances(distances, np.zeros_like(distances))
 
 
-def to_means(
-    gram: CrossGram, codes: IntArray, groups: IntArray, lambda_a: float, seed: int, n_jobs: int | None
-) -> Distances:
-    """Alignment distances to the Frechet mean of each class without the item's group."""
-    members = [np.flatnonzero(codes == c) for c in range(codes.max() + 1)]
-
-    def mean_of(rows: IntArray) -> BlockMean:
-        return mean_of_gram(gram.subset(rows), lambda_a, random_state=seed)
-
-    def distances_to(blocks: CrossGram, jobs: int | None = None) -> tuple[Array, Array]:
-        return alignment_matrix(blocks, lambda_a, random_state=seed, n_jobs=jobs), _mean_term(blocks)
-
-    means = run(mean_of, members, n_jobs, "class means")
-    aligned, mean = (table.T.copy() for table in distances_to(mean_gram(gram, members, means), n_jobs))
-
-    def without(pair: tuple[int, int]) -> None:
-        c, group = pair
-        tested, others = np.flatnonzero(groups == group), groups[members[c]] != group
-        if not others.any():
-            aligned[tested, c] = np.inf
-            return
-        rest, full = members[c][others], means[c]
-        # Where the group alone had the largest order, the mean without it lives in a smaller space.
-        warm = gram.rows.orders[rest].max() == len(full.transition)
-        start = full.rotations[others] if warm else "medoid"
-        left = mean_of_gram(gram.subset(rest), lambda_a, start=start, random_state=seed)
-        blocks = mean_gram(gram.subset(rest, tested), [np.arange(len(rest))], [left])
-        (aligned[tested, c],), (mean[tested, c],) = distances_to(blocks)
-
-    pairs = [(c, int(group)) for c, own in enumerate(members) for group in np.unique(groups[own])]
-    run(without, pairs, n_jobs, "means without one group")
-    return Distances(aligned, mean)
-
-
-def _mean_term(gram: CrossGram) -> Array:
+def mean_term(gram: CrossGram) -> Array:
     """``||mu_i - mu_j||^2`` of all pairs."""
     norms = gram.rows.mean_norm[:, None] + gram.columns.mean_norm[None, :]
     return np.maximum(norms - 2.0 * gram.mean, 0.0)

@@ -12,13 +12,14 @@ from scipy.ndimage import uniform_filter
 
 from sysbags._starts import seed_of
 from sysbags._types import Array, IntArray
-from sysbags._validation import check_choice, check_integer, check_weight
+from sysbags._validation import check_choice, check_integer, check_labels, check_weight
 from sysbags.errors import ParameterError
-from sysbags.evaluate._distances import Distances, to_items, to_means, to_medoids
+from sysbags.evaluate._distances import Distances, to_items, to_medoids
+from sysbags.evaluate.candidates import Means
 from sysbags.gram import CrossGram
 from sysbags.pairwise import METRICS
 
-__all__ = ["LeaveOneOut", "Weights", "check_labels", "choose_weights", "leave_one_out", "vote"]
+__all__ = ["LeaveOneOut", "Weights", "choose_weights", "leave_one_out", "vote"]
 
 CLASSIFIERS = ("nearest-mean", "nearest-system")
 LAMBDA_A_GRID = (0.0, 0.05, 0.25, 1.0, 4.0)
@@ -79,7 +80,8 @@ def leave_one_out(
 
     "nearest-system" compares an item with every other. "nearest-mean" compares it with one centre a
     class: the Frechet mean for the alignment distance, the medoid for the baselines. The centre of
-    the item's own class is worked out without it (warm-started from the mean of all). With `groups`,
+    the item's own class is worked out without it, from the start: means have many local minima, and one that
+    had seen the item would lean towards it. With `groups`,
     whole groups are left out: an item is compared with nothing that its own group had a part in.
 
     Parameters
@@ -248,7 +250,9 @@ def _distances(
     if classifier == "nearest-system":
         return to_items(gram, groups, metric, lambda_a, seed, n_jobs)
     if metric == "alignment":
-        return to_means(gram, codes, groups, lambda_a, seed, n_jobs)
+        means = Means(gram, codes, groups, lambda_a, random_state=seed, n_jobs=n_jobs)
+        aligned, mean = np.moveaxis(means.distances(None), -1, 0)
+        return Distances(aligned, mean)
     return to_medoids(gram, codes, groups, metric, seed, n_jobs)
 
 
@@ -269,25 +273,6 @@ def _decide(
     else:
         predicted = distances.argmin(axis=1)
     return LeaveOneOut(classes, classes[codes], classes[predicted], distances)
-
-
-def check_labels(labels: Any, items: int, name: str = "labels") -> tuple[npt.NDArray[Any], IntArray]:
-    """Return the classes (or groups), sorted, and the index of each item's."""
-    try:
-        array = np.asarray(labels)
-        fits = array.shape == (items,)
-        classes, codes = np.unique(array, return_inverse=True)
-    except (TypeError, ValueError):
-        raise ParameterError(
-            f"{name} must be a sequence of one kind, such as words or whole numbers"
-        ) from None
-    if not fits:
-        raise ParameterError(
-            f"{name} have shape {array.shape}, but there must be one for each of the {items} systems"
-        )
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ParameterError(f"{name} hold a number that is not finite, but each item needs a class")
-    return classes, codes.astype(np.int64)
 
 
 def vote(distances: Array, codes: IntArray, classes: int, neighbours: int) -> IntArray:
