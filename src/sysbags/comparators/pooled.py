@@ -1,0 +1,179 @@
+"""Activations of a network averaged over time: of the frames, and of what changes from frame to frame."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sysbags._types import Array
+from sysbags._validation import check_integer
+from sysbags.bags._networks import Network, layer_name, network
+from sysbags.bags.deep import _colours, _names, _pair, channel_masses
+from sysbags.comparators._base import Comparator, name_of
+from sysbags.errors import ParameterError, StreamError, VideoError
+from sysbags.video import Frame, Video
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["STREAMS", "PooledActivations", "with_differences"]
+
+STREAMS = ("spatial", "temporal")
+Picture = npt.NDArray[np.float32]
+
+
+class PooledActivations(Comparator):
+    """Features that a network has learnt from pictures, averaged over a video: the idea of st-TCoF.
+
+    The network sees the frames (the spatial stream) and, in a second run, the differences of adjacent
+    frames (the temporal stream). How much each channel of a layer fires, averaged over the picture and
+    over time, makes a vector for each stream. Both are divided by their length and stand side by side.
+
+    This follows X. Qi, C.-G. Li, G. Zhao, X. Hong and M. Pietikainen, "Dynamic texture and scene
+    classification by transferring deep image features", Neurocomputing 171, 2016 (arXiv:1502.00303), in the
+    two streams, the frozen network and averages over time. It is not their method: their network is an
+    older and larger one, and they take second-order statistics beside averages.
+
+    Parameters
+    ----------
+    model : str, path, bytes or torch.nn.Module, default="efficientnet-lite0"
+        The network, as in `sysbags.bags.DeepActivations`.
+    layers : str or sequence of str, optional
+        Its layers, as there; by default the 1280 channels before the pooling of the named network.
+    streams : sequence of {"spatial", "temporal"}, default=("spatial", "temporal")
+    batch_size : int, default=16
+        Pictures that go through the network at once.
+    size : int or (height, width), default=224
+        Frames are scaled to this, a number means a square.
+    mean, std : float or three floats, default=127.0, 128.0
+        The network sees ``(frame - mean) / std``, and ``(next - frame) / std``.
+    frames : mapping, optional
+        Options of `sysbags.video.frames` but `size`, for instance ``{"stride": 6, "max_frames": 42}``. The
+        difference is always to the next frame of the video, whatever the stride.
+    n_jobs : int, optional
+        Threads, for videos side by side. They decode; the network is parallel in itself.
+
+    Examples
+    --------
+    >>> clip = np.random.default_rng(0).integers(0, 256, size=(3, 48, 64, 3), dtype=np.uint8)
+    >>> PooledActivations(size=64).vector(clip).shape
+    (2560,)
+    """
+
+    title = "st-TCoF idea (EfficientNet-lite0)"
+    classifiers = ("1-NN", "nearest centroid", "linear SVM", "logistic regression")
+    metric = "cosine"
+    colour = "rgb"
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] | bytes | torch.nn.Module = "efficientnet-lite0",
+        layers: str | Sequence[str] | None = None,
+        *,
+        streams: Sequence[str] = STREAMS,
+        batch_size: int = 16,
+        size: int | tuple[int, int] = 224,
+        mean: float | Sequence[float] = 127.0,
+        std: float | Sequence[float] = 128.0,
+        frames: Mapping[str, Any] | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.model = model
+        self.layers = layers
+        self.streams = streams
+        self.batch_size = batch_size
+        self.size = size
+        self.mean = mean
+        self.std = std
+        self.frames = frames
+        self.n_jobs = n_jobs
+
+    def vector(self, video: Video) -> Array:
+        """Turn one video into the averages of its streams, each of length 1."""
+        streams, name = _check_streams(self.streams), name_of(video)
+        count = check_integer(self.batch_size, "batch_size")
+        mean, std = _colours(self.mean, "mean"), _colours(self.std, "std")
+        if std.min() <= 0.0:
+            raise ParameterError(f"std is {self.std!r}, but it must be above 0")
+        run = network(self.model, _names(self.layers), _pair(self.size))
+        sums: dict[str, Array] = {}  # a sum has the direction of the average
+        pairs = self._pairs(video)
+        while batch := list(islice(pairs, count)):
+            pictures = {
+                "spatial": [frame - mean for frame, _ in batch],
+                "temporal": [difference for _, difference in batch if difference is not None],
+            }
+            for stream in streams:
+                if pictures[stream]:
+                    total = _features(pictures[stream], run, std).sum(axis=0)
+                    sums[stream] = sums.get(stream, 0.0) + total
+        if len(sums) < len(streams):
+            raise VideoError(f"{name} has a single frame, but the temporal stream needs two adjacent ones")
+        return np.concatenate([_direction(sums[stream], name) for stream in streams])
+
+    def _pairs(self, video: Video) -> Iterator[tuple[Picture, Picture | None]]:
+        """Read the frames to be used, with their differences."""
+        options = {} if self.frames is None else self.frames
+        if not isinstance(options, Mapping) or "size" in options:
+            raise ParameterError(
+                f"frames is {options!r}, but it must be a mapping of options for reading, without 'size', "
+                "which PooledActivations has itself"
+            )
+        stride, most = check_integer(options.get("stride", 1), "stride"), options.get("max_frames")
+        found = self.read(video, size=_pair(self.size), stride=1, max_frames=None)
+        return islice(
+            with_differences(found, stride), None if most is None else check_integer(most, "max_frames")
+        )
+
+
+def with_differences(frames: Iterable[Frame], stride: int = 1) -> Iterator[tuple[Picture, Picture | None]]:
+    """Take every so many frames, with the change from each to the very next one; None if it is the last.
+
+    Examples
+    --------
+    >>> clip = [np.full((1, 1), grey, np.uint8) for grey in (9, 7, 5, 6, 8)]
+    >>> [(int(a[0, 0]), b if b is None else int(b[0, 0])) for a, b in with_differences(clip, 2)]
+    [(9, -2), (5, 1), (8, None)]
+    """
+    for number, (frame, following) in enumerate(pairwise(chain(frames, (None,)))):
+        if number % stride == 0 and frame is not None:
+            here = frame.astype(np.float32)
+            yield here, None if following is None else following - here
+
+
+def _features(pictures: list[Picture], run: Network, std: Picture) -> Array:
+    """Return how much each channel of the layers fires in each picture, (pictures, channels)."""
+    batch = np.ascontiguousarray((np.stack(pictures) / std).transpose(0, 3, 1, 2))
+    outputs = {f"{layer_name(name)} of the model": found for name, found in run(batch).items()}
+    for layer, found in outputs.items():
+        if found.ndim == 0 or len(found) != len(batch):
+            raise ParameterError(
+                f"{layer} has the shape {found.shape} for {len(batch)} frames, but it must have one row a "
+                "frame: name another layer"
+            )
+    return np.concatenate([channel_masses(found, name=layer) for layer, found in outputs.items()], axis=1)
+
+
+def _direction(total: Array, name: str) -> Array:
+    """Divide by the length; nothing at all stays nothing."""
+    length = float(np.linalg.norm(total))
+    if not np.isfinite(length):
+        raise StreamError(
+            f"the activations for {name} are not finite, but they must be: look at mean and std, or at the "
+            "weights of the model"
+        )
+    return np.asarray(total / length if length > 0.0 else total)
+
+
+def _check_streams(streams: Any) -> tuple[str, ...]:
+    names = tuple(streams) if isinstance(streams, Iterable) and not isinstance(streams, str) else ()
+    if not names or not set(names) <= set(STREAMS) or len(set(names)) < len(names):
+        raise ParameterError(
+            f"streams is {streams!r}, but it must be ('spatial', 'temporal') or one of the two in a tuple"
+        )
+    return names

@@ -1,0 +1,186 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from torch import nn
+
+from clips import moving_frames, write_clip
+from sysbags import video
+from sysbags.bags import DeepActivations
+from sysbags.comparators import PooledActivations
+from sysbags.errors import ParameterError, StreamError, VideoError
+
+CLIP = moving_frames(14, 40, 56, colour=True)
+
+
+def tiny():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 6, 3, stride=2))
+
+
+def pooled(**options):
+    return PooledActivations(**{"model": tiny(), "size": 16, **options})
+
+
+def by_definition(clip, picked, mean=127.0, std=128.0, layer=3):
+    """Both streams, one picture after the other."""
+    frames = np.stack(list(video.frames(clip, colour="rgb", size=(16, 16)))).astype(np.float64)
+    sees = {"spatial": [(frames[k] - mean) / std for k in picked]}
+    sees["temporal"] = [(frames[k + 1] - frames[k]) / std for k in picked if k + 1 < len(frames)]
+    vectors = []
+    for pictures in sees.values():
+        rows = []
+        for picture in pictures:
+            batch = torch.from_numpy(picture.transpose(2, 0, 1)[None]).float()
+            with torch.no_grad():
+                rows.append(tiny()[:layer](batch).double().clamp(min=0).mean(dim=(2, 3))[0].numpy())
+        average = np.mean(rows, axis=0)
+        vectors.append(average / np.sqrt((average**2).sum()))
+    return vectors
+
+
+def assert_same(vector, streams):
+    # the network is in single precision, in which sums of its 100 products lose some 1e-6
+    np.testing.assert_allclose(vector, np.concatenate(streams), rtol=0, atol=1e-5)
+
+
+def test_the_definition():
+    assert_same(pooled().vector(CLIP), by_definition(CLIP, range(14)))
+    spatial, temporal = by_definition(CLIP, range(14))
+    assert np.abs(spatial - temporal).max() > 0.01
+    assert_same(pooled(streams=["temporal"]).vector(CLIP), [temporal])
+    assert_same(pooled(streams=("temporal", "spatial")).vector(CLIP), [temporal, spatial])
+
+
+def test_layers_and_colours():
+    mean, std = np.array([100.0, 110, 120]), np.array([50.0, 60, 70])
+    vector = pooled(layers="1", mean=mean, std=std).vector(CLIP)
+    assert_same(vector, by_definition(CLIP, range(14), mean, std, layer=2))
+    assert len(pooled(layers=["1", "2"]).vector(CLIP)) == 2 * (4 + 6)
+
+
+@pytest.mark.parametrize(
+    ("frames", "picked"),
+    [
+        ({"stride": 6}, [0, 6, 12]),
+        ({"stride": 13}, [0, 13]),  # the last frame has none after it
+        ({"stride": 4, "max_frames": 2}, [0, 4]),
+        ({"max_frames": 3}, [0, 1, 2]),
+        ({"start": 3, "stride": 5}, [3, 8, 13]),
+    ],
+)
+def test_differences_are_of_adjacent_frames_whatever_the_stride(frames, picked, tmp_path):
+    expected = by_definition(CLIP, picked)
+    assert_same(pooled(frames=frames).vector(CLIP), expected)
+    strided = [CLIP[k] for k in picked]
+    assert np.abs(pooled().vector(np.stack(strided))[6:] - expected[1]).max() > 1e-3  # not of those taken
+    path = write_clip(tmp_path / "clip.mkv", CLIP, pixel_format="bgr0")
+    np.testing.assert_array_equal(pooled(frames=frames).vector(path), pooled(frames=frames).vector(CLIP))
+
+
+def test_no_more_is_read_than_needed():
+    def endless():
+        yield from CLIP
+        raise AssertionError("read on")
+
+    assert_same(
+        pooled(frames={"stride": 6, "max_frames": 3}).vector(endless()), by_definition(CLIP, [0, 6, 12])
+    )
+
+
+def test_nothing_after_the_stop_is_used():
+    np.testing.assert_array_equal(pooled(frames={"stop": 5}).vector(CLIP), pooled().vector(CLIP[:5]))
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 14, 100])
+def test_batch_size_does_not_matter(batch_size):
+    assert_same(pooled(batch_size=batch_size).vector(CLIP), by_definition(CLIP, range(14)))
+
+
+def test_turned_round_in_time_the_frames_say_the_same():
+    there, back = pooled().vector(CLIP), pooled().vector(CLIP[::-1])
+    np.testing.assert_allclose(back[:6], there[:6], rtol=0, atol=1e-6)
+    assert np.abs(back[6:] - there[6:]).max() > 1e-3
+
+
+def test_a_transformer():
+    method = pooled(n_jobs=2)
+    vectors = method.fit_transform([CLIP, iter(CLIP), CLIP[:5]])
+    assert vectors.shape == (3, 12)
+    np.testing.assert_allclose(np.linalg.norm(vectors.reshape(3, 2, 6), axis=2), 1.0, rtol=1e-12)
+    np.testing.assert_array_equal(vectors[1], vectors[0])
+    copy = clone(PooledActivations(streams=("spatial",), frames={"stride": 6}))
+    assert copy.get_params()["frames"] == {"stride": 6}
+
+
+def test_the_real_network_beside_its_bags():
+    """The spatial stream of one frame has the direction of its bag."""
+    options = {"size": 96}
+    bag = DeepActivations(**options).stream(CLIP[:1])[0]
+    vector = PooledActivations(**options).vector(CLIP[:2])
+    assert vector.shape == (2560,)
+    spatial = PooledActivations(**options, streams=("spatial",)).vector(CLIP[:1])
+    np.testing.assert_allclose(spatial, bag / np.linalg.norm(bag), rtol=0, atol=1e-6)
+    assert np.abs(vector[1280:] - vector[:1280]).max() > 0.01
+
+
+def test_a_single_frame():
+    with pytest.raises(VideoError, match=r"^video 1: the video has a single frame, but the temporal stream"):
+        pooled().transform([CLIP, CLIP[:1]])
+    assert_same(pooled(streams=("spatial",)).vector(CLIP[:1]), by_definition(CLIP[:2], [0])[:1])
+
+
+class Row(nn.Module):
+    def forward(self, batch):
+        return batch.mean(dim=0, keepdim=True)
+
+
+class Broken(nn.Module):
+    def forward(self, batch):
+        return batch * torch.inf
+
+
+class Silent(nn.Module):
+    def forward(self, batch):
+        return torch.zeros(len(batch), 2)
+
+
+def test_what_a_network_may_say():
+    with pytest.raises(ParameterError, match=r"^the output of the model has the shape .* one row a frame"):
+        pooled(model=Row()).vector(CLIP)
+    with pytest.raises(StreamError, match=r"^the activations for the video are not finite"):
+        pooled(model=Broken()).vector(CLIP)
+    np.testing.assert_array_equal(pooled(model=Silent()).vector(CLIP), np.zeros(4))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"streams": "spatial"}, r"^streams is 'spatial', but it must be"),
+        ({"streams": ()}, r"^streams is \(\), but"),
+        ({"streams": ("spatial", "spatial")}, r"^streams is .*, but"),
+        ({"streams": ("colour",)}, r"^streams is .*, but"),
+        ({"std": 0}, r"^std is 0, but it must be above 0$"),
+        ({"mean": "white"}, r"^mean is 'white', but it must be a number or three"),
+        ({"batch_size": 0}, r"^batch_size is 0, but"),
+        ({"frames": {"size": 100}}, r"^frames is .* without 'size', which PooledActivations has itself$"),
+        ({"frames": {"stride": 0}}, r"^stride is 0, but"),
+        ({"frames": {"max_frames": 0}}, r"^max_frames is 0, but"),
+        ({"frames": {"step": 2}}, r"^frames is .* for reading: start,"),
+        ({"frames": 6}, r"^frames is 6, but it must be a mapping"),
+        ({"model": "vgg"}, r"^model is 'vgg', but it must be 'efficientnet-lite0'"),
+    ],
+)
+def test_senseless_options(options, sentence):
+    with pytest.raises(ParameterError, match=sentence):
+        pooled(**options).transform([CLIP, CLIP])
+
+
+def test_torch_comes_with_the_network_alone():
+    code = "import sys, sysbags.comparators.pooled as p; p.PooledActivations(); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
