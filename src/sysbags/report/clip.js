@@ -1,0 +1,162 @@
+// The chosen clip: what it looks like, what it is near to, and how it moves.
+
+/** A distance as a bar of its three parts, on the scale of the largest. */
+function stack(parts, largest) {
+  const told = PARTS.map((name, k) => `${name} ${number(parts[k])}`).join(", ");
+  const pieces = parts.map((part, k) => make("i", { class: `part${k}`, "--size": `${(100 * part) / largest}%` }));
+  return make("span", { class: "stack", role: "img", "aria-label": told, title: told }, ...pieces);
+}
+
+const total = (parts) => parts.reduce((sum, part) => sum + part, 0);
+
+function neighbourRows(clip, largest) {
+  return data.neighbours[clip].map((other, k) => {
+    const parts = data.neighbour_parts[clip][k];
+    const same = truth[other] === truth[clip];
+    const button = make(
+      "button",
+      { type: "button", class: "thumb bare", "aria-label": `Choose ${clips[other].name}`, onclick: () => choose(other) },
+      picture(other),
+    );
+    const name = make("span", { class: "name" }, clips[other].name);
+    const mark = make("span", { class: same ? "right" : "wrong" }, same ? "✓ " : "✗ ", labelled(truth[other]));
+    const middle = make("div", {}, make("div", { class: "line-of" }, name, mark), stack(parts, largest));
+    return make("li", { class: "with-picture" }, button, middle, make("span", { class: "number" }, number(total(parts))));
+  });
+}
+
+function meanRows(clip, largest) {
+  const known = classes.map((_, code) => code).filter((code) => data.class_parts[clip][code][0] !== null);
+  known.sort((one, two) => total(data.class_parts[clip][one]) - total(data.class_parts[clip][two]));
+  const rows = known.map((code) => {
+    const parts = data.class_parts[clip][code];
+    const own = code === truth[clip];
+    return make(
+      "li",
+      { class: own ? "own" : null },
+      make("span", { class: "name" }, labelled(code), own ? make("span", { class: "hidden" }, " (its own class)") : null),
+      stack(parts, largest),
+      make("span", { class: "number" }, number(total(parts))),
+    );
+  });
+  if (known.includes(truth[clip])) return rows;
+  const alone = `Nobody is left of ${classes[truth[clip]]}: all its clips belong to what is left out.`;
+  return [...rows, make("li", { class: "note" }, alone)];
+}
+
+function cardOf(clip) {
+  const { name, source } = clips[clip];
+  const says = data.methods.map((method, k) => {
+    const right = data.verdicts[k][clip] === truth[clip];
+    const words = `${right ? "✓" : "✗"} ${classes[data.verdicts[k][clip]]}`;
+    return make("li", {}, `${method}: `, make("span", { class: right ? "right" : "wrong" }, words));
+  });
+  const agree = data.verdicts.filter((some) => some[clip] === truth[clip]).length;
+  return [
+    picture(clip),
+    make(
+      "div",
+      {},
+      make("strong", { class: "name" }, name),
+      make("p", {}, labelled(truth[clip]), " ", verdictOf(clip)),
+      source === null ? null : make("p", { class: "small" }, `source: ${source}`),
+      make(
+        "details",
+        {},
+        make("summary", {}, `right by ${agree} of ${counted(data.methods.length, "method")}`),
+        make("ul", {}, ...says),
+      ),
+    ),
+  ];
+}
+
+function statesOf(system) {
+  const all = numbersOf(system.states);
+  const count = all.length / system.steps;
+  return Array.from({ length: count }, (_, k) => all.subarray(k * system.steps, (k + 1) * system.steps));
+}
+
+function paintStates(width) {
+  const box = find("clip-states");
+  const system = data.systems[chosen];
+  if (!system.states) return box.replaceChildren();
+  const states = statesOf(system);
+  const reach = Math.max(...states.map((state) => Math.max(...state.map(Math.abs)))) || 1;
+  const { svg, atX, atY } = chart({
+    width,
+    height: 190,
+    x: [0, Math.max(1, system.steps - 1)],
+    y: [-1.08 * reach, 1.08 * reach],
+    title: `The first ${counted(states.length, "state")} over time`,
+    xTitle: "frame",
+  });
+  states.forEach((state, k) => {
+    const points = Array.from(state, (value, time) => [atX(time), atY(value)]);
+    svg.append(draw("path", { class: `line hue${k} dash${k} thin`, d: line(points) }));
+  });
+  box.replaceChildren(legendOf(states.map((_, k) => `state ${k + 1}`)), svg);
+}
+
+function paintPortrait(width) {
+  const box = find("clip-portrait");
+  const system = data.systems[chosen];
+  const states = system.states ? statesOf(system) : [];
+  if (states.length < 2) return box.replaceChildren();
+  const size = Math.min(width, 220);
+  const reach = Math.max(...states.slice(0, 2).map((state) => Math.max(...state.map(Math.abs)))) * 1.08 || 1;
+  const at = (value) => (size / 2) * (1 + value / reach);
+  const points = Array.from(states[0], (value, time) => [at(value), at(-states[1][time])]);
+  const svg = draw("svg", { width: size, height: size, role: "img", "aria-label": "State 2 against state 1" });
+  svg.append(
+    draw("path", { class: "grid", d: `M0 ${size / 2}H${size}M${size / 2} 0V${size}` }),
+    draw("path", { class: "line hue0 thin", d: line(points) }),
+    draw("circle", { class: "value", cx: points[0][0], cy: points[0][1], r: 4 }),
+  );
+  box.replaceChildren(svg);
+}
+
+function paintEigenvalues(width) {
+  const values = data.systems[chosen].eigenvalues;
+  find("clip-eigenvalues").replaceChildren(unitCircle(values, Math.min(width, 220), "Eigenvalues of the transition"));
+}
+
+function makeClip() {
+  const choice = find("clip-choice");
+  const groups = classes.map((name) => make("optgroup", { label: name }));
+  clips.forEach(({ name }, k) => groups[truth[k]].append(make("option", { value: k }, `${isWrong(k) ? "✗ " : ""}${name}`)));
+  choice.append(...groups);
+  const order = [...choice.options].map((option) => Number(option.value));
+  const step = (by) => choose(order[(order.indexOf(chosen) + by + order.length) % order.length]);
+  choice.addEventListener("change", () => choose(Number(choice.value)));
+  find("clip-before").addEventListener("click", () => step(-1));
+  find("clip-after").addEventListener("click", () => step(1));
+  find("clip-key").append(
+    "Squared distances, each the sum of ",
+    ...PARTS.flatMap((name, k) => [make("span", { class: "label" }, make("i", { class: `part${k} swatch` }), name), " "]),
+    "(",
+    make("span", { class: "together" }, weightName("lambda_a"), ` = ${short(data.lambda_a)}`),
+    ", ",
+    make("span", { class: "together" }, weightName("lambda_mu"), ` = ${short(data.lambda_mu)}).`),
+  );
+  painted(find("clip-states"), paintStates);
+  painted(find("clip-portrait"), paintPortrait);
+  painted(find("clip-eigenvalues"), paintEigenvalues);
+  listeners.push((clip) => {
+    choice.value = clip;
+    find("clip-card").replaceChildren(...cardOf(clip));
+    const known = [...data.class_parts[clip].filter((parts) => parts[0] !== null), ...data.neighbour_parts[clip]];
+    const largest = Math.max(...known.map(total)) || 1;
+    find("clip-neighbours").replaceChildren(...neighbourRows(clip, largest));
+    find("clip-means").replaceChildren(...meanRows(clip, largest));
+    const { steps, frames } = data.systems[clip];
+    const cut = frames > steps ? `, for the first ${steps} of ${frames} frames` : "";
+    find("clip-states-note").textContent = steps
+      ? `What moves in the clip's histograms: the first states of its system${cut}.`
+      : "The system was kept without its states.";
+    for (const id of ["clip-states", "clip-portrait", "clip-eigenvalues"]) repaint(find(id));
+  });
+}
+
+makeClip();
+const firstMistake = clips.findIndex((_, clip) => isWrong(clip));
+choose(Math.max(0, firstMistake));

@@ -1,0 +1,181 @@
+"""Small but whole evaluations, made from generated streams by simple loops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from sysbags import align, frechet_mean, identify, pairwise_distances
+from sysbags.datasets import TEXTURES, make_frames, make_streams
+from sysbags.evaluate.results import ClassMean, Clip, Curve, Evaluation, Method, Published, Rate, Relations
+
+LAMBDA_A, LAMBDA_MU = 0.25, 2.0
+NAMES = ("calm water", "escalator", "flags", "fountain", "grass", "naked trees", "sea", "traffic")
+EVIL = '</script><script>alert("x")</script>', "<!--<img src=x onerror='boom()'>", "$style & {braces}"
+
+
+def make_evaluation(
+    classes=4, per_class=5, *, frames=40, bins=32, names=NAMES, neighbours=4, paths=None, seed=0, noise=1.0
+):
+    """An evaluation of `classes * per_class` clips, two sources in each class; its clips need not exist.
+
+    The main method is a 1-NN that does not ask the tested clip's own source; the others are right by lot.
+    """
+    streams, codes = make_streams(classes, per_class, frames, bins, noise, random_state=seed)
+    systems = [identify(stream, order=3) for stream in streams]
+    used = sorted(names[:classes])
+    clips = []
+    for k, code in enumerate(codes):
+        name = f"{used[code]}/{k % per_class:02d}.mp4"
+        path = Path("clips", name) if paths is None else paths[k]
+        clips.append(Clip(name, path, used[code], f"source {2 * code + k % 2}"))
+    distances = pairwise_distances(systems, lambda_a=LAMBDA_A, lambda_mu=LAMBDA_MU)
+    between = distances.copy()
+    between[[[one.source == two.source for two in clips] for one in clips]] = np.inf
+    main = [clips[k].label for k in between.argmin(axis=1)]
+    rng = np.random.default_rng(seed)
+    methods = (
+        _method("LBP systems, alignment", "nearest mean", "systems", _by_lot(clips, used, rng), clips, 0.031),
+        _method("LBP systems, alignment", "1-NN", "systems", main, clips, None),
+        _method("LBP systems, Martin", "nearest medoid", "systems", _by_lot(clips, used, rng), clips, 0.4),
+        _method("LBP-TOP", "1-NN", "comparator", _by_lot(clips, used, rng), clips, 0.0002),
+    )
+    return Evaluation(
+        title="Generated streams",
+        protocol=f"one source left out at a time ({2 * classes} sources)",
+        clips=tuple(clips),
+        classes=tuple(used),
+        methods=methods,
+        main=1,
+        published=(
+            Published("SoB + Align", "1-NN", 90.1, "Sagel and Kleinsteuber, Table I"),
+            Published("st-TCoF", "1-NN", 98.2, "Qi et al. 2016"),
+        ),
+        curves=_curves(rng),
+        systems=tuple(systems),
+        relations=_relations(systems, clips, used, distances, neighbours),
+        atlas=tuple(_mean(label, systems, clips, rng) for label in used),
+        seconds={"reading": 12.3, "systems": 0.84, "kernel": 140.0, "distances": 0.05},
+        facts={"bag": "LocalBinaryPatterns", "order": 3, "seconds per pair": 0.00123456, "cores": [1, 2]},
+    )
+
+
+def make_pictures(evaluation, height=60, width=80):
+    """A JPEG for each clip: those of a class show one texture, each its own clip of it."""
+    import cv2
+
+    textures, shots = list(TEXTURES), []
+    for k, clip in enumerate(evaluation.clips):
+        texture = textures[evaluation.classes.index(clip.label) % len(textures)]
+        [shot] = make_frames(texture, 1, height, width, random_state=k)
+        shots.append(cv2.imencode(".jpg", shot[..., ::-1])[1].tobytes())
+    return shots
+
+
+def with_evil_names(evaluation):
+    """The same of four classes, with names that would be markup if they were let."""
+    names = dict(zip(evaluation.classes, [*sorted(EVIL), "zebra"], strict=True))
+    clips = (
+        Clip(f'{EVIL[k % 3]}/"{k}"', clip.path, names[clip.label], EVIL[0])
+        for k, clip in enumerate(evaluation.clips)
+    )
+    methods = (
+        replace(
+            method,
+            name=EVIL[1],
+            classifier=EVIL[0],
+            predictions=tuple(names[name] for name in method.predictions),
+            settings={EVIL[0]: {EVIL[1]: [EVIL[2], 0.5]}},
+        )
+        for method in evaluation.methods
+    )
+    return replace(
+        evaluation,
+        title=EVIL[0],
+        protocol=EVIL[1],
+        clips=tuple(clips),
+        classes=tuple(names.values()),
+        methods=tuple(methods),
+        curves=tuple(replace(curve, classifier=EVIL[1]) for curve in evaluation.curves),
+        published=tuple(replace(figure, name=EVIL[0], source=EVIL[1]) for figure in evaluation.published),
+        atlas=tuple(replace(mean, label=names[mean.label]) for mean in evaluation.atlas),
+        seconds={EVIL[0]: 1.0},
+        facts={EVIL[1]: EVIL[0]},
+    )
+
+
+def _by_lot(clips, classes, rng, share=0.7):
+    return [clip.label if rng.random() < share else str(rng.choice(classes)) for clip in clips]
+
+
+def _method(name, classifier, kind, predictions, clips, p_value):
+    right = sum(verdict == clip.label for verdict, clip in zip(predictions, clips, strict=True))
+    share, half = right / len(clips), 1 / np.sqrt(len(clips))  # a simple interval, wide enough to be seen
+    rate = Rate(right, len(clips), max(0.0, share - half), min(1.0, share + half))
+    settings = {"lambda_a": LAMBDA_A, "order": 3}
+    return Method(name, classifier, kind, tuple(predictions), rate, p_value, 0.5 * len(clips), settings)
+
+
+def _curves(rng):
+    grids = {"lambda_a": np.arange(0.15, 2.0, 0.2), "lambda_mu": np.arange(0.0, 101.0, 10.0)}
+    return tuple(
+        Curve(
+            weight,
+            classifier,
+            tuple(grid),
+            tuple(0.8 + 0.01 * rng.standard_normal(len(grid)).cumsum()),
+            fixed,
+        )
+        for (weight, grid), fixed in zip(grids.items(), (0.0, 0.25), strict=True)
+        for classifier in ("1-NN", "nearest mean")
+    )
+
+
+def _parts(one, two):
+    parts = align(one, two, LAMBDA_A, LAMBDA_MU).parts
+    return [parts["transition"], parts["observer"], parts["mean"]]
+
+
+def _relations(systems, clips, classes, distances, count):
+    centred = distances - distances.mean(axis=0)
+    values, vectors = np.linalg.eigh(-0.5 * (centred - centred.mean(axis=1, keepdims=True)))
+    plane = vectors[:, :-3:-1] * np.sqrt(np.maximum(values[:-3:-1], 0.0))
+    others = distances + np.diag(np.full(len(clips), np.inf))
+    nearest = others.argsort(axis=1)[:, :count]
+    means = {}
+
+    def parts_of(k, label):
+        left_out = clips[k].source if clips[k].label == label else None
+        members = [
+            s for s, c in zip(systems, clips, strict=True) if c.label == label and c.source != left_out
+        ]
+        if not members:
+            return [np.nan] * 3
+        if (label, left_out) not in means:
+            means[label, left_out] = frechet_mean(members, LAMBDA_A, LAMBDA_MU).system
+        return _parts(systems[k], means[label, left_out])
+
+    to_neighbours = [[_parts(systems[k], systems[j]) for j in row] for k, row in enumerate(nearest)]
+    to_classes = [[parts_of(k, label) for label in classes] for k in range(len(clips))]
+    return Relations(
+        LAMBDA_A, LAMBDA_MU, distances, plane, nearest, np.array(to_neighbours), np.array(to_classes)
+    )
+
+
+def _mean(label, systems, clips, rng, frames=30):
+    members = [k for k, clip in enumerate(clips) if clip.label == label]
+    mean = frechet_mean([systems[k] for k in members], LAMBDA_A, LAMBDA_MU).system
+    away = {k: sum(_parts(systems[k], mean)) for k in members}
+    ordered = sorted(members, key=away.__getitem__)
+    histogram = np.mean([systems[k].samples.mean(axis=0) for k in members], axis=0)
+    swing = np.sin(np.arange(frames)[:, None] * rng.uniform(0.1, 1.0, len(histogram)))
+    return ClassMean(
+        label,
+        tuple(ordered),
+        tuple(away[k] for k in ordered),
+        np.linalg.eigvals(mean.transition).astype(complex),
+        histogram,
+        histogram * (1.0 + 0.5 * swing),
+    )
