@@ -32,7 +32,7 @@ def _register(name: str) -> None:
     app.command(help="\n\n".join(paragraphs))(command)
 
 
-for _name in ("fit", "classify", "distance", "matrix", "mean", "inspect", "demo"):
+for _name in ("fit", "classify", "evaluate", "reproduce", "distance", "matrix", "mean", "inspect", "demo"):
     _register(_name)
 
 

@@ -1,0 +1,237 @@
+"""The four data sets of the paper, as folders: their classes, how many clips each has, and what is there."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sysbags.datasets.folder import class_folders
+from sysbags.errors import FileError
+
+__all__ = ["LAYOUTS", "Found", "Layout"]
+
+# Words in the names of class folders that tell nothing of the class.
+_NOISE = frozenset({"alpha", "beta", "class", "dyntex", "gamma", "yupenn"})
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The classes of a data set.
+
+    Parameters
+    ----------
+    name : str
+        What the command line calls it.
+    title : str
+    counts : mapping
+        How many clips the paper has of each class.
+    aliases : mapping, optional
+        Further names that folders of a class go by. Capitals, digits, plurals, blanks, hyphens and
+        underscores make no difference, nor does the name of the set: "03_calm-waters" is "Calm water".
+
+    Examples
+    --------
+    >>> LAYOUTS["dyntex-beta"].total, LAYOUTS["yupenn"].class_of("SkyClouds")
+    (162, 'Clouds')
+    """
+
+    name: str
+    title: str
+    counts: Mapping[str, int]
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """How many clips there are in all."""
+        return sum(self.counts.values())
+
+    def class_of(self, folder: str) -> str | None:
+        """Return the class that a folder's name stands for; None if it is none of the set."""
+        wanted = _plain(folder)
+        for label in self.counts:
+            if wanted in {_plain(name) for name in (label, *self.aliases.get(label, ()))}:
+                return label
+        return None
+
+    def find(self, folder: str | os.PathLike[str], *, partial: bool = False) -> Found:
+        """Find the clips of the set in a folder that holds one folder a class.
+
+        Of the clips the paper gives no names, only how many there are of each class, so that is what can be
+        compared. A clip is a video file or a folder of images.
+
+        Parameters
+        ----------
+        folder : path
+        partial : bool, default=False
+            Take what is there, also if it is not the whole set or more than that. Folders that are none of
+            its classes are left out.
+
+        Returns
+        -------
+        Found
+
+        Raises
+        ------
+        FileError
+            If the folder is not the set, unless `partial`; if it holds fewer than two of the classes; if two
+            folders stand for the same class.
+        """
+        clips = class_folders(folder)
+        named: dict[str, str] = {}
+        paths: dict[str, list[Path]] = {label: [] for label in self.counts}
+        strangers: dict[str, int] = {}
+        for path, name in zip(clips.paths, clips.labels, strict=True):
+            label = self.class_of(name)
+            if label is None:
+                strangers[name] = strangers.get(name, 0) + 1
+                continue
+            if named.setdefault(label, name) != name:
+                raise FileError(
+                    f"the folders {named[label]} and {name} in {folder} both stand for the class {label} of "
+                    f"{self.title}, but it must be one"
+                )
+            paths[label].append(path)
+        found = Found(self, paths, strangers)
+        if found.differences and not partial:
+            raise FileError(
+                f"{folder} is not {self.title} as in the paper, {self.total} clips in {len(self.counts)} "
+                f"classes: {'; '.join(found.differences)} (--partial goes on with what is there)"
+            )
+        if sum(bool(members) for members in paths.values()) < 2:
+            raise FileError(
+                f"{folder} holds fewer than two classes of {self.title}, but there must be at least two of "
+                f"its {len(self.counts)}: {', '.join(self.counts)}"
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class Found:
+    """What `Layout.find` found.
+
+    Attributes
+    ----------
+    layout : Layout
+    members : mapping
+        The clips of each class, in natural order; none where the class is missing.
+    strangers : mapping
+        Folders that are none of the classes, and how many clips they hold.
+    """
+
+    layout: Layout
+    members: Mapping[str, list[Path]]
+    strangers: Mapping[str, int]
+
+    @property
+    def paths(self) -> list[Path]:
+        """All clips of the set."""
+        return [path for members in self.members.values() for path in members]
+
+    @property
+    def labels(self) -> list[str]:
+        """The class of each."""
+        return [label for label, members in self.members.items() for _ in members]
+
+    @property
+    def differences(self) -> list[str]:
+        """What is missing or surplus, in words."""
+        told = []
+        for label, members in self.members.items():
+            wanted, there = self.layout.counts[label], len(members)
+            if not there:
+                told.append(f"the class {label} is missing ({_clips(wanted)})")
+            elif there < wanted:
+                told.append(f"{label} has {_clips(there)}, {wanted - there} fewer than {wanted}")
+            elif there > wanted:
+                told.append(f"{label} has {_clips(there)}, {there - wanted} more than {wanted}")
+        told += [
+            f"the folder {name} ({_clips(count)}) is none of its classes"
+            for name, count in self.strangers.items()
+        ]
+        return told
+
+
+def _clips(count: int) -> str:
+    return "1 clip" if count == 1 else f"{count} clips"
+
+
+def _plain(name: str) -> str:
+    """Return what is left of a name without capitals, digits, plurals, separators and noise."""
+    words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+    kept = "".join(word.removesuffix("s") for word in words if word not in _NOISE)
+    return kept.removesuffix("scene")
+
+
+# Classes and counts: Section "Database" of the paper's two experiments. The aliases of YUPENN are the names
+# that its authors use (Derpanis et al., CVPR 2012), also for the folders of its successor YUP++.
+LAYOUTS: Mapping[str, Layout] = {
+    layout.name: layout
+    for layout in (
+        Layout("dyntex-alpha", "DynTex Alpha", {"Sea": 20, "Grass": 20, "Trees": 20}),
+        Layout(
+            "dyntex-beta",
+            "DynTex Beta",
+            {
+                "Sea": 20,
+                "Vegetation": 20,
+                "Trees": 20,
+                "Flags": 20,
+                "Calm water": 20,
+                "Fountains": 20,
+                "Smoke": 16,
+                "Escalator": 7,
+                "Traffic": 9,
+                "Rotation": 10,
+            },
+        ),
+        Layout(
+            "dyntex-gamma",
+            "DynTex Gamma",
+            {
+                "Flowers": 29,
+                "Sea": 38,
+                "Naked trees": 25,
+                "Foliage": 35,
+                "Escalator": 7,
+                "Calm water": 30,
+                "Flags": 31,
+                "Grass": 23,
+                "Traffic": 9,
+                "Fountains": 37,
+            },
+        ),
+        Layout(
+            "yupenn",
+            "YUPENN",
+            dict.fromkeys(
+                (
+                    "Beach",
+                    "Elevator",
+                    "Forest fire",
+                    "Fountain",
+                    "Highway",
+                    "Lightning storm",
+                    "Ocean",
+                    "Railway",
+                    "Rushing river",
+                    "Clouds",
+                    "Snowing",
+                    "City street",
+                    "Waterfalls",
+                    "Windmill farm",
+                ),
+                30,
+            ),
+            {
+                "Clouds": ("Sky-clouds", "Sky"),
+                "City street": ("Street",),
+                "Lightning storm": ("Lightning",),
+                "Snowing": ("Snow",),
+                "Windmill farm": ("Windmill",),
+            },
+        ),
+    )
+}
