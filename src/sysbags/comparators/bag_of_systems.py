@@ -1,0 +1,312 @@
+"""Bag of Systems: the local linear dynamic systems of a video, counted by the nearest of a codebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+from sklearn.utils.validation import check_is_fitted
+
+from sysbags._starts import seed_of
+from sysbags._types import Array, IntArray
+from sysbags._validation import check_integer
+from sysbags.baselines import baseline_matrix
+from sysbags.comparators._base import Comparator, name_of
+from sysbags.errors import ParameterError, VideoError
+from sysbags.gram import CrossGram, Side
+from sysbags.video import Frame, Video
+
+__all__ = ["BagOfSystems", "LocalSystems", "choose_words", "embed", "local_systems", "martin", "moving_cubes"]
+
+# A state of less than a thousandth of the first one's amplitude is the rounding of pixels to whole numbers.
+RANK_TOLERANCE = 1e-6
+LARGEST_RADIUS = 0.999
+
+
+class LocalSystems(NamedTuple):
+    """Linear dynamic systems of one order: `A` (m, n, n), and `C'` (m, n, p) of orthonormal rows."""
+
+    transitions: Array
+    observers: Array
+
+    def subset(self, indices: IntArray) -> LocalSystems:
+        """Return some of the systems."""
+        return LocalSystems(self.transitions[indices], self.observers[indices])
+
+
+class BagOfSystems(Comparator):
+    """Turn a video into a histogram of the kinds of linear dynamic systems that its small parts are.
+
+    The grey video is cut into cubes of `side` x `side` pixels and `length` frames, side by side. Each of
+    those that move most becomes a linear dynamic system, by Doretto's principal components and least
+    squares. `fit` learns a codebook as Ravichandran, Chaudhry and Vidal do ("View-invariant dynamic texture
+    recognition using a bag of dynamical systems", CVPR 2009; "Categorizing dynamic textures using a bag of
+    dynamical systems", PAMI 2013): multidimensional scaling of the Martin distances between local systems,
+    k-means among the points, and of each cluster the system nearest to its centre. A video is the share of
+    its cubes that is nearest, by Martin, to each of these words (their "term frequency").
+
+    They look for cubes at interest points; here the grid and the choice of those that move stand for that,
+    and bound the cost. A cube of lower rank than `order`, say a still one, is no system and does not
+    count; a video without any other gets the uniform histogram.
+
+    Parameters
+    ----------
+    words : int, default=64
+        Systems in the codebook.
+    order : int, default=3
+        Of the local systems.
+    side, length : int, default=16, 25
+        Pixels and frames of a cube. A video of fewer frames is cut into cubes of all of them.
+    cubes : int, default=100
+        At most so many a video, of the largest variance over time.
+    dimensions : int, default=20
+        Of the space into which the systems are scaled.
+    samples : int, default=2000
+        Systems that the codebook is learnt from at most, drawn in equal parts from the videos; time and
+        memory grow with its square.
+    random_state : int, Generator or None, default=0
+        For the sample and the start of k-means.
+    frames : mapping, optional
+        Options for `sysbags.video.frames`.
+    n_jobs : int, optional
+        Threads.
+
+    Attributes
+    ----------
+    words_ : LocalSystems
+        The codebook: `transitions` (words, order, order) and `observers` (words, order, side^2).
+
+    Examples
+    --------
+    >>> import numpy as np, sysbags
+    >>> videos = np.random.default_rng(0).integers(0, 256, (2, 20, 32, 48), dtype=np.uint8)
+    >>> bags = sysbags.comparators.BagOfSystems(words=4, order=2, length=10).fit(videos)
+    >>> bags.words_.transitions.shape, bags.transform(videos).shape
+    ((4, 2, 2), (2, 4))
+    """
+
+    title: ClassVar[str] = "Bag of Systems"
+    classifiers: ClassVar[tuple[str, ...]] = ("1-NN", "nearest centroid", "linear SVM")
+    metric: ClassVar[str] = "chi2"
+    learns: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        words: int = 64,
+        order: int = 3,
+        *,
+        side: int = 16,
+        length: int = 25,
+        cubes: int = 100,
+        dimensions: int = 20,
+        samples: int = 2000,
+        random_state: int | np.random.Generator | None = 0,
+        frames: Mapping[str, Any] | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.words = words
+        self.order = order
+        self.side = side
+        self.length = length
+        self.cubes = cubes
+        self.dimensions = dimensions
+        self.samples = samples
+        self.random_state = random_state
+        self.frames = frames
+        self.n_jobs = n_jobs
+
+    def fit(self, videos: Sequence[Video], labels: Any = None) -> BagOfSystems:
+        """Learn the codebook. Frames that come from an iterator are used up by it."""
+        self._check()
+        return self.learn(self.each(self.local, videos))
+
+    def local(self, video: Video) -> LocalSystems:
+        """Turn one video into the systems of its moving cubes; the codebook has no part in it."""
+        order = check_integer(self.order, "order")
+        side = check_integer(self.side, "side")
+        length = check_integer(self.length, "length", order + 1)
+        cubes = moving_cubes(self.read(video), side, length, check_integer(self.cubes, "cubes"))
+        if cubes.shape[0] == 0:
+            raise VideoError(
+                f"{name_of(video)} has frames of less than {side} x {side} pixels: lower the side"
+            )
+        if cubes.shape[1] <= order:
+            frames = f"{cubes.shape[1]} frame{'s' if cubes.shape[1] > 1 else ''}"
+            raise VideoError(f"{name_of(video)} has {frames}, but order {order} needs at least {order + 1}")
+        return local_systems(cubes.reshape(*cubes.shape[:2], -1), order)
+
+    def learn(self, systems: Sequence[LocalSystems]) -> BagOfSystems:
+        """Learn the codebook from the local systems of videos, of each as many as of any other."""
+        words, samples, dimensions = self._check()
+        seed = seed_of(self.random_state)
+        quota = -(-samples // max(1, len(systems)))
+        drawn = []
+        for k, one in enumerate(systems):
+            count = len(one.transitions)
+            chosen = np.random.default_rng([seed, k]).permutation(count)[:quota]
+            drawn.append(one.subset(np.sort(chosen)))
+        found = sum(len(one.transitions) for one in drawn)
+        if found < words:
+            raise ParameterError(
+                f"words is {words}, but the {len(systems)} videos have only {found} local systems of order "
+                f"{self.order}: ask for fewer words, or give more videos or smaller cubes"
+            )
+        sample = LocalSystems(*(np.concatenate(arrays) for arrays in zip(*drawn, strict=True)))
+        points = embed(martin(sample, n_jobs=self.n_jobs), dimensions)
+        self.words_ = sample.subset(choose_words(points, words, seed))
+        return self
+
+    def vector(self, video: Video) -> Array:
+        """Turn one video into its histogram, (words,)."""
+        check_is_fitted(self)
+        return self.count(self.local(video))
+
+    def count(self, systems: LocalSystems) -> Array:
+        """Turn the local systems of a video into the share that is nearest to each word."""
+        words = len(self.words_.transitions)
+        if not len(systems.transitions):
+            return np.full(words, 1.0 / words)
+        nearest = martin(systems, self.words_).argmin(axis=1)
+        return np.bincount(nearest, minlength=words) / len(nearest)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "words_")
+
+    def _check(self) -> tuple[int, int, int]:
+        """Refuse bad parameters before any video is read."""
+        words = check_integer(self.words, "words")
+        return (
+            words,
+            check_integer(self.samples, "samples", words),
+            check_integer(self.dimensions, "dimensions"),
+        )
+
+
+def moving_cubes(frames: Iterator[Frame], side: int, length: int, count: int) -> npt.NDArray[np.uint8]:
+    """Cut frames into cubes side by side, and keep those of the largest variance over time.
+
+    Frames that fill no cube are left out, unless there are fewer than `length` in all. No more than
+    `length` frames and `count` cubes are held.
+
+    Returns
+    -------
+    (at most count, length, side, side) array
+        Those that vary most come first.
+
+    Examples
+    --------
+    >>> video = np.zeros((4, 2, 4), np.uint8)
+    >>> video[3, :, 2:] = 9  # the last frame changes on the right
+    >>> moving_cubes(iter(video), side=2, length=2, count=1)[0, :, 0].tolist()
+    [[0, 0], [9, 9]]
+    """
+    best, energies = np.empty((0, length, side, side), np.uint8), np.empty(0)
+    started = False
+    for window in iter(lambda: list(islice(frames, length)), []):
+        if started and len(window) < length:
+            break
+        started = True
+        height, width = (sides // side for sides in window[0].shape)
+        block = np.stack(window)[:, : height * side, : width * side]
+        cut = block.reshape(len(window), height, side, width, side).transpose(1, 3, 0, 2, 4)
+        cubes = cut.reshape(height * width, len(window), side, side)
+        energy = cubes.var(axis=1).mean(axis=(1, 2))
+        if len(best):
+            cubes, energy = np.concatenate([best, cubes]), np.concatenate([energies, energy])
+        first = np.argsort(-energy, kind="stable")[:count]
+        best, energies = cubes[first], energy[first]
+    return best
+
+
+def local_systems(cubes: npt.ArrayLike, order: int) -> LocalSystems:
+    """Learn the linear dynamic system of each stream of pixels, but of those whose rank is too low.
+
+    Principal components give the states, least squares the transition, as in Doretto's identification.
+    A transition of spectral radius above 0.999 is scaled down to it, because the Martin distance is one of
+    stable systems.
+
+    Parameters
+    ----------
+    cubes : (m, length, p) array_like
+        Of each stream the rows are time, more than `order` of them.
+    order : int
+
+    Returns
+    -------
+    LocalSystems
+
+    Examples
+    --------
+    >>> time = np.arange(20)[:, None]
+    >>> swing = 100 + 50 * np.cos(0.3 * time + np.arange(5.0))
+    >>> found = local_systems([swing, np.ones((20, 5))], order=2)
+    >>> len(found.transitions), np.angle(np.linalg.eigvals(found.transitions[0])).round(2).tolist()
+    (1, [0.3, -0.3])
+    """
+    Y = np.asarray(cubes, dtype=np.float64)
+    Y = Y - Y.mean(axis=1, keepdims=True)
+    eigenvalues, V = np.linalg.eigh(Y @ Y.transpose(0, 2, 1))
+    eigenvalues, V = eigenvalues[:, : -order - 1 : -1], V[:, :, : -order - 1 : -1]
+    moving = (eigenvalues[:, -1] > RANK_TOLERANCE * eigenvalues[:, 0]) & (eigenvalues[:, 0] > 0.0)
+    root, V, Y = np.sqrt(eigenvalues[moving])[:, None], V[moving], Y[moving]
+    observers = (V / root).transpose(0, 2, 1) @ Y
+    # Where the states' variances are 1 the least squares problem is well conditioned.
+    before, after = V[:, :-1].transpose(0, 2, 1), V[:, 1:]
+    A = np.linalg.solve(before @ V[:, :-1], before @ after).transpose(0, 2, 1)
+    A = root.transpose(0, 2, 1) * A / root
+    radius = np.abs(np.linalg.eigvals(A)).max(axis=1)
+    return LocalSystems(
+        A * np.minimum(1.0, LARGEST_RADIUS / np.maximum(radius, 1e-300))[:, None, None], observers
+    )
+
+
+def martin(systems: LocalSystems, others: LocalSystems | None = None, n_jobs: int | None = None) -> Array:
+    """Squared Martin distances of local systems, (K, L)."""
+    sides = [_side(systems), _side(others or systems)]
+    left, right = systems.observers, (others or systems).observers
+    products = np.tensordot(left, right, axes=(2, 2)).transpose(0, 2, 1, 3)
+    gram = CrossGram(products, np.zeros(products.shape[:2]), sides[0], sides[1], others is None)
+    return baseline_matrix(gram, "martin", n_jobs)
+
+
+def _side(systems: LocalSystems) -> Side:
+    A, C = systems
+    return Side(np.full(len(A), A.shape[1]), A, C @ C.transpose(0, 2, 1), np.zeros(len(A)))
+
+
+def embed(squared: Array, dimensions: int) -> Array:
+    """Place items in a Euclidean space so that their squared distances (K, K) are as given, nearly.
+
+    Classical multidimensional scaling: the leading eigenvectors of the doubly centred matrix, of positive
+    eigenvalues only. Infinite distances count as the largest finite one.
+
+    Examples
+    --------
+    >>> places = np.array([0.0, 1.0, 4.0])
+    >>> points = embed((places[:, None] - places) ** 2, 2)
+    >>> np.abs(points[:, 0] - points[0, 0]).round(12)
+    array([0., 1., 4.])
+    """
+    finite = np.isfinite(squared)
+    D = np.where(finite, squared, squared[finite].max())
+    means = D.mean(axis=0)
+    B = -0.5 * (D - means - means[:, None] + means.mean())
+    count = min(dimensions, len(D))
+    eigenvalues, vectors = scipy.linalg.eigh(B, subset_by_index=[len(D) - count, len(D) - 1])
+    return np.asarray(vectors * np.sqrt(np.maximum(eigenvalues, 0.0)))[:, ::-1]
+
+
+def choose_words(points: Array, count: int, seed: int) -> IntArray:
+    """Divide points by k-means, and return which of each cluster is nearest to its centre."""
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1):  # sums by several threads have other bits each time
+        means = KMeans(count, n_init=3, random_state=seed % 2**32).fit(points)
+    squares = ((points - means.cluster_centers_[means.labels_]) ** 2).sum(axis=1)
+    order = np.lexsort((squares, means.labels_))
+    return order[np.unique(means.labels_[order], return_index=True)[1]]
