@@ -63,7 +63,10 @@ def test_help_imports_nothing_heavy():
         ("fit", "Missing argument"),
         ("fit {clips}", "Missing option '--out'"),
         ("fit {clips} --out m --tempo 3", "No such option: --tempo"),
-        ("fit {clips} --out m --bag words", "'words' is not one of 'lbp', 'surf', 'sift', 'flow', 'deep'"),
+        (
+            "fit {clips} --out m --bag words",
+            "'words' is not one of 'lbp', 'surf', 'sift', 'flow', 'colour', 'deep', 'deep-words'",
+        ),
         (
             "fit {clips} --out m --order five",
             "--order is 'five', but it must be a whole number of at least 1",

@@ -153,9 +153,10 @@ def test_classes_that_cannot_be(capsys, classes, tmp_path):
     assert not (tmp_path / "m").exists()
 
 
-@pytest.mark.parametrize("bag", ["surf", "flow", "deep"])
+@pytest.mark.parametrize("bag", ["surf", "flow", "colour", "deep", "deep-words"])
 def test_other_bags(capsys, classes, unseen, tmp_path, bag):
-    words = {"surf": ["--words", 8], "deep": ["--size", 32, "--max-frames", 4]}.get(bag, [])
+    few = ["--size", 32, "--max-frames", 4]
+    words = {"surf": ["--words", 8], "deep": few, "deep-words": few}.get(bag, [])
     said = call_json(capsys, "fit", classes, "--out", tmp_path / "m", "--bag", bag, "--order", 2, *words)
     assert said["clips"] == 6
     clips = call_json(capsys, "classify", tmp_path / "m", *unseen)["clips"]

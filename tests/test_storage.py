@@ -72,6 +72,7 @@ EXAMPLES = {
         stream,
     ),
     "OpticalFlow": (lambda: bags.OpticalFlow(frames={"stride": 2}), stream),
+    "ColourHistogram": (lambda: bags.ColourHistogram((2, 3, 4), grid=3, window=2), stream),
     "DeepActivations": (
         lambda: bags.DeepActivations(onnx_model().SerializeToString(), size=(16, 24), mean=(1.0, 2.0, 3.0)),
         stream,

