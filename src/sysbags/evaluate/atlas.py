@@ -1,0 +1,176 @@
+"""The class atlas: what the Frechet mean of each class looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+
+from sysbags._parallel import run
+from sysbags._starts import seed_of
+from sysbags._types import Array, IntArray
+from sysbags._validation import check_integer, check_labels
+from sysbags.errors import ParameterError
+from sysbags.evaluate.results import ClassMean
+from sysbags.gram import CrossGram
+from sysbags.mean import BlockMean, mean_gram, mean_of_gram
+from sysbags.pairwise import alignment_matrix
+from sysbags.system import System
+
+__all__ = ["atlas", "typical_course"]
+
+LARGEST_RADIUS = 0.999  # of a transition that is set going: identified systems have no larger
+
+
+def atlas(
+    systems: Sequence[System],
+    gram: CrossGram,
+    labels: npt.ArrayLike,
+    lambda_a: float,
+    lambda_mu: float,
+    *,
+    frames: int = 60,
+    random_state: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+) -> tuple[ClassMean, ...]:
+    """Work out the Frechet mean of each class and what it looks like in histograms.
+
+    A point `Phi c` of the feature space is shown as the histogram `Y' c`, with each sample in the place of
+    its image, cut off at 0 and divided by its sum: exact for the linear kernel, an approximate pre-image
+    for the others. For the mean itself that is the average histogram. The dynamics are those of a typical
+    course of the mean system, see `typical_course`: histograms of ``mu + C x_t``.
+
+    Parameters
+    ----------
+    systems : sequence of System
+        With their states, as `identify` makes them.
+    gram : CrossGram
+        Theirs with themselves.
+    labels : (K,) array_like
+    lambda_a, lambda_mu : float
+        Weights of the distance.
+    frames : int, default=60
+        Length of the course.
+    random_state : int, Generator or None, default=0
+        Also of the noise that drives the courses, which is the same for all classes: what differs between
+        them is the systems' doing.
+    n_jobs : int, optional
+
+    Returns
+    -------
+    tuple of ClassMean
+        One for each class, in sorted order.
+
+    Examples
+    --------
+    >>> import sysbags
+    >>> from sysbags.datasets import make_streams
+    >>> streams, labels = make_streams(classes=2, per_class=3, frames=30, bins=8)
+    >>> systems = [sysbags.identify(stream, order=2) for stream in streams]
+    >>> first, second = atlas(systems, sysbags.cross_gram(systems), labels, 0.25, 0.0, frames=20)
+    >>> first.label, sorted(first.members), first.dynamics.shape
+    ('0', [0, 1, 2], (20, 8))
+    >>> bool(np.allclose(first.dynamics.sum(axis=1), 1.0))
+    True
+    """
+    classes, codes = check_labels(labels, len(systems))
+    length, seed = check_integer(frames, "frames"), seed_of(random_state)
+    if any(system.states is None for system in systems):
+        raise ParameterError("a system has no states, but an atlas needs them: use systems from identify")
+
+    def one(c: int) -> ClassMean:
+        rows = np.flatnonzero(codes == c)
+        part, members = gram.subset(rows), [systems[int(k)] for k in rows]
+        mean = mean_of_gram(part, lambda_a, lambda_mu, random_state=seed)
+        blocks = mean_gram(part, [np.arange(len(rows))], [mean])
+        distances = alignment_matrix(blocks, lambda_a, lambda_mu, random_state=seed)[0]
+        order: IntArray = np.argsort(distances, kind="stable")
+        values = np.linalg.eigvals(mean.transition).astype(np.complex128)
+        centre, directions = _pre_images(members, mean)
+        course = typical_course(mean.transition, _covariance(members, mean), length, seed)
+        return ClassMean(
+            str(classes[c]),
+            tuple(int(k) for k in rows[order]),
+            tuple(float(d) for d in distances[order]),
+            values[np.lexsort([-values.imag, -np.abs(values).round(12)])],
+            _histograms(centre[None])[0],
+            _histograms(centre + course @ directions.T),
+        )
+
+    return tuple(run(one, range(len(classes)), n_jobs, "class atlas"))
+
+
+def typical_course(transition: Array, covariance: Array, length: int, seed: int = 0) -> Array:
+    """States of a system that noise keeps going: ``x_{t+1} = A x_t + w_t``, the same for the same seed.
+
+    Without noise a course would soon come to rest at the mean. The noise has the covariance ``P - A P A'``,
+    which keeps states of covariance P as they are, with what is negative in it left out; then courses are
+    scaled to the size of P, tr P. The first state is drawn like all others.
+
+    Parameters
+    ----------
+    transition : (n, n) array
+        A; if its spectral radius is not below 1, it is made so.
+    covariance : (n, n) array
+        P.
+    length : int
+    seed : int, default=0
+
+    Returns
+    -------
+    (length, n) array
+
+    Examples
+    --------
+    >>> course = typical_course(np.array([[0.9]]), np.array([[4.0]]), 4000)
+    >>> course.shape, round(float(course.std()), 1)
+    ((4000, 1), 2.0)
+    """
+    radius = float(np.abs(np.linalg.eigvals(transition)).max())
+    A = transition * min(1.0, LARGEST_RADIUS / max(radius, np.finfo(float).tiny))
+    values, vectors = np.linalg.eigh(covariance - A @ covariance @ A.T)
+    noise = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    stationary = scipy.linalg.solve_discrete_lyapunov(A, noise)
+    total = float(np.trace(stationary))
+    scale = np.trace(covariance) / total if total > 0.0 else 0.0
+    push, begin = _root(scale * noise), _root(scale * stationary)
+    kicks = np.random.default_rng(seed).standard_normal((length, len(A)))
+    states = np.empty((length, len(A)))
+    states[0] = begin @ kicks[0]
+    for t in range(1, length):
+        states[t] = A @ states[t - 1] + push @ kicks[t]
+    return states
+
+
+def _root(matrix: Array) -> Array:
+    """Symmetric root of a covariance."""
+    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+
+
+def _covariance(members: Sequence[System], mean: BlockMean) -> Array:
+    """Average covariance of the members' states, turned onto the mean."""
+    total = np.zeros_like(mean.transition)
+    for member, weight, Q in zip(members, mean.weights, mean.rotations, strict=True):
+        assert member.states is not None
+        turned = member.states @ Q[: member.order]
+        total += weight * (turned.T @ turned) / len(turned)
+    return total
+
+
+def _pre_images(members: Sequence[System], mean: BlockMean) -> tuple[Array, Array]:
+    """``Y' beta`` (p,) and ``Y' alpha`` (p, n) of the mean, whose samples are those of all members."""
+    centre, directions = 0.0, 0.0
+    for member, weight, W in zip(members, mean.weights, mean.mixing, strict=True):
+        centre = centre + weight * (member.samples.T @ member.beta)
+        directions = directions + member.samples.T @ (member.alpha @ W[: member.order])
+    return np.asarray(centre), np.asarray(directions)
+
+
+def _histograms(rows: Array) -> Array:
+    """Rows cut off at 0 and divided by their sums; one without any mass becomes the uniform one."""
+    kept = np.maximum(rows, 0.0)
+    mass = kept.sum(axis=1, keepdims=True)
+    return np.where(mass > 0.0, kept / np.where(mass > 0.0, mass, 1.0), 1.0 / rows.shape[1])

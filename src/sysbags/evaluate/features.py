@@ -1,0 +1,170 @@
+"""What clips are described by: streams, vectors and systems, kept on disk; what is learnt, by thirds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.base import clone
+
+from sysbags._parallel import run
+from sysbags._store import Store, clip_key, fingerprint, records, streams
+from sysbags._types import Array, IntArray
+from sysbags.bags._base import Bags
+from sysbags.comparators._base import Comparator
+from sysbags.errors import OrderError, ParameterError, SysbagsError
+from sysbags.gram import CrossGram, Side, cross_gram
+from sysbags.identification import identify
+from sysbags.system import System
+
+__all__ = ["Features", "identified", "kept_gram", "learns"]
+
+Item = TypeVar("Item")
+SYSTEM = ("transition", "samples", "alpha", "beta", "states")  # what is kept of a system
+
+
+class Features:
+    """Describes clips, and finds again what it has once worked out.
+
+    Where a description is learnt from clips, such as a codebook, there are three of it: number k is learnt
+    without third k, so that no clip is judged by what it had a part in.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        The clips.
+    thirds : (K,) array of int or None
+        See `sysbags.evaluate.protocols.thirds`; without them nothing can be learnt.
+    store : Store
+    jobs : int
+        Threads; nothing depends on it.
+    """
+
+    def __init__(
+        self, paths: Sequence[Path], thirds: IntArray | None, store: Store, jobs: int | None
+    ) -> None:
+        self.paths, self._thirds, self.store, self.jobs = list(paths), thirds, store, jobs
+
+    @property
+    def thirds(self) -> IntArray:
+        """Of each clip."""
+        if self._thirds is None:
+            raise ParameterError(
+                "a codebook is learnt without a third of the clips, but there are fewer than three groups"
+            )
+        return self._thirds
+
+    def streams(self, bags: Bags) -> list[list[Array | SysbagsError]]:
+        """Streams of all clips, once or by three codebooks; what is wrong with a clip in its place."""
+        made = [self._learnt(bags, third) for third in range(3)] if learns(bags) else [bags]
+        return [streams(self.store, one, self.paths, n_jobs=self.jobs) for one in made]
+
+    def good_streams(self, bags: Bags) -> list[list[Array]]:
+        """`streams`, but what is wrong with a clip is raised."""
+        return [[_good(stream) for stream in one] for one in self.streams(bags)]
+
+    def vectors(self, comparator: Comparator) -> list[Array]:
+        """Vectors of all clips, (K, p), once or by three codebooks; what is wrong with a clip is raised."""
+        key = {"comparator": fingerprint(comparator)}
+        if not comparator.learns:
+            found = records(
+                self.store,
+                key,
+                lambda path: {"vector": comparator.vector(path)},
+                self.paths,
+                self.jobs,
+                comparator.title,
+            )
+            return [np.stack([_good(one)["vector"] for one in found])]
+
+        def make() -> dict[str, Array]:
+            # Clips are described once, and counted by each of the three.
+            method: Any = clone(comparator).set_params(n_jobs=self.jobs)
+            local, vectors = method.each(method.local, self.paths), {}
+            for third in range(3):
+                method.learn([one for one, own in zip(local, self.thirds, strict=True) if own != third])
+                vectors[str(third)] = np.stack(run(method.count, local, self.jobs, method.title))
+            return vectors
+
+        clips = [clip_key(path) for path in self.paths]
+        kept = self.store.arrays({**key, "clips": clips, "thirds": self.thirds.tolist()}, make)
+        return [kept[str(third)] for third in range(3)]
+
+    def systems(self, comparator: Any) -> list[System]:
+        """Systems of all clips, for a comparator that makes such of the linear kernel."""
+
+        def make(path: Path) -> dict[str, Array]:
+            system = comparator.system(path)
+            return {name: getattr(system, name) for name in SYSTEM}
+
+        key = {"comparator": fingerprint(comparator)}
+        found = records(self.store, key, make, self.paths, self.jobs, comparator.title)
+        parts: list[dict[str, Any]] = [_good(one) for one in found]
+        return [System(**one, kernel="linear") for one in parts]
+
+    def _learnt(self, bags: Bags, third: int) -> Bags:
+        """Return bags that have learnt from all clips but those of a third."""
+        chosen = [path for path, own in zip(self.paths, self.thirds, strict=True) if own != third]
+
+        def make() -> dict[str, Any]:
+            fitted = clone(bags).set_params(n_jobs=self.jobs).fit(chosen)
+            return {name: value for name, value in vars(fitted).items() if name.endswith("_")}
+
+        key = {"learnt": fingerprint(bags), "from": [clip_key(path) for path in chosen]}
+        copy: Bags = clone(bags)
+        for name, value in self.store.arrays(key, make).items():
+            setattr(copy, name, value if value.ndim else value.item())
+        return copy
+
+
+def learns(bags: Bags) -> bool:
+    """Tell whether bags learn something from clips before they can describe them."""
+    return type(bags).fit is not Bags.fit
+
+
+def identified(
+    streams: Sequence[Array], orders: Sequence[int | str], kernel: str, jobs: int | None
+) -> list[System]:
+    """Turn streams into systems of the first of some orders that each has.
+
+    Parameters
+    ----------
+    streams : sequence of (N, p) array
+    orders : sequence of int or "auto"
+        A stream that is too short or too still for the first gets the next.
+    kernel : str
+    jobs : int or None
+    """
+
+    def one(stream: Array) -> System:
+        for order in orders[:-1]:
+            try:
+                return identify(stream, order, kernel)
+            except OrderError:
+                continue
+        return identify(stream, orders[-1], kernel)
+
+    return run(one, streams, jobs, "systems")
+
+
+def kept_gram(store: Store, systems: Sequence[System], jobs: int | None) -> CrossGram:
+    """Return the CrossGram of systems with themselves, found again if it was worked out before."""
+
+    def make() -> dict[str, Array]:
+        gram = cross_gram(systems, n_jobs=jobs)
+        sides = {f.name: getattr(gram.rows, f.name) for f in fields(Side)}
+        return {"observer": gram.observer, "mean": gram.mean, **sides}
+
+    told = [fingerprint([system.samples, system.alpha, system.transition]) for system in systems]
+    kept = store.arrays({"gram": told, "kernel": systems[0].kernel}, make)
+    side = Side(**{f.name: kept[f.name] for f in fields(Side)})
+    return CrossGram(kept["observer"], kept["mean"], side, side, True)
+
+
+def _good(outcome: Item | SysbagsError) -> Item:
+    if isinstance(outcome, SysbagsError):
+        raise outcome
+    return outcome

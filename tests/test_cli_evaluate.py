@@ -1,0 +1,333 @@
+"""The command `evaluate` on a tiny folder of generated clips."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from cli_folder import call, call_json
+from clips import write_clip
+from sysbags import alignment_distance, frechet_mean, identify
+from sysbags.bags import LocalBinaryPatterns
+from sysbags.cli import _register, app
+from sysbags.datasets import make_clips
+from sysbags.evaluate import entries, tuning
+
+FIXED = ("--order", 2, "--lambda-a", 0.25, "--lambda-mu", 10, "--jobs", 1)
+SHAPE = {"frames": 14, "height": 64, "width": 96}
+TEXTURES = ["fire", "waves"]
+
+if "evaluate" not in {command.callback.__name__ for command in app.registered_commands}:
+    _register("evaluate")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with eight clips of two classes, and the cache that all tests share."""
+    root = tmp_path_factory.mktemp("evaluate")
+    make_clips(root / "set", per_class=4, textures=TEXTURES, **SHAPE)
+    return root
+
+
+def evaluate(capsys, place, *argv, data="set"):
+    return call_json(capsys, "evaluate", place / data, "--cache", place / "cache", *argv)
+
+
+@pytest.fixture
+def copy(place, tmp_path):
+    """The folder again, to be changed; what is in the cache is not lost, as times and sizes stay."""
+    shutil.copytree(place / "set", tmp_path / "set")
+    return tmp_path
+
+
+def write_index(folder, sources):
+    with (folder / "index.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("clip", "source"), *sources.items()])
+
+
+def test_verdicts_are_those_of_a_loop_over_the_clips(capsys, place):
+    found = evaluate(capsys, place, *FIXED)
+    bags, clips = LocalBinaryPatterns(), found["clips"]
+    systems = [identify(bags.stream(place / "set" / clip["name"]), 2) for clip in clips]
+    labels = [clip["label"] for clip in clips]
+    expected = []
+    for k, theta in enumerate(systems):
+        distances = {}
+        for label in sorted(set(labels)):
+            rest = [s for j, s in enumerate(systems) if labels[j] == label and j != k]
+            distances[label] = alignment_distance(frechet_mean(rest, 0.25, 10).system, theta, 0.25, 10)
+        expected.append(min(distances, key=distances.get))
+    main = found["methods"][0]
+    assert main["predictions"] == expected
+    assert main["rate"]["right"] == sum(map(str.__eq__, expected, labels))
+    assert main["share"] == main["rate"]["right"] / 8
+
+
+def test_the_json_holds_everything(capsys, place):
+    found = evaluate(capsys, place, *FIXED, "--report", place / "r.html", "--atlas", place / "atlas")
+    assert set(found) == {
+        *("title", "protocol", "groups", "classes", "clips", "skipped", "methods", "confusion", "curves"),
+        *("neighbours", "atlas", "facts", "seconds", "files"),
+    }
+    assert (found["title"], found["classes"], found["groups"]) == ("set", TEXTURES, list(range(8)))
+    assert found["protocol"] == "one clip left out at a time (8 clips)"
+    assert found["clips"][0] == {"name": "fire/00.mp4", "label": "fire", "source": None}
+    assert [(m["name"], m["classifier"], m["main"]) for m in found["methods"]] == [
+        ("LBP systems, alignment", "nearest mean", True),
+        ("LBP systems, alignment", "1-NN", False),
+    ]
+    for line in found["methods"]:
+        assert set(line["rate"]) == {"right", "total", "low", "high"}
+        assert line["rate"]["low"] <= line["share"] <= line["rate"]["high"]
+        assert (line["p_value"] is None) == line["main"]
+        assert len(line["predictions"]) == 8
+        assert line["settings"]["lambda_mu"] == 10
+    assert np.sum(found["confusion"]) == 8
+    assert np.trace(found["confusion"]) == found["methods"][0]["rate"]["right"]
+    assert [page["class"] for page in found["atlas"]] == TEXTURES
+    assert found["facts"]["order"] == 2
+    assert found["files"]["report"] == str(place / "r.html")
+    assert (place / "r.html").read_text().lower().startswith("<!doctype html>")
+
+
+def test_the_atlas_on_disk(capsys, place):
+    evaluate(capsys, place, *FIXED, "--atlas", place / "new")
+    numbers = json.loads((place / "new" / "atlas.json").read_text())
+    assert (numbers["lambda_a"], numbers["lambda_mu"]) == (0.25, 10)
+    for page in numbers["classes"]:
+        distances = [member["distance"] for member in page["members"]]
+        assert distances == sorted(distances)
+        assert len(distances) == 4
+        assert sum(page["histogram"]) == pytest.approx(1.0, abs=1e-4)  # six digits are written
+        np.testing.assert_allclose(np.sum(page["dynamics"], axis=1), 1.0, atol=1e-4)
+    text = (place / "new" / "atlas.html").read_text()
+    pictures = re.findall(r'src="([^"]{30})', text)
+    assert [picture.startswith("data:image/jpeg;base64,/9j/") for picture in pictures].count(True) == 8
+    assert len(pictures) == 10  # and the course of each class
+    assert not re.search(r'(src|href)="(?!data:)', text)
+
+
+def test_tables_for_people(capsys, place):
+    code, out, err = call(capsys, "evaluate", place / "set", "--cache", place / "cache", *FIXED)
+    assert (code, err) == (0, "")
+    assert "8 clips of 2 classes, 0 skipped; one clip left out at a time (8 clips)" in out
+    assert re.search(r"LBP systems, alignment +nearest mean +\d+\.\d % +\d+\.\d to \d+\.\d +- ", out)
+    assert re.search(r"frames and bags +\d", out)
+
+
+def test_a_second_run_reads_no_clip(capsys, place, monkeypatch):
+    first = evaluate(capsys, place, *FIXED)
+    monkeypatch.setattr(LocalBinaryPatterns, "masses", lambda *args: pytest.fail("counted again"))
+    monkeypatch.setattr("sysbags.evaluate.features.cross_gram", lambda *a, **k: pytest.fail("kernel again"))
+    second = evaluate(capsys, place, *FIXED)
+    for found in (first, second):
+        found.pop("seconds")
+        found["facts"].pop("seconds for a pair after the kernel")
+        for line in found["methods"]:
+            line.pop("seconds")
+    assert first == second
+
+
+def test_sources_are_left_out_together(capsys, copy, place):
+    """One source straddles the two classes, one has two clips; an unlisted clip is its own source."""
+    sources = {"fire/00.mp4": "x", "fire/01.mp4": "x", "fire/02.mp4": "y", "waves/00.mp4": "y"}
+    write_index(copy / "set", sources)
+    found = evaluate(capsys, copy, *FIXED)
+    assert found["protocol"] == "one source left out at a time (6 sources)"
+    names = [clip["source"] for clip in found["clips"]]
+    assert names[:5] == ["x", "x", "y", "fire/03.mp4", "y"]
+    groups = found["groups"]
+    assert len({(a, b) for a, b in zip(groups, names, strict=True)}) == 6
+    alone = evaluate(capsys, copy, *FIXED, "--protocol", "leave-one-out")
+    assert alone["groups"] == list(range(8))
+    folds = evaluate(capsys, copy, *FIXED, "--protocol", "folds", "--folds", 3)
+    assert folds["protocol"] == "3 folds, no source in two of them"
+    assert sorted(set(folds["groups"])) == [0, 1, 2]
+    assert folds["groups"][0] == folds["groups"][1]
+    assert folds["groups"][2] == folds["groups"][4]
+
+
+def test_bad_clips_are_skipped_with_a_sentence(capsys, copy):
+    write_clip(copy / "set" / "fire" / "still.mkv", np.zeros((14, 64, 96), np.uint8), pixel_format="gray")
+    (copy / "set" / "waves" / "broken.mp4").write_text("no video")
+    argv = ("evaluate", copy / "set", "--cache", copy / "cache", *FIXED)
+    code, out, err = call(capsys, *argv)
+    assert code == 0
+    skipped = [line for line in err.splitlines() if line.startswith("sysbags: skipped: ")]
+    assert len(skipped) == 2
+    assert any("still.mkv" in line and "no motion to learn" in line for line in skipped)
+    assert any("broken.mp4" in line for line in skipped)
+    assert "8 clips of 2 classes, 2 skipped; one clip left out at a time (8 clips)" in out
+    found = call_json(capsys, *argv)
+    assert {entry["path"].rsplit("/")[-1] for entry in found["skipped"]} == {"still.mkv", "broken.mp4"}
+
+
+def test_words_are_learnt_by_thirds(capsys, place, monkeypatch):
+    """Each clip is judged by a codebook that has not seen it, and a clip that cannot be read hinders none."""
+    from sysbags.bags import VisualWords
+
+    seen, fit = [], VisualWords.fit
+    monkeypatch.setattr(
+        VisualWords, "fit", lambda self, videos, labels=None: seen.append(videos) or fit(self, videos)
+    )
+    found = evaluate(
+        capsys, place, *FIXED, "--bag", "sift", "--words", 8, "--protocol", "folds", "--folds", 3
+    )
+    assert [line["name"] for line in found["methods"]] == ["SIFT word systems, alignment"] * 2
+    assert len(seen) == 3
+    clips = {clip["name"] for clip in found["clips"]}
+    left = [clips - {path.relative_to(place / "set").as_posix() for path in paths} for paths in seen]
+    assert set.union(*left) == clips
+    assert sum(map(len, left)) == 8
+    for group in range(3):  # no fold straddles two thirds
+        fold = {clip["name"] for clip, g in zip(found["clips"], found["groups"], strict=True) if g == group}
+        assert sum(bool(fold & one) for one in left) == 1
+
+
+def test_comparing_runs_every_method(capsys, place):
+    pytest.importorskip("torch")
+    found = evaluate(capsys, place, *FIXED, "--compare", "--compare-frames", 14)
+    names = {line["name"] for line in found["methods"]}
+    assert found["facts"]["notes"] == []
+    from sysbags import comparators
+
+    for name in set(entries.COMPARATORS) - {"LinearSystem"}:
+        assert getattr(comparators, name).title in names
+    assert set(entries.COMPARATORS) == set(comparators.__all__)
+    assert names >= {
+        *("LBP systems, alignment", "LBP systems, Martin", "LBP systems, maximum singular value"),
+        *("LBP bags averaged over time", "LDS on pixels, alignment", "LDS on pixels, Martin"),
+    }
+    assert all(line["rate"]["total"] == 8 for line in found["methods"])
+    kinds = {line["name"]: line["kind"] for line in found["methods"]}
+    assert [kind for name, kind in kinds.items() if name.startswith("LBP systems")] == ["systems"] * 3
+    assert kinds["LDS on pixels, Martin"] == kinds["LBP-TOP"] == "comparator"
+
+
+def test_a_comparator_that_cannot_be_had_is_noted(capsys, place, monkeypatch):
+    kept = {name: entries.COMPARATORS[name] for name in ("LBPTOP", "PooledActivations")}
+    monkeypatch.setattr("sysbags.evaluate.experiment.COMPARATORS", kept)
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    # Two frames are too few for LBP-TOP's three planes.
+    code, out, err = call(
+        capsys,
+        "evaluate",
+        place / "set",
+        "--cache",
+        place / "none",
+        *FIXED,
+        "--compare",
+        "--compare-frames",
+        2,
+    )
+    assert code == 0
+    assert "PooledActivations was left out: " in err
+    assert "torch" in err
+    assert "LBPTOP was left out: " in err
+    assert "LBP-TOP" not in out.split("stage")[0]
+
+
+def test_tuning_runs(capsys, place, monkeypatch):
+    monkeypatch.setattr(tuning, "ORDERS", (3, 2))
+    monkeypatch.setattr(tuning, "KERNELS", ("chi2", "bhattacharyya"))
+    monkeypatch.setattr(tuning, "BAGS", {"LocalBinaryPatterns": ({}, {"radius": 2}, {"window": 2})})
+    argv = ("--tune", "--lambda-a", 0.25, "--window", 1, "--jobs", 1)
+    found = evaluate(capsys, place, *argv)
+    line = found["methods"][0]
+    assert (line["name"], line["classifier"], line["main"]) == ("LBP systems, tuned", "chosen", True)
+    chosen = line["settings"]
+    assert list(chosen) == ["bag parameters", "kernel", "order", "classifier", "lambda_a", "lambda_mu"]
+    assert chosen["lambda_a"] == "0.25"
+    assert "window" not in str(chosen)  # as given
+    for value in chosen.values():
+        assert not isinstance(value, dict) or sum(value.values()) == 8
+    assert found["methods"][1]["p_value"] is not None
+    assert found["facts"]["order"] in (2, 3)
+
+
+def test_the_same_bits_for_any_number_of_threads(capsys, place):
+    one, two = (
+        evaluate(capsys, place, *FIXED[:-2], "--lambda-mu", "auto", "--jobs", jobs) for jobs in (1, 2)
+    )
+    for name in ("confusion", "curves", "neighbours", "atlas"):
+        assert one[name] == two[name]
+    assert [line["predictions"] for line in one["methods"]] == [
+        line["predictions"] for line in two["methods"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (
+            ("--protocol", "by-source"),
+            "index.csv is missing, but the protocol by-source needs at least two sources",
+        ),
+        (("--protocol", "folds", "--folds", "9"), "8 groups that must not be split, but 9 parts"),
+        (("--lambda-mu", "-1"), "--lambda-mu is '-1', but it must be a number that is 0 or more, or auto"),
+        (("--order", "x"), "--order is 'x', but it must be a whole number"),
+        (("--order", "40"), "none of the clips can be used: "),
+        (("--words", "5"), "--words is for the bags surf and sift"),
+        (("--report", "{place}/no/r.html"), "no does not exist"),
+        (("--atlas", "{place}/set/fire/00.mp4"), "00.mp4 is a file, but the atlas is written into a folder"),
+    ],
+)
+def test_mistakes_are_told_in_one_sentence(capsys, place, argv, sentence):
+    words = [word.format(place=place) for word in argv]
+    code, out, err = call(capsys, "evaluate", place / "set", "--cache", place / "cache", *words)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert sentence in err
+
+
+@pytest.mark.parametrize(
+    ("removed", "sources", "sentence"),
+    [
+        (["waves"], {}, "holds the one class fire, but there must be at least two"),
+        ([], {"fire": "x", "waves": "y"}, "each class has its clips in a single group"),
+        (["fire/*.mp4"], {}, "holds no clip"),
+    ],
+)
+def test_folders_that_cannot_be_judged(capsys, copy, removed, sources, sentence):
+    for name in removed:
+        for path in list((copy / "set").glob(name)):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if sources:
+        clips = sorted((copy / "set").glob("*/*.mp4"))
+        write_index(copy / "set", {f"{p.parent.name}/{p.name}": sources[p.parent.name] for p in clips})
+    code, _, err = call(capsys, "evaluate", copy / "set", "--cache", copy / "cache", *FIXED)
+    assert code == 2
+    assert len(err.splitlines()) == 1
+    assert sentence in err
+
+
+def test_one_source_for_all_and_a_class_of_one_source(capsys, copy):
+    clips = sorted((copy / "set").glob("*/*.mp4"))
+    names = [f"{path.parent.name}/{path.name}" for path in clips]
+    write_index(copy / "set", dict.fromkeys(names, "x"))
+    argv = ("evaluate", copy / "set", "--cache", copy / "cache", *FIXED)
+    code, out, err = call(capsys, *argv)
+    assert (code, err) == (0, "sysbags: all clips come from one source, so it is clips that are left out\n")
+    assert "one clip left out at a time" in out
+    code, _, err = call(capsys, *argv, "--protocol", "by-source")
+    assert (code, "names a single source" in err) == (2, True)
+    write_index(copy / "set", {name: "x" if name.startswith("fire") else name for name in names})
+    found = call_json(capsys, *argv)
+    lines = found["methods"]
+    assert all(verdict == "waves" for line in lines for verdict in line["predictions"][:4])
+    _, _, err = call(capsys, *argv)
+    assert err.startswith("sysbags: the class fire has its clips in a single group, and none is right")
+
+
+def test_a_class_without_a_usable_clip_is_told_of(capsys, copy):
+    for path in (copy / "set" / "fire").glob("*.mp4"):
+        path.write_text("no video")
+    code, _, err = call(capsys, "evaluate", copy / "set", "--cache", copy / "cache", *FIXED)
+    assert code == 2
+    assert "no clip of the class fire can be used, but there must be one: " in err
+    assert "00.mp4" in err
