@@ -14,16 +14,12 @@ from cli_folder import call, call_json
 from clips import write_clip
 from sysbags import alignment_distance, frechet_mean, identify
 from sysbags.bags import LocalBinaryPatterns
-from sysbags.cli import _register, app
 from sysbags.datasets import make_clips
 from sysbags.evaluate import entries, tuning
 
 FIXED = ("--order", 2, "--lambda-a", 0.25, "--lambda-mu", 10, "--jobs", 1)
 SHAPE = {"frames": 14, "height": 64, "width": 96}
 TEXTURES = ["fire", "waves"]
-
-if "evaluate" not in {command.callback.__name__ for command in app.registered_commands}:
-    _register("evaluate")
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +76,7 @@ def test_the_json_holds_everything(capsys, place):
     assert [(m["name"], m["classifier"], m["main"]) for m in found["methods"]] == [
         ("LBP systems, alignment", "nearest mean", True),
         ("LBP systems, alignment", "1-NN", False),
+        ("LBP systems, alignment", "kernel machine", False),
     ]
     for line in found["methods"]:
         assert set(line["rate"]) == {"right", "total", "low", "high"}
@@ -178,7 +175,7 @@ def test_words_are_learnt_by_thirds(capsys, place, monkeypatch):
     found = evaluate(
         capsys, place, *FIXED, "--bag", "sift", "--words", 8, "--protocol", "folds", "--folds", 3
     )
-    assert [line["name"] for line in found["methods"]] == ["SIFT word systems, alignment"] * 2
+    assert [line["name"] for line in found["methods"]] == ["SIFT word systems, alignment"] * 3
     assert len(seen) == 3
     clips = {clip["name"] for clip in found["clips"]}
     left = [clips - {path.relative_to(place / "set").as_posix() for path in paths} for paths in seen]
@@ -331,3 +328,12 @@ def test_a_class_without_a_usable_clip_is_told_of(capsys, copy):
     assert code == 2
     assert "no clip of the class fire can be used, but there must be one: " in err
     assert "00.mp4" in err
+
+
+def test_further_bags_are_judged_together(capsys, place):
+    """With a further bag the kernel machine on all bags is the main method; zero weight leaves one alone."""
+    found = evaluate(capsys, place, *FIXED, "--also", "colour", "--also", "flow")
+    main = found["methods"][0]
+    assert (main["name"], main["classifier"]) == ("LBP + colour + flow systems, alignment", "kernel machine")
+    assert main["main"]
+    assert {"ridge", "weight of colour", "weight of flow"} <= set(main["settings"])

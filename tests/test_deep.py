@@ -444,7 +444,7 @@ class TestSentences:
         [
             (
                 {"model": "resnet"},
-                "model is 'resnet', but it must be 'efficientnet-lite0', 'efficientnet-lite0-words', a torch module, the",
+                "model is 'resnet', but it must be 'efficientnet-lite0', 'efficientnet-lite0-words', a torch",
             ),
             ({"model": 3}, "model is of type int, but"),
             ({"layers": []}, "layers is .* but it must be a name, several different ones or None"),

@@ -17,6 +17,7 @@ from sysbags.bags import DeepActivations
 from sysbags.bags._networks import network
 from sysbags.cli._options import Bag
 from sysbags.cli._settings import Settings
+from sysbags.errors import ParameterError
 
 WORDS = "efficientnet-lite0-words"
 CLOSE = {"rtol": 1e-4, "atol": 1e-9}  # single precision through 16 blocks, and then an exponential
@@ -106,3 +107,22 @@ def test_the_command_line_makes_them():
     assert (bags.model, bags.size) == ("efficientnet-lite0", 64)
     bags = Settings(bag=Bag.COLOUR, size=64, window=2).make_bags()
     assert (type(bags).__name__, bags.frames, bags.window) == ("ColourHistogram", {"size": 64}, 2)
+
+
+def test_frames_may_keep_their_shape():
+    """The short side as asked for, both sides multiples of 32; a square of that size is what it was."""
+    tall = moving_frames(2, 120, 60, colour=True)
+    shapes = {frame.shape for frame in DeepActivations(size=64, own_shape=True).read(tall)}
+    assert shapes == {(128, 64, 3)}
+    small = moving_frames(2, 64, 64, colour=True)
+    for own_shape in (False, True):
+        frames = list(DeepActivations(size=64, own_shape=own_shape).read(small))
+        np.testing.assert_array_equal(frames, small)
+    assert DeepActivations(WORDS, size=64, own_shape=True).stream(tall).shape == (2, 1000)
+
+
+def test_the_shape_is_for_networks():
+    assert Settings(bag=Bag.DEEP, own_shape=True, size=256).make_bags().own_shape
+    assert Settings(bag=Bag.DEEP, own_shape=True, words=3).of(Bag.COLOUR).given() == ["--bag"]
+    with pytest.raises(ParameterError, match="--own-shape is for the bags deep and deep-words"):
+        Settings(bag=Bag.LBP, own_shape=True).make_bags()

@@ -153,7 +153,7 @@ def test_rates_and_tests_are_against_the_first_line(compared, items):
         assert line.rate == rate(right[id(line)], GROUPS)
         assert line is main or line.p_value == mcnemar(right[id(main)], right[id(line)])
     assert [line.kind for line in rest].count("comparator") == 3
-    assert len({(line.name, line.classifier) for line in compared.methods}) == len(compared.methods) == 9
+    assert len({(line.name, line.classifier) for line in compared.methods}) == len(compared.methods) == 10
 
 
 def test_what_is_shown_belongs_to_the_main_method(compared, systems):

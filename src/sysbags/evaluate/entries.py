@@ -182,8 +182,9 @@ def cautious(accuracies: Array, items: int) -> IntArray:
 
 def _counts(values: Iterable[Any]) -> Any:
     """A value that was always chosen; else how often each was, the commonest first."""
-    counts = Counter(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
-    return next(iter(counts)) if len(counts) == 1 else dict(counts.most_common())
+    chosen = list(values)
+    counts = Counter(f"{value:g}" if isinstance(value, float) else str(value) for value in chosen)
+    return chosen[0] if len(counts) == 1 else dict(counts.most_common())
 
 
 def aligned(
