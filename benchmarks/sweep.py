@@ -3,7 +3,8 @@
 `python -m benchmarks.sweep FOLDER [--write FILE]`
 
 The grids are the paper's: ten values of lambda_a (0.15 to 1.95) by eleven of lambda_mu (0 to 100), leaving
-one source out (or one clip, where no index.csv names sources). Compilation is apart: a small set is swept first.
+one source out (or one clip, where no index.csv names sources).
+A small set is swept first, so that compilation is not timed.
 """
 
 from __future__ import annotations

@@ -239,7 +239,7 @@ def test_tuning_runs(capsys, place, monkeypatch):
     assert (line["name"], line["classifier"], line["main"]) == ("LBP systems, tuned", "chosen", True)
     chosen = line["settings"]
     assert list(chosen) == ["bag parameters", "kernel", "order", "classifier", "lambda_a", "lambda_mu"]
-    assert chosen["lambda_a"] == "0.25"
+    assert chosen["lambda_a"] == 0.25
     assert "window" not in str(chosen)  # as given
     for value in chosen.values():
         assert not isinstance(value, dict) or sum(value.values()) == 8

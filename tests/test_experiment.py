@@ -233,7 +233,7 @@ def test_tuning(items, data, monkeypatch):
     for name in ("kernel", "order", "classifier", "lambda_mu"):
         chosen = line.settings[name]
         assert not isinstance(chosen, dict) or sum(chosen.values()) == len(np.unique(GROUPS))
-    assert line.settings["lambda_a"] == "0.25"  # as given
+    assert line.settings["lambda_a"] == 0.25  # as given
     assert "as given" in line.settings["bag parameters"]
     assert found.facts["order"] in (2, 3)
     assert all(system.order == found.facts["order"] for system in found.systems)
