@@ -1,0 +1,82 @@
+"""The tables of docs/results.md: every method on a folder of class folders, by `sysbags evaluate`.
+
+`python -m benchmarks.results FOLDER [--cache DIR] [--only lbp deep]`
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import shlex
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import facts
+from sysbags.cli import main as sysbags_main
+
+RUNS: dict[str, list[str]] = {
+    "lbp": ["--compare"],
+    "deep": [
+        *("--bag", "deep", "--own-shape", "--size", "256", "--stride", "12", "--max-frames", "21"),
+        *("--also", "deep-words", "--also", "colour", "--compare"),
+    ],
+}
+
+
+def table(found: dict[str, Any]) -> list[str]:
+    """All methods of an evaluation, and what was chosen for those of systems."""
+    lines = [
+        "| method | classifier | right | 95 % interval | McNemar p |",
+        "| --- | --- | ---: | ---: | ---: |",
+    ]
+    for method in found["methods"]:
+        rate, p = method["rate"], method["p_value"]
+        told = "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+        share = f"{100 * method['share']:.1f} %"
+        cells = (
+            method["name"],
+            method["classifier"],
+            f"**{share}**" if method["main"] else share,
+            f"{100 * rate['low']:.1f} to {100 * rate['high']:.1f}",
+            told,
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    for method in found["methods"]:
+        chosen = {name: value for name, value in method["settings"].items() if isinstance(value, dict)}
+        if method["kind"] == "systems" and chosen:
+            values = (
+                f"{name} {', '.join(f'{value} ({count})' for value, count in counts.items())}"
+                for name, counts in chosen.items()
+            )
+            lines += ["", f"Chosen for {method['name']}, {method['classifier']}: {'; '.join(values)}."]
+    return lines
+
+
+def main() -> None:
+    """Print the tables as Markdown."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.results", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--cache", type=Path, default=Path(".sysbags-cache"))
+    parser.add_argument("--only", nargs="+", choices=RUNS, default=list(RUNS))
+    arguments = parser.parse_args()
+    for name in arguments.only:
+        said = io.StringIO()
+        with redirect_stdout(said):
+            code = sysbags_main(
+                ["evaluate", str(arguments.folder), *RUNS[name], "--cache", str(arguments.cache), "--json"]
+            )
+        if code:
+            raise SystemExit(code)
+        found = json.loads(said.getvalue())
+        command = shlex.join(["sysbags", "evaluate", arguments.folder.name, *RUNS[name]])
+        print(f"{len(found['clips'])} clips, {len(found['skipped'])} skipped; {found['protocol']}.\n")
+        print("\n".join(facts(command, ("numpy", "numba", "av", "torch"))), end="\n\n")
+        print("\n".join(table(found)), end="\n\n")
+        total = sum(found["seconds"].values())
+        print(f"Everything took {total:.0f} s, but for what was found in the cache.\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
