@@ -18,10 +18,10 @@ from sysbags.cli import main as sysbags_main
 
 RUNS: dict[str, list[str]] = {
     "lbp": ["--compare"],
-    "deep": [
-        *("--bag", "deep", "--own-shape", "--size", "256", "--stride", "12", "--max-frames", "21"),
-        *("--also", "deep-words", "--also", "colour", "--compare"),
-    ],
+    "deep": shlex.split(
+        "--bag deep --order 4 --own-shape --size 256 --stride 12 --max-frames 21 "
+        "--also deep-words --also colour --compare"
+    ),
 }
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from helpers import make_stream
 from sysbags import align, alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
+from sysbags._scaling import classical_scaling
 from sysbags.errors import ParameterError
 from sysbags.evaluate import leave_one_out
-from sysbags.evaluate.assemble import classical_scaling, curves, method, pair_parts, relations
+from sysbags.evaluate.assemble import curves, method, pair_parts, relations
 from sysbags.evaluate.statistics import mcnemar, rate
 
 LABELS = np.array(list("aaaabbbbccc"))

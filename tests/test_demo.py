@@ -113,13 +113,6 @@ def test_report(outcome):
     assert f"sysbags classify {outcome.settings.model}" in page.text
 
 
-def test_the_map_keeps_distances():
-    points = np.random.default_rng(0).standard_normal((9, 2))
-    squared = ((points[:, None] - points[None]) ** 2).sum(axis=2)
-    found = _demo_page._plane(squared)
-    np.testing.assert_allclose(((found[:, None] - found[None]) ** 2).sum(axis=2), squared, atol=1e-12)
-
-
 def test_command(tmp_path, capsys):
     out = tmp_path / "new folder"
     options = ["--out", str(out), "--per-class", "2", "--frames", "16", "--jobs", "2"]

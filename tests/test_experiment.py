@@ -25,9 +25,10 @@ from sysbags.datasets import make_streams
 from sysbags.errors import OrderError, ParameterError, StreamError
 from sysbags.evaluate import experiment as experiments
 from sysbags.evaluate import leave_one_out, tuning
+from sysbags.evaluate._kept import kept_gram
 from sysbags.evaluate.entries import Entry, Items, View, aligned, cautious, judged
 from sysbags.evaluate.experiment import Options, experiment
-from sysbags.evaluate.features import Features, identified, kept_gram, learns
+from sysbags.evaluate.features import Features, identified, learns
 from sysbags.evaluate.results import Clip
 from sysbags.evaluate.statistics import mcnemar, rate
 from sysbags.evaluate.tuning import BAGS, bag_settings, falling, kept
@@ -362,16 +363,16 @@ def test_without_three_groups_nothing_is_learnt(nine):
 
 
 def test_a_gram_is_found_again(systems, tmp_path, monkeypatch):
-    from sysbags.evaluate import features
+    from sysbags.evaluate import _kept
 
     store, expected = Store(tmp_path), cross_gram(systems)
-    first = kept_gram(store, systems, 1)
-    monkeypatch.setattr(features, "cross_gram", lambda *args, **options: pytest.fail("worked out again"))
-    again = kept_gram(store, systems, 1)
+    first = kept_gram(store, systems, 1).gram
+    monkeypatch.setattr(_kept, "cross_gram", lambda *args, **options: pytest.fail("worked out again"))
+    again = kept_gram(store, systems, 1).gram
     for gram in (first, again):
         np.testing.assert_array_equal(gram.observer, expected.observer)
         np.testing.assert_array_equal(gram.rows.transition, expected.rows.transition)
         assert gram.symmetric
     monkeypatch.undo()
-    other = kept_gram(store, systems[::-1], 1)
+    other = kept_gram(store, systems[::-1], 1).gram
     np.testing.assert_allclose(other.mean, expected.mean[::-1, ::-1], rtol=1e-12)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysbags import __version__
-from sysbags._types import Array, IntArray
+from sysbags._scaling import classical_scaling
+from sysbags._types import IntArray
 from sysbags.datasets.generated import RATE
 from sysbags.demo import LAMBDA_A, LAMBDA_MU, ORDER
 from sysbags.video import frames
@@ -212,7 +213,7 @@ def _mark(code: int) -> str:
 
 
 def _map(outcome: Outcome, classes: Sequence[str]) -> str:
-    points = _plane(outcome.distances)
+    points = classical_scaling(outcome.distances)
     points -= (points.max(axis=0) + points.min(axis=0)) / 2.0
     reach = max(float(np.abs(points).max()), 1e-12)
     points *= 290.0 / reach
@@ -229,14 +230,6 @@ def _map(outcome: Outcome, classes: Sequence[str]) -> str:
 def _key(entries: Iterable[tuple[str, str]]) -> str:
     marks = ((f'<svg viewBox="-6 -6 12 12" aria-hidden="true">{mark}</svg>', name) for mark, name in entries)
     return f'<ul class="key">{"".join(f"<li>{mark} {name}</li>" for mark, name in marks)}</ul>\n'
-
-
-def _plane(distances: Array) -> Array:
-    """Classical multidimensional scaling of squared distances to the plane."""
-    centred = distances - distances.mean(axis=0)
-    centred -= centred.mean(axis=1, keepdims=True)
-    values, vectors = np.linalg.eigh(-0.5 * centred)
-    return np.asarray(vectors[:, :-3:-1] * np.sqrt(np.maximum(values[:-3:-1], 0.0)))
 
 
 def _states(outcome: Outcome) -> str:

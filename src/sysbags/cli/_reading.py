@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sysbags.classify import SystemIdentifier
     from sysbags.system import System
 
-__all__ = ["Clips", "read_clips"]
+__all__ = ["Clips", "read_clips", "warnings_as_notes"]
 
 
 @dataclass
@@ -72,7 +72,7 @@ def read_clips(
         return path
 
     outcomes: list[Any] = list(paths)
-    with _warnings_as_notes():
+    with warnings_as_notes():
         if learn and type(bags).fit is not Bags.fit:
             with stages("codebook"):
                 # A clip that cannot be read must not keep the others from a codebook.
@@ -116,7 +116,7 @@ def _attempt(function: Callable[[Any], Any], items: list[Any], jobs: int, descri
 
 
 @contextmanager
-def _warnings_as_notes() -> Iterator[None]:
+def warnings_as_notes() -> Iterator[None]:
     """Say each warning about a video once, in a line, when the work is done."""
     heard: dict[str, None] = {}
     with warnings.catch_warnings():

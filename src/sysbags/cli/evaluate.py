@@ -95,7 +95,7 @@ def evaluate(
     Example: sysbags evaluate clips --compare --report clips.html
     """
     from sysbags._store import Store
-    from sysbags.cli._reading import _warnings_as_notes
+    from sysbags.cli._reading import warnings_as_notes
     from sysbags.datasets.folder import class_folders
     from sysbags.evaluate.experiment import Options, experiment
     from sysbags.evaluate.gather import gather
@@ -124,7 +124,7 @@ def evaluate(
         fixed=[name for name in ("window", "words") if getattr(settings, name) is not None],
         frames={name: value for name, value in read.items() if value is not None},
     )
-    with _warnings_as_notes():
+    with warnings_as_notes():
         good = gather(
             found,
             bags,

@@ -70,7 +70,7 @@ def reproduce(
     """
     from sysbags import reproduce as experiments
     from sysbags._store import Store
-    from sysbags.cli._reading import _warnings_as_notes
+    from sysbags.cli._reading import warnings_as_notes
     from sysbags.datasets.layouts import LAYOUTS
 
     if words is not None and name != Name.YUPENN:
@@ -89,7 +89,7 @@ def reproduce(
         jobs=jobs,
     )
     run, stages = experiments.yupenn if name == Name.YUPENN else experiments.dyntex, Stages()
-    with _warnings_as_notes():
+    with warnings_as_notes():
         outcome = run(found, options, stages)
     for error in outcome.skipped.values():
         note(f"left out: {error}")

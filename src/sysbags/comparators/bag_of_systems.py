@@ -8,9 +8,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
 from sklearn.utils.validation import check_is_fitted
 
+from sysbags._scaling import classical_scaling
 from sysbags._starts import seed_of
 from sysbags._types import Array, IntArray
 from sysbags._validation import check_integer
@@ -292,12 +292,7 @@ def embed(squared: Array, dimensions: int) -> Array:
     array([0., 1., 4.])
     """
     finite = np.isfinite(squared)
-    D = np.where(finite, squared, squared[finite].max())
-    means = D.mean(axis=0)
-    B = -0.5 * (D - means - means[:, None] + means.mean())
-    count = min(dimensions, len(D))
-    eigenvalues, vectors = scipy.linalg.eigh(B, subset_by_index=[len(D) - count, len(D) - 1])
-    return np.asarray(vectors * np.sqrt(np.maximum(eigenvalues, 0.0)))[:, ::-1]
+    return classical_scaling(np.where(finite, squared, squared[finite].max()), min(dimensions, len(squared)))
 
 
 def choose_words(points: Array, count: int, seed: int) -> IntArray:

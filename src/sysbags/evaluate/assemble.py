@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from sysbags._compiled.alignment import align_many
 from sysbags._parallel import run
+from sysbags._scaling import classical_scaling
 from sysbags._starts import seed_of, start_tables
 from sysbags._types import Array, IntArray
 from sysbags._validation import check_choice, check_integer, check_labels, check_weight
@@ -23,7 +24,7 @@ from sysbags.mean import mean_gram, mean_of_gram
 from sysbags.pairwise import alignment_matrix
 from sysbags.system import System
 
-__all__ = ["by_alignment", "class_parts", "classical_scaling", "curves", "method", "pair_parts", "relations"]
+__all__ = ["by_alignment", "class_parts", "curves", "method", "pair_parts", "relations"]
 
 GRID_A = tuple(round(0.15 + 0.2 * k, 2) for k in range(10))  # the paper's two figures
 GRID_MU = tuple(10.0 * k for k in range(11))
@@ -226,36 +227,6 @@ def relations(
         parts.reshape(items, count, 3),
         class_parts(gram, codes, groups, lambda_a, lambda_mu, seed, n_jobs),
     )
-
-
-def classical_scaling(squared: Array, dimensions: int = 2) -> Array:
-    """Points whose distances are as near as may be to given ones: classical multidimensional scaling.
-
-    Parameters
-    ----------
-    squared : (K, K) array
-        Squared distances.
-    dimensions : int, default=2
-
-    Returns
-    -------
-    (K, dimensions) array
-        Centred; of each column the entry of largest size is positive.
-
-    Examples
-    --------
-    >>> line = np.array([0.0, 1.0, 5.0])
-    >>> classical_scaling((line[:, None] - line) ** 2, 1).round(9).ravel()
-    array([-2., -1.,  3.])
-    """
-    means = squared.mean(axis=0)
-    inner = -0.5 * (squared - means - means[:, None] + means.mean())
-    values, vectors = np.linalg.eigh(inner)
-    keep = min(dimensions, len(inner))
-    points = np.zeros((len(inner), dimensions))
-    points[:, :keep] = vectors[:, ::-1][:, :keep] * np.sqrt(np.maximum(values[::-1][:keep], 0.0))
-    largest = points[np.abs(points).argmax(axis=0), np.arange(dimensions)]
-    return np.asarray(points * np.where(largest < 0.0, -1.0, 1.0))
 
 
 def pair_parts(

@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from sysbags._types import Array, IntArray
 from sysbags._validation import check_labels
+from sysbags.evaluate._kept import kept_gram
 from sysbags.evaluate.assemble import by_alignment, method
 from sysbags.evaluate.candidates import Candidate, in_thirds, medoids, neighbours, vectors
-from sysbags.evaluate.features import Features, kept_gram
+from sysbags.evaluate.features import Features
 from sysbags.evaluate.nested import nested
 from sysbags.evaluate.results import Clip, Method
 from sysbags.gram import CrossGram
@@ -281,7 +282,7 @@ def of_comparator(
         points = features.vectors(kind(**options))
         return of_vectors(kind.title, points, items, kind.classifiers, kind.metric)
     systems = features.systems(kind(**options))
-    views = [View(systems, kept_gram(features.store, systems, items.jobs))]
+    views = [View(systems, kept_gram(features.store, systems, items.jobs).gram)]
     return [
         *of_systems(kind.title, "comparator", views, items, (lambda_a,), grid_mu),
         *of_baselines(kind.title, "comparator", views, items, ["martin"]),

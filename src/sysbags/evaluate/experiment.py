@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from sysbags._parallel import check_jobs
 from sysbags._types import Array
 from sysbags.bags._base import Bags
 from sysbags.errors import SysbagsError
+from sysbags.evaluate._kept import Timer, kept_gram
 from sysbags.evaluate.assemble import curves, relations
 from sysbags.evaluate.atlas import atlas
 from sysbags.evaluate.entries import (
@@ -28,26 +28,17 @@ from sysbags.evaluate.entries import (
     of_systems,
     of_vectors,
 )
-from sysbags.evaluate.features import Features, identified, kept_gram
+from sysbags.evaluate.features import Features, identified
 from sysbags.evaluate.left_out import LAMBDA_A_GRID, LAMBDA_MU_GRID
 from sysbags.evaluate.results import Evaluation, Method
 from sysbags.evaluate.together import of_machine
 from sysbags.evaluate.tuning import bag_settings, falling, tuned
 from sysbags.pairwise import alignment_matrix
 
-__all__ = ["Options", "Timer", "experiment"]
+__all__ = ["Options", "experiment"]
 
 AVERAGES = ("1-NN", "nearest centroid", "logistic regression")
 PAIRS = 2000  # are aligned to tell what one takes
-
-
-class Timer(Protocol):
-    """Times named stages, as `sysbags.cli._output.Stages` does."""
-
-    seconds: dict[str, float]
-
-    def __call__(self, name: str) -> AbstractContextManager[None]:
-        """Time one stage."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +135,7 @@ def experiment(
 
     def views(described: Sequence[Sequence[Array]], way: str, orders: Sequence[int | str]) -> list[View]:
         made = [identified(one, orders, way, items.jobs) for one in described]
-        return [View(one, kept_gram(features.store, one, items.jobs)) for one in made]
+        return [View(one, kept_gram(features.store, one, items.jobs).gram) for one in made]
 
     with stages("systems and kernel"):
         own = views(streams, kernel, [order])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,11 +15,10 @@ from sysbags._types import Array, IntArray
 from sysbags.bags._base import Bags
 from sysbags.comparators._base import Comparator
 from sysbags.errors import OrderError, ParameterError, SysbagsError
-from sysbags.gram import CrossGram, Side, cross_gram
 from sysbags.identification import identify
 from sysbags.system import System
 
-__all__ = ["Features", "identified", "kept_gram", "learns"]
+__all__ = ["Features", "identified", "learns"]
 
 Item = TypeVar("Item")
 SYSTEM = ("transition", "samples", "alpha", "beta", "states")  # what is kept of a system
@@ -148,20 +146,6 @@ def identified(
         return identify(stream, orders[-1], kernel)
 
     return run(one, streams, jobs, "systems")
-
-
-def kept_gram(store: Store, systems: Sequence[System], jobs: int | None) -> CrossGram:
-    """Return the CrossGram of systems with themselves, found again if it was worked out before."""
-
-    def make() -> dict[str, Array]:
-        gram = cross_gram(systems, n_jobs=jobs)
-        sides = {f.name: getattr(gram.rows, f.name) for f in fields(Side)}
-        return {"observer": gram.observer, "mean": gram.mean, **sides}
-
-    told = [fingerprint([system.samples, system.alpha, system.transition]) for system in systems]
-    kept = store.arrays({"gram": told, "kernel": systems[0].kernel}, make)
-    side = Side(**{f.name: kept[f.name] for f in fields(Side)})
-    return CrossGram(kept["observer"], kept["mean"], side, side, True)
 
 
 def _good(outcome: Item | SysbagsError) -> Item:

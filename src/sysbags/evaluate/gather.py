@@ -15,8 +15,8 @@ from sysbags._types import Array, IntArray
 from sysbags.bags._base import Bags
 from sysbags.datasets.folder import ClipFolder
 from sysbags.errors import FileError, OrderError, StreamError, SysbagsError, VideoError
+from sysbags.evaluate._kept import Timer
 from sysbags.evaluate.entries import Items
-from sysbags.evaluate.experiment import Timer
 from sysbags.evaluate.features import Features, learns
 from sysbags.evaluate.protocols import describe, protocol_groups, thirds
 from sysbags.evaluate.results import Clip

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any
 
 import sysbags
 from sysbags._parallel import check_jobs, run
@@ -18,7 +14,6 @@ from sysbags._types import Array
 from sysbags.datasets.layouts import Found
 from sysbags.errors import FileError, OrderError, StreamError, SysbagsError
 from sysbags.evaluate.results import Clip, Evaluation
-from sysbags.gram import CrossGram, Side, cross_gram
 from sysbags.identification import identify
 from sysbags.reproduce import published
 from sysbags.system import System
@@ -26,15 +21,12 @@ from sysbags.system import System
 __all__ = [
     "DISTANCES",
     "KERNEL",
-    "KeptGram",
     "Options",
     "Outcome",
-    "Timer",
     "clips_of",
     "departures",
     "facts",
     "identified",
-    "kept_gram",
     "usable",
 ]
 
@@ -44,15 +36,6 @@ DISTANCES = {
     "max-singular-value": ("maximum singular value", "SoB + Max SV"),
     "alignment": ("alignment", "SoB + Align"),
 }
-
-
-class Timer(Protocol):
-    """Times named stages, as `sysbags.cli._output.Stages` does."""
-
-    seconds: dict[str, float]
-
-    def __call__(self, name: str) -> AbstractContextManager[None]:
-        """Time one stage."""
 
 
 @dataclass(frozen=True)
@@ -126,32 +109,6 @@ def identified(
 def _taken_apart(system: System) -> dict[str, Any]:
     told = {f.name: getattr(system, f.name) for f in fields(system) if f.name not in ("samples", "kernel")}
     return {name: part for name, part in told.items() if part is not None}
-
-
-@dataclass(frozen=True, eq=False)
-class KeptGram:
-    """A CrossGram, the seconds that it took when it was worked out, and what it depends on."""
-
-    gram: CrossGram
-    seconds: float
-    key: dict[str, Any]
-
-
-def kept_gram(store: Store, systems: Sequence[System], jobs: int) -> KeptGram:
-    """Return the CrossGram of systems of one order, as one record."""
-
-    def make() -> dict[str, Any]:
-        started = time.perf_counter()
-        gram = cross_gram(systems, n_jobs=jobs)
-        seconds = time.perf_counter() - started
-        side = {f.name: getattr(gram.rows, f.name) for f in fields(Side)}
-        return {"observer": gram.observer, "mean": gram.mean, "seconds": np.array(seconds), **side}
-
-    streams = fingerprint([system.samples for system in systems])
-    key = {"gram": streams, "order": systems[0].order, "kernel": KERNEL}
-    kept = store.arrays(key, make)
-    side = Side(**{f.name: kept[f.name] for f in fields(Side)})
-    return KeptGram(CrossGram(kept["observer"], kept["mean"], side, side, True), float(kept["seconds"]), key)
 
 
 def usable(found: Found, failures: Mapping[Path, SysbagsError]) -> list[int]:

@@ -11,6 +11,7 @@ from sysbags.bags import LocalBinaryPatterns
 from sysbags.datasets.layouts import Found
 from sysbags.errors import SysbagsError
 from sysbags.evaluate import leave_one_out
+from sysbags.evaluate._kept import Timer, kept_gram
 from sysbags.evaluate.assemble import curves, method, relations
 from sysbags.evaluate.atlas import atlas
 from sysbags.evaluate.protocols import describe
@@ -21,12 +22,10 @@ from sysbags.reproduce._common import (
     DISTANCES,
     Options,
     Outcome,
-    Timer,
     clips_of,
     departures,
     facts,
     identified,
-    kept_gram,
     usable,
 )
 

@@ -13,6 +13,7 @@ from sysbags.bags import VisualWords
 from sysbags.bags._base import pool
 from sysbags.datasets.layouts import Found
 from sysbags.errors import SysbagsError
+from sysbags.evaluate._kept import Timer, kept_gram
 from sysbags.evaluate.assemble import method, relations
 from sysbags.evaluate.atlas import atlas
 from sysbags.evaluate.protocols import describe, thirds
@@ -22,12 +23,10 @@ from sysbags.reproduce import published
 from sysbags.reproduce._common import (
     Options,
     Outcome,
-    Timer,
     clips_of,
     departures,
     facts,
     identified,
-    kept_gram,
     usable,
 )
 from sysbags.reproduce._verdicts import Verdicts
