@@ -19,7 +19,7 @@ from sysbags.cli import main as sysbags_main
 RUNS: dict[str, list[str]] = {
     "lbp": ["--compare"],
     "deep": shlex.split(
-        "--bag deep --order 4 --own-shape --size 256 --stride 12 --max-frames 21 "
+        "--bag deep --own-shape --size 256 --stride 12 --max-frames 21 "
         "--also deep-words --also colour --compare"
     ),
 }

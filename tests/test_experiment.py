@@ -28,10 +28,10 @@ from sysbags.evaluate import leave_one_out, tuning
 from sysbags.evaluate._kept import kept_gram
 from sysbags.evaluate.entries import Entry, Items, View, aligned, cautious, judged
 from sysbags.evaluate.experiment import Options, experiment
-from sysbags.evaluate.features import Features, identified, learns
+from sysbags.evaluate.features import Features, falling, identified, learns
 from sysbags.evaluate.results import Clip
 from sysbags.evaluate.statistics import mcnemar, rate
-from sysbags.evaluate.tuning import BAGS, bag_settings, falling, kept
+from sysbags.evaluate.tuning import BAGS, bag_settings, kept
 
 ORDER, WEIGHTS = 3, (0.25, 10.0)
 # Group 2 straddles two classes; three clips of a class are left at least, as two are both their medoids.
@@ -285,8 +285,8 @@ def test_orders_fall_until_a_clip_has_one(data):
     still = np.tile(data[0][0][:3], (5, 1))  # three bags in turn: rank 2
     with pytest.raises(OrderError):
         identified([still], [5], "chi2", 1)
-    assert identified([data[0][0], still], falling((3, 5)), "chi2", 1)[1].order == 1
-    assert identified([data[0][0], still], [5, 2], "chi2", 1)[1].order == 2
+    assert identified([data[0][0], still], falling((3, 5)), "chi2", 1)[1].order == 2
+    assert identified([data[0][0], still], [5, 1], "chi2", 1)[1].order == 1
     assert falling(["auto"]) == ["auto"]
 
 

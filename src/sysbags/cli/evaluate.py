@@ -98,6 +98,7 @@ def evaluate(
     from sysbags.cli._reading import warnings_as_notes
     from sysbags.datasets.folder import class_folders
     from sysbags.evaluate.experiment import Options, experiment
+    from sysbags.evaluate.features import falling
     from sysbags.evaluate.gather import gather
 
     fixed_a, fixed_mu = number_or_auto(lambda_a, "--lambda-a"), number_or_auto(lambda_mu, "--lambda-mu")
@@ -129,7 +130,7 @@ def evaluate(
             found,
             bags,
             _protocol(found, protocol, folder),
-            order=identifier.order,
+            orders=[identifier.order] if settings.order else falling([identifier.order]),
             kernel=str(identifier.kernel),
             folds=folds,
             store=store,

@@ -28,11 +28,11 @@ from sysbags.evaluate.entries import (
     of_systems,
     of_vectors,
 )
-from sysbags.evaluate.features import Features, identified
+from sysbags.evaluate.features import Features, falling, identified
 from sysbags.evaluate.left_out import LAMBDA_A_GRID, LAMBDA_MU_GRID
 from sysbags.evaluate.results import Evaluation, Method
 from sysbags.evaluate.together import of_machine
-from sysbags.evaluate.tuning import bag_settings, falling, tuned
+from sysbags.evaluate.tuning import bag_settings, tuned
 from sysbags.pairwise import alignment_matrix
 
 __all__ = ["Options", "experiment"]
@@ -48,7 +48,7 @@ class Options:
     Attributes
     ----------
     order, kernel : optional
-        5 and "chi2", and with `tune` to be chosen.
+        5, or less for a clip that is too short or too still for it, and "chi2"; with `tune` to be chosen.
     lambda_a, lambda_mu : float, optional
         Always chosen without the clips to be judged.
     compare : bool, default=False
@@ -138,7 +138,7 @@ def experiment(
         return [View(one, kept_gram(features.store, one, items.jobs).gram) for one in made]
 
     with stages("systems and kernel"):
-        own = views(streams, kernel, [order])
+        own = views(streams, kernel, falling([order]) if options.order is None else [order])
         together = [own]
         for more in options.also.values():
             together.append(views(features.good_streams(more), kernel, falling([order])))

@@ -18,7 +18,7 @@ from sysbags.errors import OrderError, ParameterError, SysbagsError
 from sysbags.identification import identify
 from sysbags.system import System
 
-__all__ = ["Features", "identified", "learns"]
+__all__ = ["Features", "falling", "identified", "learns"]
 
 Item = TypeVar("Item")
 SYSTEM = ("transition", "samples", "alpha", "beta", "states")  # what is kept of a system
@@ -121,6 +121,18 @@ class Features:
 def learns(bags: Bags) -> bool:
     """Tell whether bags learn something from clips before they can describe them."""
     return type(bags).fit is not Bags.fit
+
+
+def falling(orders: Sequence[int | str]) -> list[int | str]:
+    """Return orders to try, one after the other, for a clip that may be too short or too still for the first.
+
+    Examples
+    --------
+    >>> falling([3, 5]), falling(["auto"])
+    ([5, 4, 3, 2, 1], ['auto'])
+    """
+    numbers = [order for order in orders if isinstance(order, int)]
+    return list(range(max(numbers), 0, -1)) if numbers else list(orders)
 
 
 def identified(

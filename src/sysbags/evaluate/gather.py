@@ -17,10 +17,9 @@ from sysbags.datasets.folder import ClipFolder
 from sysbags.errors import FileError, OrderError, StreamError, SysbagsError, VideoError
 from sysbags.evaluate._kept import Timer
 from sysbags.evaluate.entries import Items
-from sysbags.evaluate.features import Features, learns
+from sysbags.evaluate.features import Features, identified, learns
 from sysbags.evaluate.protocols import describe, protocol_groups, thirds
 from sysbags.evaluate.results import Clip
-from sysbags.identification import identify
 
 __all__ = ["Gathered", "gather"]
 
@@ -54,15 +53,15 @@ def gather(
     bags: Bags,
     protocol: str,
     *,
-    order: int | str = 5,
-    kernel: str = "chi2",
+    orders: Sequence[int | str],
+    kernel: str,
     folds: int = 10,
     store: Store,
     stages: Timer,
     seed: int = 0,
     jobs: int | None = None,
 ) -> Gathered:
-    """Describe clips by bags, and leave out those that cannot be read or have no system of the order.
+    """Describe clips by bags, and leave out those that cannot be read or have no system of any of the orders.
 
     Raises
     ------
@@ -102,7 +101,7 @@ def gather(
         for stream in described:
             if isinstance(stream, SysbagsError):
                 raise stream
-            identify(stream, order, kernel)
+            identified([stream], orders, kernel, 1)
 
     with stages("systems and kernel"):
         kept = check(usable, list(zip(*streams, strict=True)))

@@ -14,8 +14,9 @@ from sysbags.bags._base import Bags
 from sysbags.errors import SysbagsError
 from sysbags.evaluate.candidates import Candidate
 from sysbags.evaluate.entries import Alternative, Items, View, aligned
+from sysbags.evaluate.features import falling
 
-__all__ = ["ORDERS", "bag_settings", "falling", "kept", "tuned", "words"]
+__all__ = ["ORDERS", "bag_settings", "kept", "tuned", "words"]
 
 # What comes first is taken unless something else is clearly better.
 ORDERS = (5, 3, 8)
@@ -51,12 +52,6 @@ def bag_settings(bags: Bags, fixed: Sequence[str] = ()) -> dict[str, Bags]:
 def words(settings: dict[str, Any]) -> str:
     """Say what differs."""
     return ", ".join(f"{name} {value}" for name, value in settings.items()) or "as given"
-
-
-def falling(orders: Sequence[int | str]) -> list[int | str]:
-    """Return orders to try for a clip that may be too still for the first: after the numbers asked for, 1."""
-    numbers = sorted((order for order in orders if isinstance(order, int)), reverse=True)
-    return [*numbers, 1] if numbers else list(orders)
 
 
 def tuned(
