@@ -139,10 +139,10 @@ def test_without_the_h264_encoder(tmp_path, monkeypatch):
 def test_an_interruption_leaves_whole_clips_only(tmp_path, monkeypatch):
     encode = generated._encode
 
-    def interrupted(film):
+    def interrupted(film, alone):
         if len(tree(tmp_path)) == 2:
             raise KeyboardInterrupt
-        return encode(film)
+        return encode(film, alone)
 
     monkeypatch.setattr(generated, "_encode", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -157,13 +157,13 @@ def test_no_thread_begins_a_file_after_an_interruption(tmp_path, monkeypatch):
     started, over, ended = threading.Event(), threading.Event(), threading.Event()
     encode = generated._encode
 
-    def encoded(film):
+    def encoded(film, alone):
         if started.is_set():
             raise KeyboardInterrupt
         started.set()
         over.wait(1.0)  # until make_clips has given up, if that does not wait for this thread
         ended.set()
-        return encode(film)
+        return encode(film, alone)
 
     monkeypatch.setattr(generated, "_encode", encoded)
     with pytest.raises(KeyboardInterrupt):

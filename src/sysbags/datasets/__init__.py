@@ -1,7 +1,19 @@
 """Streams and clips to try things on, and folders of clips."""
 
+from sysbags.datasets.dynamics import DYNAMICS, SURFACES, make_dynamics_clips, make_dynamics_frames
 from sysbags.datasets.folder import ClipFolder, class_folders
 from sysbags.datasets.generated import TEXTURES, make_clips, make_frames
 from sysbags.datasets.streams import make_streams
 
-__all__ = ["TEXTURES", "ClipFolder", "class_folders", "make_clips", "make_frames", "make_streams"]
+__all__ = [
+    "DYNAMICS",
+    "SURFACES",
+    "TEXTURES",
+    "ClipFolder",
+    "class_folders",
+    "make_clips",
+    "make_dynamics_clips",
+    "make_dynamics_frames",
+    "make_frames",
+    "make_streams",
+]

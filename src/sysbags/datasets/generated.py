@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Lock
 
@@ -20,7 +20,7 @@ from sysbags.datasets._scenery import Film, Texture
 from sysbags.datasets._town import lights, traffic, wheel
 from sysbags.errors import ParameterError
 
-__all__ = ["TEXTURES", "make_clips", "make_frames"]
+__all__ = ["TEXTURES", "make_clips", "make_frames", "write_clips"]
 
 TEXTURES: dict[str, Texture] = {
     "waves": waves,
@@ -127,17 +127,38 @@ def make_clips(
         check_choice(name, "texture", TEXTURES)
     if len(set(names)) != len(names) or not names:
         raise ParameterError(f"textures is {names}, but it must name at least one texture, each once")
+    seed = seed_of(random_state)
+
+    def film(name: str, number: int) -> Film:
+        rng = np.random.default_rng([seed, zlib.crc32(name.encode()), number])
+        return make_frames(name, frames, height, width, rng)
+
+    return write_clips(folder, names, per_class, (frames, height, width), film, n_jobs)
+
+
+def write_clips(
+    folder: str | os.PathLike[str],
+    names: Sequence[str],
+    per_class: int,
+    shape: tuple[int, int, int],
+    film: Callable[[str, int], Film],
+    n_jobs: int | None = None,
+    *,
+    alone: bool = False,
+) -> tuple[list[Path], list[str]]:
+    """Write ``film(name, number)`` of each class and number to ``folder/name/number.mp4``, in threads.
+
+    `shape` is that of a film: frames, height and width. See `_encode` for `alone`.
+    """
     check_integer(per_class, "per_class")
-    check_integer(frames, "frames")
-    for side, pixels in (("height", height), ("width", width)):
+    check_integer(shape[0], "frames")
+    for side, pixels in zip(("height", "width"), shape[1:], strict=True):
         if check_integer(pixels, side, SMALLEST) % 2:
             raise ParameterError(f"{side} is {pixels}, but the codec needs an even number of pixels")
-    seed = seed_of(random_state)
 
     def write(clip: tuple[str, int]) -> Path:
         name, number = clip
-        rng = np.random.default_rng([seed, zlib.crc32(name.encode()), number])
-        content = _encode(make_frames(name, frames, height, width, rng))
+        content = _encode(film(name, number), alone)
         path = Path(folder) / name / f"{number:02d}.mp4"
         with writing:
             if not stopped:
@@ -157,16 +178,23 @@ def make_clips(
         raise
 
 
-def _encode(film: Film) -> bytes:
-    """Turn frames into an MP4 file: H.264, or MPEG-4 where that encoder is missing."""
+def _encode(film: Film, alone: bool = False) -> bytes:
+    """Turn frames into an MP4 file: H.264, or MPEG-4 where that encoder is missing.
+
+    With `alone`, a frame is stored without its neighbours and with the same quantisation as all others, so
+    that what is read depends on it and on nothing else.
+    """
     import av
 
     h264 = "libx264" in av.codecs_available
-    quality = {"crf": "18", "preset": "veryfast"} if h264 else {"qmin": "2", "qmax": "3"}
+    if h264:
+        quality = {"qp" if alone else "crf": "18", "preset": "veryfast"}
+    else:
+        quality = {"qmin": "2", "qmax": "2" if alone else "3"}
     file = io.BytesIO()
     with av.open(file, "w", format="mp4") as container:
         # One thread, for the same bits on every machine.
-        options = quality | {"threads": "1"}
+        options = quality | {"threads": "1"} | ({"g": "1"} if alone else {})
         stream = container.add_stream("libx264" if h264 else "mpeg4", RATE, options=options)
         stream.height, stream.width = film.shape[1:3]
         stream.pix_fmt = "yuv420p"

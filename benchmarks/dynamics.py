@@ -1,0 +1,187 @@
+"""Rates where only the dynamics differ: `python -m benchmarks.dynamics [--seeds N ...] [--write FILE]`.
+
+Two sets of `sysbags.datasets.dynamics` are made for each seed. In the first, clips are MP4 files, and those
+of one number show the same pictures in every class. In the second every clip has pictures of its own, so
+that two clips may be alike although their classes differ. Clips of one number, one from each class, are
+left out at once: with single clips the own class would be the smallest, and what knows nothing of classes
+would fall below chance. The order and lambda_a were fixed with seeds 7 and 8, or are chosen by nested
+selection, without the clips that are tested; lambda_mu is 0, as averages tell nothing here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+import sysbags
+from benchmarks.machine import facts
+from sysbags import video
+from sysbags._orders import truncate
+from sysbags._parallel import run
+from sysbags._types import Array, IntArray
+from sysbags.bags import DeepActivations, LocalBinaryPatterns
+from sysbags.datasets.dynamics import DYNAMICS, SURFACES, make_dynamics_clips, make_dynamics_frames
+from sysbags.datasets.folder import class_folders
+from sysbags.evaluate.candidates import Candidate, Means, neighbours, vectors
+from sysbags.evaluate.nested import nested
+from sysbags.evaluate.statistics import rate
+from sysbags.pairwise import alignment_matrix, distance_matrix
+
+PER_CLASS = 15
+ORDERS = (2, 4)  # one loop or two
+LAMBDAS = (0.25, 1.0, 4.0, 16.0)
+FIXED = (2, 4.0)
+PAPER = (5, 0.25)
+AVERAGED = ("1-NN", "nearest centroid", "logistic regression")
+SYSTEMS = ("1-NN", "nearest mean")
+NOTE = (
+    "The set was shaped with this model in mind: surfaces have one main direction (bricks, which have two, "
+    "were tried and left out, as speeds were then mistaken), speeds were moved apart until classes did not "
+    "overlap, and order 2 with lambda_a = 4 was fixed after a look at seeds 7 and 8. The seeds below had no "
+    "part in that."
+)
+Row = tuple[str, str]
+Verdicts = dict[Row, IntArray]
+
+
+def of_systems(streams: list[Array], codes: IntArray, groups: IntArray) -> Verdicts:
+    """Class codes that systems of LBP give to all clips."""
+    systems = sysbags.SystemIdentifier(order=PAPER[0], n_jobs=-1).transform(streams)
+    gram = sysbags.cross_gram(systems, n_jobs=-1)
+    grams = {order: truncate(systems, gram, order)[1] for order in (*ORDERS, PAPER[0])}
+
+    def candidates(order: int, weight: float) -> dict[str, Candidate]:
+        nearest = alignment_matrix(grams[order], weight, n_jobs=-1)
+        return {
+            "1-NN": neighbours(nearest, codes, groups),
+            "nearest mean": Means(grams[order], codes, groups, weight, n_jobs=-1).at(0.0),
+        }
+
+    tried = {setting: candidates(*setting) for setting in product(ORDERS, LAMBDAS)}
+    named = {
+        f"LBP systems, order {FIXED[0]}, lambda_a = {FIXED[1]:g}": tried[FIXED],
+        f"LBP systems, order {PAPER[0]}, lambda_a = {PAPER[1]:g} (the paper's)": candidates(*PAPER),
+    }
+    verdicts = {(name, kind): some[kind](None) for name, some in named.items() for kind in SYSTEMS}
+    for kind in SYSTEMS:
+        found = nested([some[kind] for some in tried.values()], codes, groups)
+        verdicts["LBP systems, order and lambda_a by nested selection", kind] = found.predictions
+    martin = neighbours(distance_matrix(grams[FIXED[0]], "martin", n_jobs=-1), codes, groups)
+    return verdicts | {(f"LBP systems, order {FIXED[0]}, Martin", "1-NN"): martin(None)}
+
+
+def of_averages(name: str, metric: str, points: Array, codes: IntArray, groups: IntArray) -> Verdicts:
+    """Class codes that vectors without order in time give to all clips."""
+    return {
+        (f"{name}, averaged", kind): vectors(points, codes, groups, kind, metric)(None) for kind in AVERAGED
+    }
+
+
+def activations(paths: list[Path]) -> Array:
+    """Mean activations of a network over all frames of each clip; every picture is looked at once."""
+    bag, known, averages = DeepActivations(size=112), dict[bytes, Array](), []
+    for path in paths:
+        film = {frame.tobytes(): frame for frame in video.frames(path, colour="rgb")}
+        new = [key for key in film if key not in known]
+        if new:
+            known |= zip(new, bag.stream(np.stack([film[key] for key in new])), strict=True)
+        averages.append(np.mean([known[key] for key in film], axis=0))
+    return np.array(averages)
+
+
+def shared_pictures(seed: int, deep: bool) -> tuple[Verdicts, IntArray, IntArray]:
+    """Verdicts on a set of files whose classes show the same pictures; true codes and groups."""
+    with tempfile.TemporaryDirectory() as folder:
+        make_dynamics_clips(folder, PER_CLASS, random_state=seed, n_jobs=-1)
+        clips = class_folders(folder)
+        codes = np.unique(clips.labels, return_inverse=True)[1]
+        groups = np.unique(np.array(clips.sources), return_inverse=True)[1]
+        streams = LocalBinaryPatterns(n_jobs=-1).transform(clips.paths)
+        averages = activations(clips.paths) if deep else None
+    verdicts = of_systems(streams, codes, groups)
+    verdicts |= of_averages("LBP", "chi2", np.array([s.mean(axis=0) for s in streams]), codes, groups)
+    if averages is not None:
+        verdicts |= of_averages("CNN activations", "cosine", averages, codes, groups)
+    return verdicts, codes, groups
+
+
+def own_pictures(seed: int) -> tuple[Verdicts, IntArray, IntArray]:
+    """Verdicts on a set of clips each of which has its own pictures; true codes and groups."""
+    surfaces, bag = list(SURFACES), LocalBinaryPatterns()
+
+    def stream(clip: tuple[int, int]) -> Array:
+        code, number = clip
+        rng = np.random.default_rng([seed, code, number])
+        return bag.stream(
+            make_dynamics_frames(DYNAMICS[code], surfaces[number % len(surfaces)], random_state=rng)
+        )
+
+    clips = [(code, number) for code in range(len(DYNAMICS)) for number in range(PER_CLASS)]
+    streams = run(stream, clips, -1, "clips")
+    codes, groups = np.array(clips).T
+    verdicts = of_systems(streams, codes, groups)
+    averages = np.array([s.mean(axis=0) for s in streams])
+    return verdicts | of_averages("LBP", "chi2", averages, codes, groups), codes, groups
+
+
+def table(results: list[tuple[Verdicts, IntArray, IntArray]], seeds: list[int]) -> Iterator[str]:
+    """Markdown: a row for each method, a column for each seed and one for all, with its interval."""
+    yield f"| described by | classifier | {' | '.join(f'seed {seed}' for seed in seeds)} | all |"
+    yield f"| --- | --- | {' | '.join(['---:'] * len(seeds))} | ---: |"
+    # Clips of two seeds have nothing in common, so that their groups are others.
+    groups = np.concatenate([len(kept) * k + kept for k, (_, _, kept) in enumerate(results)])
+    for name, kind in results[0][0]:
+        right = [verdicts[name, kind] == codes for verdicts, codes, _ in results]
+        cells = [f"{100 * np.mean(some):.1f} %" for some in right]
+        yield f"| {name} | {kind} | {' | '.join(cells)} | {rate(np.concatenate(right), groups)} |"
+    chance = f"{100 / len(DYNAMICS):.1f} %"
+    yield f"| chance | | {' | '.join([chance] * len(seeds))} | {chance} |"
+
+
+def main() -> None:
+    """Print the tables as Markdown, and keep them if asked to."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.dynamics", description=__doc__)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[101, 102, 103], metavar="N")
+    parser.add_argument("--write", type=Path, metavar="FILE")
+    arguments = parser.parse_args()
+    deep = importlib.util.find_spec("torch") is not None
+    shared, own = [], []
+    for seed in arguments.seeds:
+        Console(stderr=True).print(f"seed {seed} ...", style="dim")
+        shared.append(shared_pictures(seed, deep))
+        own.append(own_pictures(seed))
+    lines = [
+        "# Rates where only the dynamics differ",
+        "",
+        f"{len(DYNAMICS)} classes ({', '.join(DYNAMICS)}) of {PER_CLASS} clips for each seed, with "
+        f"95 % intervals. Nested selection chooses among the orders {ORDERS} and lambda_a {LAMBDAS}.",
+        "",
+        NOTE,
+        "",
+        *facts(shlex.join(["python", "-m", "benchmarks.dynamics", *sys.argv[1:]]), ("numpy", "av", "torch")),
+        "",
+        "MP4 files; classes show the same pictures in another order; each appearance left out in turn:",
+        "",
+        *table(shared, arguments.seeds),
+        "",
+        "Every clip has pictures of its own; one clip of each class left out at a time:",
+        "",
+        *table(own, arguments.seeds),
+    ]
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if arguments.write:
+        arguments.write.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,283 @@
+"""Clips in which only the dynamics tell classes apart: the same pictures, each once, in another order.
+
+A surface with one main direction, such as brushed metal, is turned below a camera. Its pictures at evenly
+spaced angles make one full turn. A clip shows each of them exactly once, and its class says in which
+order: turning slowly or fast, forwards or backwards, by jerks, wandering about, or swinging to and fro. So
+whatever is computed from the set of frames, in whatever way, is the same for a clip of every class.
+
+What a linear system needs to see the sense of time is a loop: a process that is as likely forwards as
+backwards has a symmetric transition, and a single state always is. A direction that turns is such a loop.
+The histogram of patterns goes twice round while the surface turns once, in a plane that all surfaces
+share, since to turn a picture by 45 degrees is to turn every pattern by one neighbour. For this reason no
+clip is mirrored, which would be to play it backwards.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from sysbags._files import written_whole
+from sysbags._starts import seed_of
+from sysbags._types import Array, IntArray
+from sysbags._validation import check_choice, check_integer
+from sysbags.datasets._scenery import TILE, TURN, Film, axes, clouds, colour, over, sample
+from sysbags.datasets.folder import INDEX
+from sysbags.datasets.generated import SMALLEST, write_clips
+
+__all__ = ["DYNAMICS", "SURFACES", "make_dynamics_clips", "make_dynamics_frames"]
+
+BACKWARDS = "-reversed"
+DYNAMICS = (
+    "slow",
+    "slow-reversed",
+    "fast",
+    "fast-reversed",
+    "jerky",
+    "jerky-reversed",
+    "wandering",
+    "swinging",
+)
+
+
+def make_dynamics_frames(
+    dynamics: str,
+    surface: str = "brushed",
+    frames: int = 90,
+    height: int = 120,
+    width: int = 160,
+    random_state: int | np.random.Generator | None = 0,
+) -> Film:
+    """Generate the frames of a surface that turns in one of several ways.
+
+    The same `random_state` gives the same pictures for all dynamics, in another order: each of the `frames`
+    angles of a full turn is shown once. Scale, place, colours, contrast, focus and noise of a surface
+    are drawn from it, and so are the speed, the steps and the first angle. A reversed film is the other one
+    played backwards.
+
+    Parameters
+    ----------
+    dynamics : {"slow", "fast", "jerky", "wandering", "swinging"} or the first three with "-reversed"
+        Steady turning at about 1/20 and 1/8 of a turn a frame; forwards in leaps of about 1/7 of a turn
+        with rests in between; a random walk; and a steady swing through the whole turn and back.
+    surface : {"brushed", "stripes", "straws", "layers", "ripples"}, default="brushed"
+    frames : int, default=90
+    height, width : int, default=120, 160
+        In pixels, 16 or more.
+    random_state : int, Generator or None, default=0
+
+    Returns
+    -------
+    (frames, height, width, 3) array of uint8
+        Red, green, blue.
+
+    Examples
+    --------
+    >>> slow, fast, back = (
+    ...     make_dynamics_frames(name, "straws", frames=20, height=32, width=48)
+    ...     for name in ("slow", "fast", "fast-reversed")
+    ... )
+    >>> slow.shape, bool((back == fast[::-1]).all()), bool((slow == fast).all())
+    ((20, 32, 48, 3), True, False)
+    >>> sorted(frame.tobytes() for frame in slow) == sorted(frame.tobytes() for frame in fast)
+    True
+    """
+    check_choice(dynamics, "dynamics", DYNAMICS)
+    check_choice(surface, "surface", SURFACES)
+    check_integer(frames, "frames")
+    check_integer(height, "height", SMALLEST)
+    check_integer(width, "width", SMALLEST)
+    if not isinstance(random_state, np.random.Generator):
+        random_state = np.random.default_rng(seed_of(random_state))
+    looks, moves = random_state.spawn(2)
+    return _pictures(looks, surface, frames, height, width)[_path(moves, dynamics, frames)]
+
+
+def make_dynamics_clips(
+    folder: str | os.PathLike[str],
+    per_class: int = 20,
+    frames: int = 90,
+    height: int = 120,
+    width: int = 160,
+    random_state: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+) -> tuple[list[Path], list[str]]:
+    """Write clips of all `DYNAMICS` as MP4 files, a folder each: ``folder/slow/00.mp4``.
+
+    Clips of one number show the same pictures in every class, to the last bit also after decoding, and the
+    surfaces take turns from number to number. So only the order of frames can tell classes apart. The
+    number is the clip's source in ``folder/index.csv``: leave out one source at a time, and what does not
+    look at the order says the same of all eight clips, and is right about one (or breaks ties by round-off).
+
+    Parameters
+    ----------
+    folder : path
+        Made if need be. Files of the same names in it are replaced, each as a whole or not at all.
+    per_class : int, default=20
+        Clips of each class.
+    frames, height, width : int, default=90, 120, 160
+        Of a clip. Height and width must be even: the codec halves them for colour.
+    random_state : int, Generator or None, default=0
+        Each clip depends on it, on its class and on its number, and on nothing else.
+    n_jobs : int, optional
+        Threads.
+
+    Returns
+    -------
+    paths : list of Path
+        Class after class.
+    labels : list of str
+        The class of each clip.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> paths, labels = make_dynamics_clips(folder, per_class=1, frames=8, height=32, width=48)
+    >>> paths[0].relative_to(folder).as_posix(), labels[-1], len(paths)
+    ('slow/00.mp4', 'swinging', 8)
+    """
+    seed, surfaces = seed_of(random_state), list(SURFACES)
+
+    def film(name: str, number: int) -> Film:
+        surface, rng = surfaces[number % len(surfaces)], np.random.default_rng([seed, number])
+        return make_dynamics_frames(name, surface, frames, height, width, rng)
+
+    # Frames that are stored by their differences would be better where they change less, and averages
+    # over what is read would tell slow from fast.
+    shape = frames, height, width
+    paths, labels = write_clips(folder, DYNAMICS, per_class, shape, film, n_jobs, alone=True)
+    with written_whole(Path(folder) / INDEX) as temporary, temporary.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["clip", "source"])
+        table.writerows([f"{path.parent.name}/{path.name}", path.stem] for path in paths)
+    return paths, labels
+
+
+def _path(rng: np.random.Generator, dynamics: str, frames: int) -> IntArray:
+    """Draw the number of the picture that is shown at each time: each of them once.
+
+    An angle is drawn for each time, in turns, and the angles are replaced by their ranks. Where a path
+    comes through all angles about equally often, as all of these do, that changes them little.
+    """
+    time = np.arange(frames)
+    turns: npt.NDArray[np.floating]
+
+    def whole(low: float, high: float) -> int:
+        return max(1, round(frames * rng.uniform(low, high)))
+
+    match dynamics.removesuffix(BACKWARDS):
+        case "slow":
+            turns = time * whole(0.044, 0.056) / frames
+        case "fast":
+            turns = time * whole(0.12, 0.145) / frames
+        case "jerky":
+            turns = time // rng.integers(4, 7) * rng.uniform(0.12, 0.16)
+        case "wandering":
+            turns = np.cumsum(rng.normal(0.0, 0.1, frames))
+        case _:
+            phase = time * whole(0.011, 0.022) / frames % 1.0
+            turns = np.minimum(2.0 * phase, 2.0 - 2.0 * phase)
+    # Angles that are equal but for round-off follow one another as the frames do.
+    order = np.argsort(np.round(turns % 1.0, 9) % 1.0, kind="stable")
+    path = np.empty(frames, dtype=np.int64)
+    path[order] = (time + rng.integers(frames)) % frames
+    return path[::-1] if dynamics.endswith(BACKWARDS) else path
+
+
+def _pictures(rng: np.random.Generator, surface: str, frames: int, height: int, width: int) -> Film:
+    """Draw what a camera sees of a surface at evenly spaced angles of a full turn."""
+    import cv2
+
+    tile = SURFACES[surface](rng).astype(np.float32)
+    y, x = axes(height, width)
+    scale = rng.uniform(0.5, 1.0) * height  # cells of the tile a unit: at most one a pixel
+    across, down, first = scale * x, scale * (y - 0.5), rng.uniform(0.0, TURN)
+    centre = rng.uniform(0.0, TILE, 2)
+    shades = [(0.05, 0.4), (0.6, 1.0)]
+    one, other = (colour(rng, (0.0, 1.0), (0.0, 0.6), shade) for shade in rng.permutation(shades).tolist())
+    contrast, focus = rng.uniform(0.5, 1.0), rng.uniform(0.0, 0.6)
+    noise = np.float32(0.002 * 10 ** rng.uniform(0.0, 0.9))
+    film = np.empty((frames, height, width, 3), dtype=np.uint8)
+    for k, angle in enumerate(first + TURN * np.arange(frames) / frames):
+        c, s = np.cos(angle), np.sin(angle)
+        seen = sample(tile, c * across + s * down + centre[0], c * down - s * across + centre[1])
+        cover = 0.5 + contrast * (1.0 / (1.0 + np.exp(-1.5 * seen)) - 0.5)
+        picture = over(np.broadcast_to(one, (height, width, 3)), other, cover).astype(np.float32)
+        if focus > 0.3:
+            picture = np.asarray(cv2.GaussianBlur(picture, (0, 0), focus))
+        picture = picture + noise * rng.standard_normal(picture.shape, dtype=np.float32)
+        film[k] = np.clip(255.0 * picture + 0.5, 0.0, 255.0)
+    return film
+
+
+def _brushed(rng: np.random.Generator) -> Array:
+    """Noise that is smooth along the brush and rough across it."""
+    down, along = np.fft.fftfreq(TILE)[:, None], rng.uniform(4.0, 10.0) * np.fft.rfftfreq(TILE)
+    spectrum = np.fft.rfft2(rng.standard_normal((TILE, TILE)))
+    spectrum /= down**2 + along**2 + rng.uniform(18.0, 48.0) ** -2
+    spectrum[0, 0] = 0.0
+    field = np.fft.irfft2(spectrum, (TILE, TILE))
+    return np.asarray(field / field.std())
+
+
+def _stripes(rng: np.random.Generator) -> Array:
+    """Stripes that waver, with soft edges or hard ones."""
+    waver = rng.uniform(0.3, 1.2) * clouds(rng, rng.uniform(15.0, 50.0), 1.5)
+    wave = np.cos(TURN * rng.integers(20, 40) * _rows() / TILE + waver)
+    return np.asarray(1.2 * np.tanh(rng.uniform(0.5, 3.0) * wave))
+
+
+def _straws(rng: np.random.Generator) -> Array:
+    """Straws that lie one over another, most of them in one direction."""
+    import cv2
+
+    field = np.zeros((TILE, TILE), dtype=np.float32)
+    count, spread = int(rng.integers(500, 1100)), rng.uniform(0.05, 0.25)
+    angles, lengths = rng.normal(0.0, spread, count), rng.uniform(15.0, 45.0, count)
+    starts = rng.uniform(0.0, TILE, (count, 2))
+    ends = starts + lengths[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    # What leaves the tile comes in on the other side.
+    away = TILE * (np.array(list(np.ndindex(3, 3))) - 1)
+    lines = np.rint(np.stack([starts, ends], axis=1)[:, None] + away[:, None]).astype(int).tolist()
+    for copies, shade in zip(lines, rng.standard_normal(count).tolist(), strict=True):
+        for start, end in copies:
+            cv2.line(field, start, end, shade, 2)
+    return np.asarray(field / field.std(), dtype=np.float64)
+
+
+def _layers(rng: np.random.Generator) -> Array:
+    """Layers of rock, each of one shade, and grain."""
+    count = int(rng.integers(40, 70))
+    edges, shades = np.sort(rng.uniform(0.0, TILE, count)), rng.standard_normal(count)
+    places = (_rows() + rng.uniform(1.0, 3.0) * clouds(rng, rng.uniform(20.0, 60.0), 1.5)) % TILE
+    grain = rng.uniform(0.1, 0.3) * clouds(rng, 4.0)
+    return np.asarray(shades[np.searchsorted(edges, places) % count] + grain)
+
+
+def _ripples(rng: np.random.Generator) -> Array:
+    """Waves of many lengths in about one direction."""
+    field = np.zeros((TILE, TILE))
+    for length, angle in zip(rng.uniform(8.0, 40.0, 25), rng.normal(0.0, 0.25, 25), strict=True):
+        down, along = np.rint(length * np.cos(angle)), np.rint(length * np.sin(angle))
+        phase = TURN * (down * _rows() + along * _rows().T) / TILE + rng.uniform(0.0, TURN)
+        field += np.cos(phase) / np.sqrt(length)
+    return np.asarray(field / field.std())
+
+
+def _rows() -> Array:
+    return np.repeat(np.arange(TILE, dtype=np.float64)[:, None], TILE, axis=1)
+
+
+SURFACES: dict[str, Callable[[np.random.Generator], Array]] = {
+    "brushed": _brushed,
+    "stripes": _stripes,
+    "straws": _straws,
+    "layers": _layers,
+    "ripples": _ripples,
+}
