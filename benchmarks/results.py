@@ -13,14 +13,16 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.machine import facts
 from sysbags.cli import main as sysbags_main
+from sysbags.evaluate.statistics import mcnemar
 
 RUNS: dict[str, list[str]] = {
     "lbp": ["--compare"],
     "deep": shlex.split(
-        "--bag deep --own-shape --size 256 --stride 12 --max-frames 21 "
-        "--also deep-words --also colour --compare"
+        "--bag deep --own-shape --size 256 --stride 12 --max-frames 21 --also deep-words --also colour"
     ),
 }
 
@@ -54,6 +56,19 @@ def table(found: dict[str, Any]) -> list[str]:
     return lines
 
 
+def against(found: dict[str, Any], others: list[dict[str, Any]]) -> list[str]:
+    """The main method against comparators of an earlier run on the same clips."""
+    labels = np.array([clip["label"] for clip in found["clips"]])
+    main = next(method for method in found["methods"] if method["main"])
+    lines = []
+    for other in others:
+        if other["name"].startswith("st-TCoF"):
+            p = mcnemar(*(np.array(one["predictions"]) == labels for one in (main, other)))
+            gain = 100 * (main["share"] - other["share"])
+            lines.append(f"* {gain:+.1f} points on {other['name']}, {other['classifier']}: p = {p:.3f}")
+    return lines
+
+
 def main() -> None:
     """Print the tables as Markdown."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.results", description=__doc__)
@@ -61,6 +76,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path(".sysbags-cache"))
     parser.add_argument("--only", nargs="+", choices=RUNS, default=list(RUNS))
     arguments = parser.parse_args()
+    comparators: list[dict[str, Any]] = []
     for name in arguments.only:
         said = io.StringIO()
         with redirect_stdout(said):
@@ -74,6 +90,8 @@ def main() -> None:
         print(f"{len(found['clips'])} clips, {len(found['skipped'])} skipped; {found['protocol']}.\n")
         print("\n".join(facts(command, ("numpy", "numba", "av", "torch"))), end="\n\n")
         print("\n".join(table(found)), end="\n\n")
+        print("\n".join(against(found, comparators)), end="\n\n")
+        comparators += [method for method in found["methods"] if method["kind"] == "comparator"]
         total = sum(found["seconds"].values())
         print(f"Everything took {total:.0f} s, but for what was found in the cache.\n", flush=True)
 
