@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.pipeline import make_pipeline
@@ -11,7 +12,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import LinearSVC
 
 from sysbags.errors import ParameterError
-from sysbags.evaluate._vectors import INNER_FOLDS, PENALTIES
+from sysbags.evaluate._vectors import INNER_FOLDS, PENALTIES, ROUGHLY
 from sysbags.evaluate.candidates import VECTOR_CLASSIFIERS, vectors
 from sysbags.evaluate.protocols import protocol_groups
 
@@ -79,8 +80,12 @@ def pipeline(points, rest, judged, machine):
     length = np.sqrt(points[rest].var(axis=0).sum())
     scaled = make_pipeline(StandardScaler(with_std=False), FunctionTransformer(lambda x: x / length))
     learnt = scaled.fit_transform(points[rest])
-    search = GridSearchCV(machine, {"C": PENALTIES}, cv=PredefinedSplit(folds), scoring=right)
-    return search.fit(learnt, CODES[rest]).predict(scaled.transform(points[judged]))
+    rough = clone(machine).set_params(tol=ROUGHLY)
+    search = GridSearchCV(rough, {"C": PENALTIES}, cv=PredefinedSplit(folds), scoring=right, refit=False)
+    best = search.fit(learnt, CODES[rest]).best_params_
+    return (
+        clone(machine).set_params(**best).fit(learnt, CODES[rest]).predict(scaled.transform(points[judged]))
+    )
 
 
 def right(model, points, codes):
@@ -167,3 +172,12 @@ def test_mistakes(options, sentence):
     with pytest.raises(ParameterError) as caught:
         vectors(options.pop("points"), CODES, GROUPS, **options)
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("classifier", MACHINES)
+def test_only_the_groups_of_wanted_items_are_judged(classifier):
+    points, wanted = histograms(6), GROUPS > 5
+    everything, some = (vectors(points, CODES, GROUPS, classifier, wanted=w) for w in (None, wanted))
+    np.testing.assert_array_equal(some(None)[wanted], everything(None)[wanted])
+    assert (some(None)[~wanted] == -1).all()
+    np.testing.assert_array_equal(some(2), everything(2))

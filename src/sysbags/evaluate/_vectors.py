@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from sysbags._parallel import run
 from sysbags._types import Array, IntArray
@@ -17,6 +18,7 @@ VECTOR_CLASSIFIERS = ("1-NN", "nearest centroid", "linear SVM", "logistic regres
 VECTOR_METRICS = ("euclidean", "cosine", "chi2")
 PENALTIES = (1.0, 10.0, 100.0, 1000.0)  # scikit-learn's C, for points of length 1 on average
 INNER_FOLDS = 3
+ROUGHLY = 1e-2  # the tolerance while penalties are tried, several times faster
 
 
 def vectors(
@@ -26,6 +28,7 @@ def vectors(
     classifier: str,
     metric: str = "euclidean",
     *,
+    wanted: npt.NDArray[np.bool_] | None = None,
     n_jobs: int | None = None,
 ) -> Candidate:
     """Predict classes of vectors.
@@ -40,6 +43,9 @@ def vectors(
         the items fitted to; their penalty is chosen by cross-validation within those, by groups.
     metric : {"euclidean", "cosine", "chi2"}, default="euclidean"
         For the first two. "cosine" brings the vectors to length 1, "chi2" is ``sum (a - b)^2 / (a + b)``.
+    wanted : (K,) array of bool, optional
+        Items whose groups alone matter when no further group is left out: the last two are slow, and spare
+        themselves the others.
     n_jobs : int, optional
         Threads for the last two; the result does not depend on it.
 
@@ -60,7 +66,7 @@ def vectors(
     K = len(codes)
     points = check_matrix(points, "points", (K, None), f"({K}, p): one row for each of the {K} items")
     if classifier in ("linear SVM", "logistic regression"):
-        return _machine(points, codes, groups, classifier, n_jobs)
+        return _machine(points, codes, groups, classifier, wanted, n_jobs)
     if metric == "chi2" and points.min() < 0.0:
         raise ParameterError(
             f'points holds the negative entry {points.min():.6g}, but "chi2" compares histograms: 0 or more'
@@ -100,7 +106,12 @@ def _unit(points: Array) -> Array:
 
 
 def _machine(
-    points: Array, codes: IntArray, groups: IntArray, classifier: str, n_jobs: int | None
+    points: Array,
+    codes: IntArray,
+    groups: IntArray,
+    classifier: str,
+    wanted: npt.NDArray[np.bool_] | None,
+    n_jobs: int | None,
 ) -> Candidate:
     """Fit once for each group that is left out."""
 
@@ -115,7 +126,8 @@ def _machine(
                 penalty = _penalty(first, codes[learnt], groups[learnt], classifier)
                 predicted[judged] = _fitted(first, codes[learnt], second, classifier, penalty)
 
-        run(judge, np.unique(groups[kept]).tolist(), n_jobs, classifier)
+        asked = kept if group is not None or wanted is None else wanted
+        run(judge, np.unique(groups[asked]).tolist(), n_jobs, classifier)
         return predicted
 
     return predict
@@ -147,7 +159,10 @@ def _penalty(points: Array, codes: IntArray, groups: IntArray, classifier: str) 
     def right(penalty: float) -> int:
         return sum(
             int(
-                (_fitted(points[~held], codes[~held], points[held], classifier, penalty) == codes[held]).sum()
+                (
+                    _fitted(points[~held], codes[~held], points[held], classifier, penalty, ROUGHLY)
+                    == codes[held]
+                ).sum()
             )
             for held in (parts == part for part in range(folds))
         )
@@ -155,14 +170,16 @@ def _penalty(points: Array, codes: IntArray, groups: IntArray, classifier: str) 
     return max(PENALTIES, key=right)
 
 
-def _fitted(learnt: Array, codes: IntArray, judged: Array, classifier: str, penalty: float) -> IntArray:
+def _fitted(
+    learnt: Array, codes: IntArray, judged: Array, classifier: str, penalty: float, tolerance: float = 1e-4
+) -> IntArray:
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import LinearSVC
 
     if (codes == codes[0]).all():
         return np.full(len(judged), codes[0])
     if classifier == "linear SVM":
-        model = LinearSVC(C=penalty, dual=False, max_iter=10_000)
+        model = LinearSVC(C=penalty, dual=False, tol=tolerance, max_iter=10_000)
     else:
-        model = LogisticRegression(C=penalty, max_iter=10_000)
+        model = LogisticRegression(C=penalty, tol=tolerance, max_iter=10_000)
     return np.asarray(model.fit(learnt, codes).predict(judged))

@@ -249,8 +249,12 @@ def of_vectors(
     """Vectors, one a clip, with some classifiers."""
 
     def found(classifier: str) -> list[Alternative]:
+        # By codebooks without a third each, only that third is judged by each.
+        thirds = items.thirds if len(points) > 1 else None
+        parts = [None if thirds is None else thirds == k for k in range(len(points))]
         made = [
-            vectors(one, items.codes, items.groups, classifier, metric, n_jobs=items.jobs) for one in points
+            vectors(one, items.codes, items.groups, classifier, metric, wanted=part, n_jobs=items.jobs)
+            for one, part in zip(points, parts, strict=True)
         ]
         return [({}, items.judge(made))]
 
