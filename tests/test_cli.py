@@ -14,7 +14,7 @@ import sysbags
 from cli_folder import call, make_classes
 from sysbags.cli import app, main
 
-COMMANDS = ["fit", "classify", "distance", "matrix", "mean", "inspect", "demo"]
+COMMANDS = ["evaluate", "reproduce", "fit", "classify", "distance", "matrix", "mean", "inspect", "demo"]
 
 
 @pytest.fixture(scope="module")
