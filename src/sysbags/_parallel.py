@@ -10,9 +10,12 @@ import numbers
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sysbags.errors import ParameterError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = ["check_jobs", "run"]
 
@@ -20,6 +23,7 @@ Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
 
 QUIET_SECONDS = 2.0
+WAKE_SECONDS = 0.2
 
 
 def run(
@@ -59,10 +63,25 @@ def run(
             return list(_with_progress(map(function, chunks), len(chunks), description))
         pool = ThreadPoolExecutor(jobs)
         try:
-            return list(_with_progress(pool.map(function, chunks), len(chunks), description))
+            results = _in_order([pool.submit(function, chunk) for chunk in chunks])
+            return list(_with_progress(results, len(chunks), description))
         finally:
             # After Ctrl-C or a failure nobody waits for what the other threads are at.
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _in_order(futures: Sequence[Future[Result]]) -> Iterator[Result]:
+    """Wait for each result in turn, never for long at a time.
+
+    A Ctrl-C that arrives just before a wait does not end it, and one that another thread receives does not
+    either: the main thread notices only when it next wakes up.
+    """
+    from concurrent.futures import wait
+
+    for future in futures:
+        while not wait([future], timeout=WAKE_SECONDS).done:
+            pass
+        yield future.result()
 
 
 def check_jobs(n_jobs: Any) -> int:
