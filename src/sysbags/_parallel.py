@@ -71,16 +71,19 @@ def run(
 
 
 def _in_order(futures: Sequence[Future[Result]]) -> Iterator[Result]:
-    """Wait for each result in turn, never for long at a time.
+    """Give each result in turn; whatever fails first fails at once.
 
-    A Ctrl-C that arrives just before a wait does not end it, and one that another thread receives does not
-    either: the main thread notices only when it next wakes up.
+    The main thread never waits for long: a Ctrl-C that arrives just before a wait does not end it, and one
+    that another thread receives does not either. It is noticed when the main thread next wakes up.
     """
-    from concurrent.futures import wait
+    from concurrent.futures import FIRST_COMPLETED, wait
 
+    pending = set(futures)
     for future in futures:
-        while not wait([future], timeout=WAKE_SECONDS).done:
-            pass
+        while future in pending:
+            done, pending = wait(pending, timeout=WAKE_SECONDS, return_when=FIRST_COMPLETED)
+            for one in done:
+                one.result()
         yield future.result()
 
 
