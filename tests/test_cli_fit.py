@@ -326,6 +326,7 @@ def draw(parts, size, rng):
         cv2.SIFT.create().detectAndCompute(picture, None)
 
 words.draw = draw
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
 run()
 """
 
