@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types bench clean
+.PHONY: demo test test-portable lint types bench clean
 
 .venv/for-use: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -26,6 +26,15 @@ types: .venv/installed
 
 test: lint types
 	$(BIN)/pytest -n 2 --dist worksteal
+
+# The suite once more as an older processor would run it: NumPy without dispatched instructions, OpenBLAS with
+# another kernel, Numba for a generic processor and with a cache of its own, OpenCV and torch without AVX.
+PORTABLE = NPY_DISABLE_CPU_FEATURES="$$($(BIN)/python tests/dispatched.py)" OPENBLAS_CORETYPE=Prescott \
+	NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES= NUMBA_CACHE_DIR=$(CURDIR)/.venv/numba-portable \
+	OPENCV_CPU_DISABLE=AVX2,AVX,FP16 ATEN_CPU_CAPABILITY=default
+
+test-portable: .venv/installed
+	$(PORTABLE) $(BIN)/pytest -n 2 --dist worksteal
 
 # The peers that the benchmarks measure against are large, so they are installed only here.
 bench: .venv/installed

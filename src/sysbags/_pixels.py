@@ -8,14 +8,16 @@ from typing import Any
 import av
 import numpy as np
 import numpy.typing as npt
-from av.video.reformatter import ColorRange, VideoReformatter
+from av.video.reformatter import ColorRange, Interpolation, VideoReformatter
 
 from sysbags._decode import MAX_PIXELS
 from sysbags.errors import VideoError
 
-__all__ = ["Converter", "Frame", "check_pixels"]
+__all__ = ["EXACT", "Converter", "Frame", "check_pixels"]
 
 Frame = npt.NDArray[np.uint8]
+# The same pixels on every processor: FFmpeg's quick conversions differ between instruction sets.
+EXACT = Interpolation.BILINEAR | Interpolation.ACCURATE_RND | Interpolation.BITEXACT
 
 
 class Converter:
@@ -46,7 +48,13 @@ class Converter:
         height, width = self.shape[:: -1 if turns % 2 else 1]
         try:
             converted = self.reformatter.reformat(
-                picture, width, height, self.format, dst_color_range=ColorRange.JPEG, threads=1
+                picture,
+                width,
+                height,
+                self.format,
+                interpolation=EXACT,
+                dst_color_range=ColorRange.JPEG,
+                threads=1,
             )
         except (av.FFmpegError, ValueError) as error:
             layout = picture.format.name

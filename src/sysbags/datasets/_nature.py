@@ -45,7 +45,7 @@ def waves(rng: np.random.Generator, frames: int, height: int, width: int) -> Ite
     phase += rng.uniform(0.0, TURN, count)[:, None, None]
     covered = depth**2 / (1.0 + margin) / height  # by a pixel, which hides shorter wavelets
     seen = steep[:, None, None] * np.exp(-((k[:, None, None] * covered) ** 2) / 8.0)
-    cosines, sines = ((seen * f(phase)).reshape(count, -1).astype(np.float32) for f in (np.cos, np.sin))
+    cosines, sines = ((seen * f(phase)).reshape(count, -1).astype(np.float64) for f in (np.cos, np.sin))
     sun, glitter = rng.normal(0.0, 0.12, 2).tolist(), rng.uniform(0.3, 1.2)
     deep = colour(rng, (0.5, 0.62), (0.5, 0.9), (0.15, 0.4))
     sky = colour(rng, (0.52, 0.62), (0.05, 0.35), (0.7, 0.95))
@@ -53,8 +53,8 @@ def waves(rng: np.random.Generator, frames: int, height: int, width: int) -> Ite
     for t in range(frames):
         # Slopes of sum(cos(phase - omega t) / k). einsum, as BLAS may round otherwise on more threads.
         to_east, to_north = (
-            np.einsum("w,wp->p", (np.cos(omega * t) * part).astype(np.float32), cosines)
-            + np.einsum("w,wp->p", (np.sin(omega * t) * part).astype(np.float32), sines)
+            np.einsum("w,wp->p", (np.cos(omega * t) * part).astype(np.float64), cosines)
+            + np.einsum("w,wp->p", (np.sin(omega * t) * part).astype(np.float64), sines)
             for part in (east, north)
         )
         right, up = to_east.reshape(y.shape), to_north.reshape(y.shape)
@@ -95,7 +95,7 @@ def rain(rng: np.random.Generator, frames: int, height: int, width: int) -> Iter
         sizes = np.rint(np.multiply.outer(reach, [2.0, 0.7]) * 2**FINE).astype(int).tolist()
         for place, size, old in zip(pixels(spot, height, width).tolist(), sizes, age.tolist(), strict=True):
             cv2.ellipse(layer, place, size, 0, 0, 360, 110.0 * (1.0 - old), 1, cv2.LINE_AA, FINE)
-        yield view + (layer.astype(np.float32) / 255.0)[..., None] * (1.0 - 0.5 * view)
+        yield view + (layer.astype(np.float64) / 255.0)[..., None] * (1.0 - 0.5 * view)
 
 
 @filmed
@@ -118,7 +118,7 @@ def fire(rng: np.random.Generator, frames: int, height: int, width: int) -> Iter
         for centre, top in zip(centres.tolist(), tops.tolist(), strict=True):
             body = np.maximum(body, 1.3 - ((bend - centre) / spread) ** 2 * (0.4 + up) - up / top)
         heat = np.clip(flicker * body + bite * tongues * (0.3 + up) * (body > 0.0), 0.0, 1.1)
-        yield (glow + np.stack([1.5 * heat, 1.05 * heat**2, 0.5 * heat**5], axis=-1)).astype(np.float32)
+        yield (glow + np.stack([1.5 * heat, 1.05 * heat**2, 0.5 * heat**5], axis=-1)).astype(np.float64)
 
 
 @filmed
@@ -127,7 +127,7 @@ def smoke(rng: np.random.Generator, frames: int, height: int, width: int) -> Ite
     import cv2
 
     y, x = axes(height, width)
-    rows, columns = np.mgrid[0:height, 0:width].astype(np.float32)
+    rows, columns = np.mgrid[0:height, 0:width].astype(np.float64)
     eddies, puffs = clouds(rng, 40.0, 1.8), clouds(rng, 12.0)
     scale, speed = TILE * rng.uniform(0.5, 1.2), rng.uniform(0.006, 0.02)
     wind, swirl = rng.normal(0.0, 0.35), rng.uniform(0.2, 0.5)
@@ -149,7 +149,7 @@ def smoke(rng: np.random.Generator, frames: int, height: int, width: int) -> Ite
         places = from_columns.astype(np.float32), from_rows.astype(np.float32)
         moved = np.asarray(cv2.remap(density, *places, cv2.INTER_LINEAR))
         gust = np.clip(0.5 + 0.6 * sample(puffs, scale * x, scale * (y + speed * t)), 0.0, 2.0)
-        density = (keep * moved + 25.0 * speed * source * gust).astype(np.float32)
+        density = (keep * moved + 25.0 * speed * source * gust).astype(np.float64)
         if t >= 0:
             yield over(view, grey * (1.0 + 0.12 * potential[..., None]), thick * (1.0 - np.exp(-density)))
 
@@ -186,4 +186,4 @@ def grass(rng: np.random.Generator, frames: int, height: int, width: int) -> Ite
         picture = meadow.copy()
         for outline, paint in zip(outlines, paints, strict=True):
             cv2.fillPoly(picture, [outline], paint.tolist(), cv2.LINE_AA, FINE)
-        yield picture.astype(np.float32) / 255.0
+        yield picture.astype(np.float64) / 255.0

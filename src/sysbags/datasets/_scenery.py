@@ -30,7 +30,7 @@ __all__ = [
     "sample",
 ]
 
-Picture = npt.NDArray[np.float32]
+Picture = npt.NDArray[np.float64]
 Film = npt.NDArray[np.uint8]
 Scene = Callable[[np.random.Generator, int, int, int], Iterator[Picture]]
 Texture = Callable[[np.random.Generator, int, int, int], Film]
@@ -54,14 +54,14 @@ def filmed(scene: Scene) -> Texture:
         played, camera = rng.spawn(2)
         side = -1 if camera.random() < 0.5 else 1
         focus = camera.uniform(0.0, 0.8) * height / 120.0
-        noise = np.float32(0.002 * 10 ** camera.uniform(0.0, 0.9))
-        gain = (2 ** camera.uniform(-0.5, 0.3) * camera.uniform(0.93, 1.07, 3)).astype(np.float32)
-        contrast = np.float32(camera.uniform(0.7, 1.1))
+        noise = np.float64(0.002 * 10 ** camera.uniform(0.0, 0.9))
+        gain = (2 ** camera.uniform(-0.5, 0.3) * camera.uniform(0.93, 1.07, 3)).astype(np.float64)
+        contrast = np.float64(camera.uniform(0.7, 1.1))
         film = np.empty((frames, height, width, 3), dtype=np.uint8)
         for t, picture in enumerate(scene(played, frames, height, width)):
             seen = cv2.GaussianBlur(picture, (0, 0), focus) if focus > 0.3 else picture
             seen = (seen * gain - 0.5) * contrast + 0.5
-            seen += noise * camera.standard_normal(seen.shape, dtype=np.float32)
+            seen += noise * camera.standard_normal(seen.shape)
             film[t] = np.clip(255.0 * seen + 0.5, 0.0, 255.0)[:, ::side]
         return film
 
@@ -70,7 +70,7 @@ def filmed(scene: Scene) -> Texture:
 
 def axes(height: int, width: int) -> tuple[Picture, Picture]:
     """Return y, from 0 at the top to 1, and x, from the middle, at the pixels' centres."""
-    rows, columns = np.mgrid[0:height, 0:width].astype(np.float32)
+    rows, columns = np.mgrid[0:height, 0:width].astype(np.float64)
     return (rows + 0.5) / height, (columns + 0.5 - width / 2.0) / height
 
 
@@ -83,7 +83,7 @@ def pixels(points: Array, height: int, width: int) -> npt.NDArray[np.int32]:
 def colour(rng: np.random.Generator, hue: Span, saturation: Span, value: Span) -> Picture:
     """Draw a colour: red, green and blue in [0, 1]. Hues outside [0, 1] come round again."""
     h, s, v = (rng.uniform(*span) for span in (hue, saturation, value))
-    return np.array(colorsys.hsv_to_rgb(h % 1.0, s, v), dtype=np.float32)
+    return np.array(colorsys.hsv_to_rgb(h % 1.0, s, v), dtype=np.float64)
 
 
 def clouds(rng: np.random.Generator, cell: float, smoothness: float = 1.0) -> Picture:
@@ -92,7 +92,7 @@ def clouds(rng: np.random.Generator, cell: float, smoothness: float = 1.0) -> Pi
     spectrum = np.fft.rfft2(rng.standard_normal((TILE, TILE))) / (frequency**2 + cell**-2) ** smoothness
     spectrum[0, 0] = 0.0
     field = np.fft.irfft2(spectrum, (TILE, TILE))
-    return np.asarray(field / field.std(), dtype=np.float32)
+    return np.asarray(field / field.std(), dtype=np.float64)
 
 
 def sample(tile: Picture, x: npt.NDArray[np.floating], y: npt.NDArray[np.floating]) -> Picture:
@@ -106,7 +106,7 @@ def sample(tile: Picture, x: npt.NDArray[np.floating], y: npt.NDArray[np.floatin
 
 def below(length: npt.NDArray[np.floating], edge: float) -> Picture:
     """Return 1 where a length is below 0 and 0 where it is above, with an `edge` that is soft."""
-    return np.asarray(np.clip(0.5 - length / edge, 0.0, 1.0), dtype=np.float32)
+    return np.asarray(np.clip(0.5 - length / edge, 0.0, 1.0), dtype=np.float64)
 
 
 def over(picture: Picture, paint: Picture, cover: Picture) -> Picture:

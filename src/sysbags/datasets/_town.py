@@ -51,7 +51,7 @@ def wheel(rng: np.random.Generator, frames: int, height: int, width: int) -> Ite
         picture = over(picture, paints[1], rim)
         if cabins:
             picture = over(picture, paints[2], below(np.hypot(sector * arc, radius - 1.0) - 0.12, edge))
-        yield over(picture, paints[2], hub).astype(np.float32)
+        yield over(picture, paints[2], hub).astype(np.float64)
 
 
 @filmed
@@ -100,7 +100,7 @@ def traffic(rng: np.random.Generator, frames: int, height: int, width: int) -> I
             for start, long in ((0.16, 0.14), (-0.34, 0.09)):  # its windows
                 box(picture, middle + start * ahead, y + 0.07 * lane, long * ahead, 0.42 * lane, 0.35 * tar)
         shown = cv2.warpPerspective(picture, to_picture, (width, height), borderMode=cv2.BORDER_REPLICATE)
-        yield np.asarray(shown, dtype=np.float32)
+        yield np.asarray(shown, dtype=np.float64)
 
 
 def _from_plan(
@@ -122,7 +122,7 @@ def lights(rng: np.random.Generator, frames: int, height: int, width: int) -> It
     y, x = axes(height, width)
     count, blur = int(rng.uniform(25, 90)), 10 ** rng.uniform(-1.9, -1.1)
     hue, variety = rng.uniform(0.0, 1.0), rng.uniform(0.03, 0.5)
-    night = backdrop(rng, y, x, rng.uniform(0.5, 1.0)) * np.float32(rng.uniform(0.03, 0.15))
+    night = backdrop(rng, y, x, rng.uniform(0.5, 1.0)) * np.float64(rng.uniform(0.03, 0.15))
     discs = []
     for _ in range(count):
         radius = blur * rng.uniform(0.7, 1.4)
@@ -139,6 +139,6 @@ def lights(rng: np.random.Generator, frames: int, height: int, width: int) -> It
     for t in range(frames):
         shine = least + (1.0 - least) * (0.5 + 0.5 * np.sin(rates * t + phases)) ** sharp
         picture = night.copy()
-        for (area, disc), strength in zip(discs, shine.astype(np.float32), strict=True):
+        for (area, disc), strength in zip(discs, shine.astype(np.float64), strict=True):
             picture[area] += strength * disc
         yield picture

@@ -148,10 +148,10 @@ def make_dynamics_clips(
         surface, rng = surfaces[number % len(surfaces)], np.random.default_rng([seed, number])
         return make_dynamics_frames(name, surface, frames, height, width, rng)
 
-    # Frames that are stored by their differences would be better where they change less, and averages
-    # over what is read would tell slow from fast.
+    # Files are lossless: a lossy codec stores frames better where they change less, and averages over what
+    # is read would tell slow from fast.
     shape = frames, height, width
-    paths, labels = write_clips(folder, DYNAMICS, per_class, shape, film, n_jobs, alone=True)
+    paths, labels = write_clips(folder, DYNAMICS, per_class, shape, film, n_jobs)
     with written_whole(Path(folder) / INDEX) as temporary, temporary.open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["clip", "source"])
@@ -194,7 +194,7 @@ def _pictures(rng: np.random.Generator, surface: str, frames: int, height: int, 
     """Draw what a camera sees of a surface at evenly spaced angles of a full turn."""
     import cv2
 
-    tile = SURFACES[surface](rng).astype(np.float32)
+    tile = SURFACES[surface](rng).astype(np.float64)
     y, x = axes(height, width)
     scale = rng.uniform(0.5, 1.0) * height  # cells of the tile a unit: at most one a pixel
     across, down, first = scale * x, scale * (y - 0.5), rng.uniform(0.0, TURN)
@@ -202,16 +202,16 @@ def _pictures(rng: np.random.Generator, surface: str, frames: int, height: int, 
     shades = [(0.05, 0.4), (0.6, 1.0)]
     one, other = (colour(rng, (0.0, 1.0), (0.0, 0.6), shade) for shade in rng.permutation(shades).tolist())
     contrast, focus = rng.uniform(0.5, 1.0), rng.uniform(0.0, 0.6)
-    noise = np.float32(0.002 * 10 ** rng.uniform(0.0, 0.9))
+    noise = np.float64(0.002 * 10 ** rng.uniform(0.0, 0.9))
     film = np.empty((frames, height, width, 3), dtype=np.uint8)
     for k, angle in enumerate(first + TURN * np.arange(frames) / frames):
         c, s = np.cos(angle), np.sin(angle)
         seen = sample(tile, c * across + s * down + centre[0], c * down - s * across + centre[1])
         cover = 0.5 + contrast * (1.0 / (1.0 + np.exp(-1.5 * seen)) - 0.5)
-        picture = over(np.broadcast_to(one, (height, width, 3)), other, cover).astype(np.float32)
+        picture = over(np.broadcast_to(one, (height, width, 3)), other, cover).astype(np.float64)
         if focus > 0.3:
             picture = np.asarray(cv2.GaussianBlur(picture, (0, 0), focus))
-        picture = picture + noise * rng.standard_normal(picture.shape, dtype=np.float32)
+        picture = picture + noise * rng.standard_normal(picture.shape)
         film[k] = np.clip(255.0 * picture + 0.5, 0.0, 255.0)
     return film
 
@@ -237,7 +237,7 @@ def _straws(rng: np.random.Generator) -> Array:
     """Straws that lie one over another, most of them in one direction."""
     import cv2
 
-    field = np.zeros((TILE, TILE), dtype=np.float32)
+    field = np.zeros((TILE, TILE), dtype=np.float64)
     count, spread = int(rng.integers(500, 1100)), rng.uniform(0.05, 0.25)
     angles, lengths = rng.normal(0.0, spread, count), rng.uniform(15.0, 45.0, count)
     starts = rng.uniform(0.0, TILE, (count, 2))

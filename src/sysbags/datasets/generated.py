@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import numpy as np
 
@@ -143,12 +144,10 @@ def write_clips(
     shape: tuple[int, int, int],
     film: Callable[[str, int], Film],
     n_jobs: int | None = None,
-    *,
-    alone: bool = False,
 ) -> tuple[list[Path], list[str]]:
     """Write ``film(name, number)`` of each class and number to ``folder/name/number.mp4``, in threads.
 
-    `shape` is that of a film: frames, height and width. See `_encode` for `alone`.
+    `shape` is that of a film: frames, height and width.
     """
     check_integer(per_class, "per_class")
     check_integer(shape[0], "frames")
@@ -158,7 +157,7 @@ def write_clips(
 
     def write(clip: tuple[str, int]) -> Path:
         name, number = clip
-        content = _encode(film(name, number), alone)
+        content = _encode(film(name, number))
         path = Path(folder) / name / f"{number:02d}.mp4"
         with writing:
             if not stopped:
@@ -178,27 +177,25 @@ def write_clips(
         raise
 
 
-def _encode(film: Film, alone: bool = False) -> bytes:
-    """Turn frames into an MP4 file: H.264, or MPEG-4 where that encoder is missing.
+def _encode(film: Film) -> bytes:
+    """Turn frames into an MP4 file without loss: H.264, or FFV1 where that encoder is missing.
 
-    With `alone`, a frame is stored without its neighbours and with the same quantisation as all others, so
-    that what is read depends on it and on nothing else.
+    Encoders differ between processors and versions; without loss, what is decoded is what was put in.
+    The conversion to YCbCr is FFmpeg's exact one, which does not depend on the processor either.
     """
     import av
 
+    from sysbags._pixels import EXACT
+
     h264 = "libx264" in av.codecs_available
-    if h264:
-        quality = {"qp" if alone else "crf": "18", "preset": "veryfast"}
-    else:
-        quality = {"qmin": "2", "qmax": "2" if alone else "3"}
+    codec, options = ("libx264", {"qp": "0", "preset": "veryfast"}) if h264 else ("ffv1", {})
     file = io.BytesIO()
     with av.open(file, "w", format="mp4") as container:
-        # One thread, for the same bits on every machine.
-        options = quality | {"threads": "1"} | ({"g": "1"} if alone else {})
-        stream = container.add_stream("libx264" if h264 else "mpeg4", RATE, options=options)
+        stream: Any = container.add_stream(codec, RATE, options=options | {"threads": "1"})
         stream.height, stream.width = film.shape[1:3]
         stream.pix_fmt = "yuv420p"
         for picture in film:
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+            frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+            container.mux(stream.encode(frame.reformat(format="yuv420p", interpolation=EXACT)))
         container.mux(stream.encode(None))
     return file.getvalue()
