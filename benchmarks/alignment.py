@@ -21,8 +21,8 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.peers import Found, dsa_distance, pymanopt_best
 from benchmarks.problems import KINDS, LAMBDA_A, SIZES, Kind, Pair, make_pairs, objective
-from sysbags._types import Array
-from sysbags.alignment import align_blocks
+from sysbags._common.types import Array
+from sysbags.distances.alignment import align_blocks
 
 __all__ = ["Comparison", "compare", "comparisons", "main", "rows"]
 

@@ -17,10 +17,10 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from sysbags._types import Array
-from sysbags.baselines import BASELINES, DISCOUNT, baseline_matrix
-from sysbags.gram import CrossGram, cross_gram
-from sysbags.system import System
+from sysbags._common.types import Array
+from sysbags.distances.baselines import BASELINES, DISCOUNT, baseline_matrix
+from sysbags.distances.gram import CrossGram, cross_gram
+from sysbags.systems.system import System
 
 __all__ = ["main", "rows"]
 

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.metrics.pairwise import chi2_kernel
 
-from sysbags._compiled import compiled
-from sysbags._types import Array
+from sysbags._common.types import Array
+from sysbags._numba import compiled
 from sysbags.kernels import kernel_matrix
 
 __all__ = ["histograms", "main", "measure", "rows"]

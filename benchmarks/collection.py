@@ -20,12 +20,12 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from benchmarks import twin
-from sysbags._types import Array, IntArray
-from sysbags.classify import SystemIdentifier
+from sysbags._common.types import Array, IntArray
+from sysbags.classifiers.nearest import SystemIdentifier
+from sysbags.distances.gram import CrossGram, cross_gram
+from sysbags.distances.pairwise import distance_matrix
 from sysbags.evaluate import leave_one_out
-from sysbags.gram import CrossGram, cross_gram
-from sysbags.pairwise import distance_matrix
-from sysbags.system import System
+from sysbags.systems.system import System
 
 __all__ = ["Times", "main", "measure", "rows", "streams"]
 

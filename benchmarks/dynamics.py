@@ -25,16 +25,16 @@ from rich.console import Console
 import sysbags
 from benchmarks.machine import facts
 from sysbags import video
-from sysbags._orders import truncate
-from sysbags._parallel import run
-from sysbags._types import Array, IntArray
+from sysbags._common.parallel import run
+from sysbags._common.types import Array, IntArray
 from sysbags.bags import DeepActivations, LocalBinaryPatterns
 from sysbags.datasets.dynamics import DYNAMICS, SURFACES, make_dynamics_clips, make_dynamics_frames
 from sysbags.datasets.folder import class_folders
+from sysbags.distances.pairwise import alignment_matrix, distance_matrix
+from sysbags.distances.truncation import truncate
 from sysbags.evaluate.candidates import Candidate, Means, neighbours, vectors
 from sysbags.evaluate.nested import nested
-from sysbags.evaluate.statistics import rate
-from sysbags.pairwise import alignment_matrix, distance_matrix
+from sysbags.report.statistics import rate
 
 PER_CLASS = 15
 ORDERS = (2, 4)  # one loop or two

@@ -17,9 +17,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from sysbags._parallel import run
+from sysbags._common.parallel import run
 from sysbags.bags import Concatenated, DeepActivations, LocalBinaryPatterns, OpticalFlow, VisualWords
-from sysbags.bags._base import Bags
+from sysbags.bags.base import Bags
 from sysbags.datasets.folder import class_folders
 from sysbags.errors import SysbagsError
 

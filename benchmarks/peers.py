@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.problems import LAMBDA_A, Pair, objective
-from sysbags._types import Array
+from sysbags._common.types import Array
 
 __all__ = ["Found", "dsa_distance", "pymanopt_best"]
 

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from sysbags._types import Array
+from sysbags._common.types import Array
 
 __all__ = ["KINDS", "LAMBDA_A", "SIZES", "Kind", "Pair", "make_pairs", "objective"]
 

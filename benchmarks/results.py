@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.machine import facts
 from sysbags.cli import main as sysbags_main
-from sysbags.evaluate.statistics import mcnemar
+from sysbags.report.statistics import mcnemar
 
 RUNS: dict[str, list[str]] = {
     "lbp": ["--compare"],

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sysbags._types import Array
-from sysbags.system import System
+from sysbags._common.types import Array
+from sysbags.systems.system import System
 
 __all__ = ["align", "chi2_gram", "cross_block", "mean_distance"]
 

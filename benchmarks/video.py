@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 from skimage import feature
 
-from sysbags._types import Array
+from sysbags._common.types import Array
 from sysbags.bags import LocalBinaryPatterns
 from sysbags.video import Frame
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from sysbags import align, frechet_mean, identify, pairwise_distances
 from sysbags.datasets import TEXTURES, make_frames, make_streams
-from sysbags.evaluate.results import ClassMean, Clip, Curve, Evaluation, Method, Published, Rate, Relations
+from sysbags.report.results import ClassMean, Clip, Curve, Evaluation, Method, Published, Rate, Relations
 
 LAMBDA_A, LAMBDA_MU = 0.25, 2.0
 NAMES = ("calm water", "escalator", "flags", "fountain", "grass", "naked trees", "sea", "traffic")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sysbags.identification import identify
+from sysbags.systems.identification import identify
 
 NOISE = 0.3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from clips import write_clip
-from sysbags._store import Store
+from sysbags._common.cache import Store
 from sysbags.cli._output import Stages
 from sysbags.datasets import TEXTURES, make_frames
 from sysbags.datasets.layouts import LAYOUTS

@@ -248,7 +248,7 @@ TABLE = {
         "tolerance is -1e-09",
     ),
     "mean of two collections": (
-        lambda: sysbags.mean.mean_of_gram(RECTANGULAR),
+        lambda: sysbags.means.frechet.mean_of_gram(RECTANGULAR),
         ParameterError,
         "one collection with itself",
     ),

@@ -8,7 +8,7 @@ import pytest
 import sysbags
 from helpers import make_pair, make_stream, make_system, orthogonal, plane_rotation, rho
 from sysbags.kernels import kernel_matrix
-from sysbags.system import System
+from sysbags.systems.system import System
 
 
 def frobenius(first, second, lambda_a=0.25, lambda_mu=1.0):

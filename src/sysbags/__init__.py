@@ -17,53 +17,53 @@ if TYPE_CHECKING:
     from sysbags import evaluate as evaluate
     from sysbags import kernels as kernels
     from sysbags import video as video
-    from sysbags.alignment import Alignment as Alignment
-    from sysbags.alignment import BlockAlignment as BlockAlignment
-    from sysbags.alignment import align as align
-    from sysbags.alignment import align_blocks as align_blocks
-    from sysbags.alignment import alignment_distance as alignment_distance
-    from sysbags.baselines import martin_distance as martin_distance
-    from sysbags.baselines import max_singular_value_distance as max_singular_value_distance
-    from sysbags.classify import NearestMean as NearestMean
-    from sysbags.classify import NearestSystem as NearestSystem
-    from sysbags.classify import SystemIdentifier as SystemIdentifier
+    from sysbags.classifiers import KernelMachine as KernelMachine
+    from sysbags.classifiers import NearestMean as NearestMean
+    from sysbags.classifiers import NearestSystem as NearestSystem
+    from sysbags.classifiers import SystemIdentifier as SystemIdentifier
+    from sysbags.distances import Alignment as Alignment
+    from sysbags.distances import BlockAlignment as BlockAlignment
+    from sysbags.distances import CrossGram as CrossGram
+    from sysbags.distances import align as align
+    from sysbags.distances import align_blocks as align_blocks
+    from sysbags.distances import alignment_distance as alignment_distance
+    from sysbags.distances import cross_gram as cross_gram
+    from sysbags.distances import martin_distance as martin_distance
+    from sysbags.distances import max_singular_value_distance as max_singular_value_distance
+    from sysbags.distances import pairwise_distances as pairwise_distances
     from sysbags.errors import SysbagsError as SysbagsError
-    from sysbags.gram import CrossGram as CrossGram
-    from sysbags.gram import cross_gram as cross_gram
-    from sysbags.identification import identify as identify
-    from sysbags.machine import KernelMachine as KernelMachine
-    from sysbags.mean import FrechetMean as FrechetMean
-    from sysbags.mean import frechet_mean as frechet_mean
-    from sysbags.mean import medoid as medoid
-    from sysbags.pairwise import pairwise_distances as pairwise_distances
+    from sysbags.means import FrechetMean as FrechetMean
+    from sysbags.means import frechet_mean as frechet_mean
+    from sysbags.means import medoid as medoid
     from sysbags.storage import load as load
     from sysbags.storage import save as save
-    from sysbags.system import System as System
+    from sysbags.systems import System as System
+    from sysbags.systems import identify as identify
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Alignment": "alignment",
-    "BlockAlignment": "alignment",
-    "CrossGram": "gram",
-    "FrechetMean": "mean",
-    "KernelMachine": "machine",
-    "NearestMean": "classify",
-    "NearestSystem": "classify",
+    "Alignment": "distances",
+    "BlockAlignment": "distances",
+    "CrossGram": "distances",
+    "FrechetMean": "means",
+    "KernelMachine": "classifiers",
+    "NearestMean": "classifiers",
+    "NearestSystem": "classifiers",
     "SysbagsError": "errors",
-    "System": "system",
-    "SystemIdentifier": "classify",
-    "align": "alignment",
-    "align_blocks": "alignment",
-    "alignment_distance": "alignment",
-    "cross_gram": "gram",
-    "frechet_mean": "mean",
-    "identify": "identification",
+    "System": "systems",
+    "SystemIdentifier": "classifiers",
+    "align": "distances",
+    "align_blocks": "distances",
+    "alignment_distance": "distances",
+    "cross_gram": "distances",
+    "frechet_mean": "means",
+    "identify": "systems",
     "load": "storage",
-    "martin_distance": "baselines",
-    "max_singular_value_distance": "baselines",
-    "medoid": "mean",
-    "pairwise_distances": "pairwise",
+    "martin_distance": "distances",
+    "max_singular_value_distance": "distances",
+    "medoid": "means",
+    "pairwise_distances": "distances",
     "save": "storage",
 }
 _MODULES = ("bags", "comparators", "datasets", "evaluate", "kernels", "video")

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._types import Array
-from sysbags._validation import check_integer
-from sysbags.bags._base import Bags
+from sysbags._common.types import Array
+from sysbags._common.validation import check_integer
+from sysbags.bags.base import Bags
 from sysbags.errors import ParameterError
 from sysbags.video import Frame
 

@@ -11,8 +11,8 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from sysbags._types import Array
-from sysbags.bags._base import Bags, check_videos
+from sysbags._common.types import Array
+from sysbags.bags.base import Bags, check_videos
 from sysbags.errors import ParameterError, StreamError
 from sysbags.video import Video
 

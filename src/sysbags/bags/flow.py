@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._types import Array
-from sysbags._validation import check_choice, check_integer, check_weight
-from sysbags.bags._base import Bags
+from sysbags._common.types import Array
+from sysbags._common.validation import check_choice, check_integer, check_weight
+from sysbags.bags.base import Bags
 from sysbags.video import Frame
 
 __all__ = ["METHODS", "OpticalFlow", "optical_flow", "oriented_histogram"]

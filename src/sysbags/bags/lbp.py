@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from sysbags._compiled.lbp import count_nearest, count_patterns, pattern_bins
-from sysbags._types import Array, IntArray
-from sysbags._validation import check_choice, check_integer
-from sysbags.bags._base import Bags
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_choice, check_integer
+from sysbags._numba.lbp import count_nearest, count_patterns, pattern_bins
+from sysbags.bags.base import Bags
 from sysbags.errors import ParameterError
 from sysbags.video import Frame
 

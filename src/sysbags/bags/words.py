@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from sysbags._parallel import run
-from sysbags._starts import seed_of
-from sysbags._types import Array
-from sysbags._validation import check_choice, check_integer, check_matrix, check_weight
-from sysbags.bags._base import Bags, check_videos
+from sysbags._common.parallel import run
+from sysbags._common.types import Array
+from sysbags._common.validation import check_choice, check_integer, check_matrix, check_weight
+from sysbags.bags.base import Bags, check_videos
+from sysbags.distances.starts import seed_of
 from sysbags.errors import ParameterError, VideoError
 from sysbags.video import Frame, Video
 

@@ -12,7 +12,7 @@ from sysbags.cli._settings import Settings
 from sysbags.errors import OrderError, VideoWarning
 
 if TYPE_CHECKING:
-    from sysbags.system import System
+    from sysbags.systems.system import System
 
 __all__ = ["facts_of", "is_saved", "look_at_clip", "look_at_saved", "spectrum"]
 
@@ -31,9 +31,9 @@ def look_at_saved(file: Path) -> tuple[dict[str, Any], Named]:
     """Return what a saved file tells, and the systems in it with their names or classes."""
     from sklearn.pipeline import Pipeline
 
-    from sysbags.mean import FrechetMean
+    from sysbags.means.frechet import FrechetMean
     from sysbags.storage import describe, load
-    from sysbags.system import System
+    from sysbags.systems.system import System
 
     about, found = describe(file), load(file)
     facts: dict[str, Any] = {

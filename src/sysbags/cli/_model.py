@@ -13,8 +13,8 @@ from sysbags.cli._settings import Settings
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
-    from sysbags.bags._base import Bags
-    from sysbags.classify import NearestMean, NearestSystem, SystemIdentifier
+    from sysbags.bags.base import Bags
+    from sysbags.classifiers.nearest import NearestMean, NearestSystem, SystemIdentifier
 
 __all__ = ["Features", "load_model"]
 
@@ -81,8 +81,8 @@ def load_model(path: Path) -> tuple[Bags, SystemIdentifier, NearestMean | Neares
     from sklearn.pipeline import Pipeline
     from sklearn.utils.validation import check_is_fitted
 
-    from sysbags.bags._base import Bags
-    from sysbags.classify import NearestMean, NearestSystem, SystemIdentifier
+    from sysbags.bags.base import Bags
+    from sysbags.classifiers.nearest import NearestMean, NearestSystem, SystemIdentifier
     from sysbags.storage import load
 
     found = load(path)

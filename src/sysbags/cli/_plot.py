@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sysbags._files import written_whole
+from sysbags._common.files import written_whole
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
-    from sysbags.system import System
+    from sysbags.systems.system import System
 
 __all__ = ["draw"]
 
@@ -97,7 +97,7 @@ def _states(axes: Any, systems: Named) -> None:
 
 
 def _distances(axes: Any, systems: Named, weights: dict[str, Any]) -> None:
-    from sysbags.pairwise import pairwise_distances
+    from sysbags.distances.pairwise import pairwise_distances
 
     ordered = sorted(range(len(systems)), key=lambda k: systems[k][0])
     distances = pairwise_distances([systems[k][1] for k in ordered], **weights, n_jobs=-1)

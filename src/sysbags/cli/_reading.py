@@ -13,9 +13,9 @@ from sysbags.cli._output import Stages, note
 from sysbags.errors import OrderError, StreamError, SysbagsError, VideoError, VideoWarning
 
 if TYPE_CHECKING:
-    from sysbags.bags._base import Bags
-    from sysbags.classify import SystemIdentifier
-    from sysbags.system import System
+    from sysbags.bags.base import Bags
+    from sysbags.classifiers.nearest import SystemIdentifier
+    from sysbags.systems.system import System
 
 __all__ = ["Clips", "read_clips", "warnings_as_notes"]
 
@@ -65,7 +65,7 @@ def read_clips(
 
     A bad clip becomes one of the failures, and the others go on; one that breaks off is used, with a note.
     """
-    from sysbags.bags._base import Bags
+    from sysbags.bags.base import Bags
 
     def readable(path: Path) -> Path:
         next(iter(bags.read(path)))
@@ -102,7 +102,7 @@ def _attempt(function: Callable[[Any], Any], items: list[Any], jobs: int, descri
 
     A `ParameterError` is not the fault of an item, so it is raised.
     """
-    from sysbags._parallel import run
+    from sysbags._common.parallel import run
 
     def attempted(item: Any) -> Any:
         if isinstance(item, SysbagsError):

@@ -14,8 +14,8 @@ from sysbags.cli._options import Bag, Kernel
 from sysbags.errors import ParameterError
 
 if TYPE_CHECKING:
-    from sysbags.bags._base import Bags
-    from sysbags.classify import SystemIdentifier
+    from sysbags.bags.base import Bags
+    from sysbags.classifiers.nearest import SystemIdentifier
 
 __all__ = ["Settings", "with_settings"]
 
@@ -96,7 +96,7 @@ class Settings:
 
     def make_identifier(self) -> SystemIdentifier:
         """Return what turns streams into systems."""
-        from sysbags.classify import SystemIdentifier
+        from sysbags.classifiers.nearest import SystemIdentifier
 
         order = "5" if self.order is None else self.order
         if order != "auto" and not (order.isdecimal() and int(order) > 0):

@@ -13,8 +13,8 @@ from sysbags.cli._output import Stages, note, number, print_json, show_table
 from sysbags.cli._reading import read_clips
 
 if TYPE_CHECKING:
-    from sysbags.classify import NearestMean, NearestSystem
-    from sysbags.system import System
+    from sysbags.classifiers.nearest import NearestMean, NearestSystem
+    from sysbags.systems.system import System
 
 __all__ = ["classify", "verdict"]
 
@@ -34,7 +34,7 @@ def classify(
 
     Example: sysbags classify scenes.model new.mp4 --json
     """
-    from sysbags._parallel import run
+    from sysbags._common.parallel import run
 
     bags, identifier, classifier = load_model(model)
     read = read_clips(clips, bags, identifier, Stages(), jobs, learn=False)
@@ -60,10 +60,10 @@ def verdict(system: System, classifier: NearestMean | NearestSystem) -> dict[str
     """
     import numpy as np
 
-    from sysbags.alignment import align
-    from sysbags.classify import NearestMean
+    from sysbags.classifiers.nearest import NearestMean
+    from sysbags.distances.alignment import align
+    from sysbags.distances.pairwise import pairwise_distances
     from sysbags.evaluate import vote
-    from sysbags.pairwise import pairwise_distances
 
     weights: dict[str, Any] = {
         "lambda_a": classifier.lambda_a,

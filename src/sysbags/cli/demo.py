@@ -30,9 +30,9 @@ def demo(
 
     Example: sysbags demo --out demo, then open demo/report.html
     """
-    from sysbags._demo_page import page
-    from sysbags._files import written_whole
-    from sysbags.demo import Settings, experiment
+    from sysbags._common.files import written_whole
+    from sysbags.evaluate.demo import Settings, experiment
+    from sysbags.report.demo_page import page
 
     settings = Settings(out, per_class, frames, seed, jobs)
     out.mkdir(parents=True, exist_ok=True)

@@ -37,8 +37,8 @@ def distance(
 
     Example: sysbags distance one.mp4 two.mp4 --lambda-mu 10
     """
-    from sysbags.alignment import align
-    from sysbags.pairwise import pairwise_distances
+    from sysbags.distances.alignment import align
+    from sysbags.distances.pairwise import pairwise_distances
 
     features = Features.of(settings, model, lambda_a, lambda_mu, seed)
     clips = features.read([first, second], Stages(), jobs)

@@ -16,7 +16,7 @@ from sysbags.errors import FileError
 if TYPE_CHECKING:
     from sysbags.datasets.folder import ClipFolder
     from sysbags.evaluate.gather import Gathered
-    from sysbags.evaluate.results import Evaluation, Method
+    from sysbags.report.results import Evaluation, Method
 
 __all__ = ["evaluate"]
 
@@ -94,7 +94,7 @@ def evaluate(
 
     Example: sysbags evaluate clips --compare --report clips.html
     """
-    from sysbags._store import Store
+    from sysbags._common.cache import Store
     from sysbags.cli._reading import warnings_as_notes
     from sysbags.datasets.folder import class_folders
     from sysbags.evaluate.experiment import Options, experiment
@@ -147,12 +147,12 @@ def evaluate(
     for text in outcome.facts["notes"]:
         note(text)
     if report is not None:
-        from sysbags.report import write
+        from sysbags.report.page import write
 
         with stages("report"):
             write(report, outcome, n_jobs=jobs)
     if atlas is not None:
-        from sysbags.evaluate._atlas_page import write_atlas
+        from sysbags.report.atlas_page import write_atlas
 
         with stages("atlas page"):
             write_atlas(atlas, outcome, n_jobs=jobs)

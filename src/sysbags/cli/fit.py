@@ -55,10 +55,10 @@ def fit(
     """
     from sklearn.pipeline import Pipeline
 
-    from sysbags.classify import NearestMean, NearestSystem
+    from sysbags.classifiers.nearest import NearestMean, NearestSystem
     from sysbags.datasets.folder import class_folders
+    from sysbags.distances.gram import cross_gram
     from sysbags.evaluate import LAMBDA_A_GRID, LAMBDA_MU_GRID, choose_weights
-    from sysbags.gram import cross_gram
     from sysbags.storage import save
 
     fixed_a, fixed_mu = number_or_auto(lambda_a, "--lambda-a"), number_or_auto(lambda_mu, "--lambda-mu")

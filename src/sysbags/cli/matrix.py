@@ -37,9 +37,9 @@ def matrix(
 
     Example: sysbags matrix clips --out distances.csv
     """
-    from sysbags._files import written_whole
+    from sysbags._common.files import written_whole
     from sysbags.datasets.folder import clips_under
-    from sysbags.pairwise import pairwise_distances
+    from sysbags.distances.pairwise import pairwise_distances
 
     check_out(out)
     features, stages = Features.of(settings, model, lambda_a, lambda_mu, seed), Stages()

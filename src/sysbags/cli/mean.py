@@ -38,7 +38,7 @@ def mean(
 
     Example: sysbags mean fire/*.mp4 --out fire.system
     """
-    from sysbags.mean import frechet_mean
+    from sysbags.means.frechet import frechet_mean
     from sysbags.storage import save
 
     check_out(out)

@@ -15,7 +15,7 @@ from sysbags.errors import ParameterError
 
 if TYPE_CHECKING:
     from sysbags.datasets.layouts import Found
-    from sysbags.evaluate.results import Method
+    from sysbags.report.results import Method
     from sysbags.reproduce import Outcome
 
 __all__ = ["reproduce"]
@@ -69,7 +69,7 @@ def reproduce(
     Example: sysbags reproduce dyntex-beta DynTex/beta --report beta.html
     """
     from sysbags import reproduce as experiments
-    from sysbags._store import Store
+    from sysbags._common.cache import Store
     from sysbags.cli._reading import warnings_as_notes
     from sysbags.datasets.layouts import LAYOUTS
 
@@ -94,7 +94,7 @@ def reproduce(
     for error in outcome.skipped.values():
         note(f"left out: {error}")
     if report is not None:
-        from sysbags.report import write
+        from sysbags.report.page import write
 
         with stages("report"):
             write(report, outcome.evaluation, n_jobs=jobs)

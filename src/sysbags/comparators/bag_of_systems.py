@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from sysbags._scaling import classical_scaling
-from sysbags._starts import seed_of
-from sysbags._types import Array, IntArray
-from sysbags._validation import check_integer
-from sysbags.baselines import baseline_matrix
-from sysbags.comparators._base import Comparator, name_of
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_integer
+from sysbags.comparators.base import Comparator, name_of
+from sysbags.distances.baselines import baseline_matrix
+from sysbags.distances.gram import CrossGram, Side
+from sysbags.distances.scaling import classical_scaling
+from sysbags.distances.starts import seed_of
 from sysbags.errors import ParameterError, VideoError
-from sysbags.gram import CrossGram, Side
 from sysbags.video import Frame, Video
 
 __all__ = ["BagOfSystems", "LocalSystems", "choose_words", "embed", "local_systems", "martin", "moving_cubes"]

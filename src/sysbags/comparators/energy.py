@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._types import Array
-from sysbags._validation import check_integer, check_weight
-from sysbags.comparators._base import Comparator, name_of
+from sysbags._common.types import Array
+from sysbags._common.validation import check_integer, check_weight
+from sysbags.comparators.base import Comparator, name_of
 from sysbags.errors import ParameterError, VideoError
 from sysbags.video import Frame, Video
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._compiled import compiled
-from sysbags._compiled.lbp import pattern_bins
-from sysbags._types import Array, IntArray
-from sysbags._validation import check_choice, check_integer
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_choice, check_integer
+from sysbags._numba import compiled
+from sysbags._numba.lbp import pattern_bins
 from sysbags.bags.lbp import METHODS as BIN_METHODS
-from sysbags.comparators._base import Comparator, name_of
+from sysbags.comparators.base import Comparator, name_of
 from sysbags.errors import ParameterError, VideoError
 from sysbags.video import Frame, Video
 

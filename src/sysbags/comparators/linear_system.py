@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._types import Array
-from sysbags._validation import check_integer
-from sysbags.comparators._base import Comparator
-from sysbags.identification import identify
-from sysbags.system import System
+from sysbags._common.types import Array
+from sysbags._common.validation import check_integer
+from sysbags.comparators.base import Comparator
+from sysbags.systems.identification import identify
+from sysbags.systems.system import System
 from sysbags.video import Video
 
 __all__ = ["LinearSystem", "pixel_system"]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._types import Array
-from sysbags._validation import check_integer
-from sysbags.bags._networks import Network, layer_name, network
+from sysbags._common.types import Array
+from sysbags._common.validation import check_integer
 from sysbags.bags.deep import _colours, _names, _pair, channel_masses
-from sysbags.comparators._base import Comparator, name_of
+from sysbags.bags.networks import Network, layer_name, network
+from sysbags.comparators.base import Comparator, name_of
 from sysbags.errors import ParameterError, StreamError, VideoError
 from sysbags.video import Frame, Video
 

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from sysbags._starts import seed_of
-from sysbags._types import Array, IntArray
-from sysbags._validation import check_integer
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_integer
 from sysbags.bags.words import LENGTHS, Descriptors, VisualWords, _nearness, draw, learn_words
-from sysbags.comparators._base import Comparator
+from sysbags.comparators.base import Comparator
+from sysbags.distances.starts import seed_of
 from sysbags.errors import ParameterError
 from sysbags.video import Video
 

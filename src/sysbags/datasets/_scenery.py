@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._types import Array
+from sysbags._common.types import Array
 
 __all__ = [
     "FINE",

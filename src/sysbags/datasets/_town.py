@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sysbags._types import Array
+from sysbags._common.types import Array
 from sysbags.datasets._scenery import (
     FINE,
     TURN,

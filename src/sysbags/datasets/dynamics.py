@@ -22,13 +22,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._files import written_whole
-from sysbags._starts import seed_of
-from sysbags._types import Array, IntArray
-from sysbags._validation import check_choice, check_integer
+from sysbags._common.files import written_whole
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_choice, check_integer
 from sysbags.datasets._scenery import TILE, TURN, Film, axes, clouds, colour, over, sample
 from sysbags.datasets.folder import INDEX
 from sysbags.datasets.generated import SMALLEST, write_clips
+from sysbags.distances.starts import seed_of
 
 __all__ = ["DYNAMICS", "SURFACES", "make_dynamics_clips", "make_dynamics_frames"]
 

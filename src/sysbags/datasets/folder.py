@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from sysbags._files import IMAGE_SUFFIXES, natural_order
+from sysbags._common.files import IMAGE_SUFFIXES, natural_order
 from sysbags.errors import FileError
 
 __all__ = ["VIDEOS", "ClipFolder", "class_folders", "clips_under"]

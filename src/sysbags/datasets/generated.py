@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from sysbags._files import written_whole
-from sysbags._parallel import run
-from sysbags._starts import seed_of
-from sysbags._validation import check_choice, check_integer
+from sysbags._common.files import written_whole
+from sysbags._common.parallel import run
+from sysbags._common.validation import check_choice, check_integer
 from sysbags.datasets._nature import fire, grass, rain, smoke, waves
 from sysbags.datasets._scenery import Film, Texture
 from sysbags.datasets._town import lights, traffic, wheel
+from sysbags.distances.starts import seed_of
 from sysbags.errors import ParameterError
 
 __all__ = ["TEXTURES", "make_clips", "make_frames", "write_clips"]
@@ -185,7 +185,7 @@ def _encode(film: Film) -> bytes:
     """
     import av
 
-    from sysbags._pixels import EXACT
+    from sysbags.video.pixels import EXACT
 
     h264 = "libx264" in av.codecs_available
     codec, options = ("libx264", {"qp": "0", "preset": "veryfast"}) if h264 else ("ffv1", {})

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from sysbags._types import Array, IntArray
-from sysbags._validation import check_integer, check_weight
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_integer, check_weight
 from sysbags.errors import ParameterError
 
 __all__ = ["make_streams"]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sysbags._types import Array, IntArray
-from sysbags.gram import CrossGram
-from sysbags.pairwise import distance_matrix
+from sysbags._common.types import Array, IntArray
+from sysbags.distances.gram import CrossGram
+from sysbags.distances.pairwise import distance_matrix
 
 __all__ = ["Distances", "mean_term", "to_items", "to_medoids"]
 

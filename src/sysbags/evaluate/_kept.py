@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sysbags._store import Store, fingerprint
-from sysbags.gram import CrossGram, Side, cross_gram
-from sysbags.system import System
+from sysbags._common.cache import Store, fingerprint
+from sysbags.distances.gram import CrossGram, Side, cross_gram
+from sysbags.systems.system import System
 
 __all__ = ["KeptGram", "Timer", "kept_gram"]
 

@@ -9,9 +9,9 @@ from threading import Lock
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._parallel import run
-from sysbags._types import Array, IntArray
-from sysbags._validation import check_integer
+from sysbags._common.parallel import run
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_integer
 from sysbags.errors import ParameterError
 
 __all__ = ["NOBODY", "Candidate", "Centres", "Measure", "finite", "neighbours"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._parallel import run
-from sysbags._types import Array, IntArray
-from sysbags._validation import check_choice, check_matrix
+from sysbags._common.parallel import run
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_choice, check_matrix
 from sysbags.errors import ParameterError
 from sysbags.evaluate._nearest import NOBODY, Candidate, Centres, Measure, neighbours
 from sysbags.evaluate.protocols import protocol_groups

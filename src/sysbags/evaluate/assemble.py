@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._compiled.alignment import align_many
-from sysbags._parallel import run
-from sysbags._scaling import classical_scaling
-from sysbags._starts import seed_of, start_tables
-from sysbags._types import Array, IntArray
-from sysbags._validation import check_choice, check_integer, check_labels, check_weight
-from sysbags.alignment import pad
+from sysbags._common.parallel import run
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_choice, check_integer, check_labels, check_weight
+from sysbags._numba.alignment import align_many
+from sysbags.distances.alignment import pad
+from sysbags.distances.gram import CrossGram
+from sysbags.distances.pairwise import alignment_matrix
+from sysbags.distances.scaling import classical_scaling
+from sysbags.distances.starts import seed_of, start_tables
 from sysbags.evaluate._distances import to_items
 from sysbags.evaluate.candidates import Candidate, Means, in_thirds, neighbours
-from sysbags.evaluate.results import Curve, Method, Relations
-from sysbags.evaluate.statistics import mcnemar, rate
-from sysbags.gram import CrossGram
-from sysbags.mean import mean_gram, mean_of_gram
-from sysbags.pairwise import alignment_matrix
-from sysbags.system import System
+from sysbags.means.frechet import mean_gram, mean_of_gram
+from sysbags.report.results import Curve, Method, Relations
+from sysbags.report.statistics import mcnemar, rate
+from sysbags.systems.system import System
 
 __all__ = ["by_alignment", "class_parts", "curves", "method", "pair_parts", "relations"]
 

@@ -8,16 +8,16 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
-from sysbags._parallel import run
-from sysbags._starts import seed_of
-from sysbags._types import Array, IntArray
-from sysbags._validation import check_integer, check_labels
+from sysbags._common.parallel import run
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_integer, check_labels
+from sysbags.distances.gram import CrossGram
+from sysbags.distances.pairwise import alignment_matrix
+from sysbags.distances.starts import seed_of
 from sysbags.errors import ParameterError
-from sysbags.evaluate.results import ClassMean
-from sysbags.gram import CrossGram
-from sysbags.mean import BlockMean, mean_gram, mean_of_gram
-from sysbags.pairwise import alignment_matrix
-from sysbags.system import System
+from sysbags.means.frechet import BlockMean, mean_gram, mean_of_gram
+from sysbags.report.results import ClassMean
+from sysbags.systems.system import System
 
 __all__ = ["atlas", "typical_course"]
 

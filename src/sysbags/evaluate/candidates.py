@@ -12,17 +12,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sysbags._compiled.alignment import align_many
-from sysbags._starts import seed_of, start_tables
-from sysbags._types import Array, IntArray
-from sysbags._validation import check_weight
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_weight
+from sysbags._numba.alignment import align_many
+from sysbags.distances.gram import CrossGram
+from sysbags.distances.pairwise import alignment_matrix
+from sysbags.distances.starts import seed_of, start_tables
 from sysbags.errors import ParameterError
 from sysbags.evaluate._distances import mean_term
 from sysbags.evaluate._nearest import Candidate, Centres, Measure, finite, neighbours
 from sysbags.evaluate._vectors import VECTOR_CLASSIFIERS, vectors
-from sysbags.gram import CrossGram
-from sysbags.mean import mean_gram, mean_of_gram
-from sysbags.pairwise import alignment_matrix
+from sysbags.means.frechet import mean_gram, mean_of_gram
 
 __all__ = ["VECTOR_CLASSIFIERS", "Candidate", "Means", "in_thirds", "medoids", "neighbours", "vectors"]
 

@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._types import Array, IntArray
-from sysbags._validation import check_labels
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_labels
+from sysbags.distances.gram import CrossGram
+from sysbags.distances.pairwise import distance_matrix
 from sysbags.evaluate._kept import kept_gram
 from sysbags.evaluate.assemble import by_alignment, method
 from sysbags.evaluate.candidates import Candidate, in_thirds, medoids, neighbours, vectors
 from sysbags.evaluate.features import Features
 from sysbags.evaluate.nested import nested
-from sysbags.evaluate.results import Clip, Method
-from sysbags.gram import CrossGram
-from sysbags.pairwise import distance_matrix
-from sysbags.system import System
+from sysbags.report.results import Clip, Method
+from sysbags.systems.system import System
 
 __all__ = [
     "COMPARATORS",

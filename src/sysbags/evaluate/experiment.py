@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 import sysbags
-from sysbags._parallel import check_jobs
-from sysbags._types import Array
-from sysbags.bags._base import Bags
+from sysbags._common.parallel import check_jobs
+from sysbags._common.types import Array
+from sysbags.bags.base import Bags
+from sysbags.distances.pairwise import alignment_matrix
 from sysbags.errors import SysbagsError
 from sysbags.evaluate._kept import Timer, kept_gram
 from sysbags.evaluate.assemble import curves, relations
@@ -30,10 +31,9 @@ from sysbags.evaluate.entries import (
 )
 from sysbags.evaluate.features import Features, falling, identified
 from sysbags.evaluate.left_out import LAMBDA_A_GRID, LAMBDA_MU_GRID
-from sysbags.evaluate.results import Evaluation, Method
 from sysbags.evaluate.together import of_machine
 from sysbags.evaluate.tuning import bag_settings, tuned
-from sysbags.pairwise import alignment_matrix
+from sysbags.report.results import Evaluation, Method
 
 __all__ = ["Options", "experiment"]
 
@@ -113,10 +113,10 @@ def experiment(
     Examples
     --------
     >>> from pathlib import Path
-    >>> from sysbags._store import Store
+    >>> from sysbags._common.cache import Store
     >>> from sysbags.cli._output import Stages
     >>> from sysbags.datasets import make_streams
-    >>> from sysbags.evaluate.results import Clip
+    >>> from sysbags.report.results import Clip
     >>> streams, labels = make_streams(classes=2, per_class=4, frames=30, bins=8)
     >>> clips = tuple(Clip(f"{label}/{k}", Path(str(k)), str(label)) for k, label in enumerate(labels))
     >>> items = Items(clips, np.arange(8), np.arange(8) % 3, "one clip left out at a time")

@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.base import clone
 
-from sysbags._parallel import run
-from sysbags._store import Store, clip_key, fingerprint, records, streams
-from sysbags._types import Array, IntArray
-from sysbags.bags._base import Bags
-from sysbags.comparators._base import Comparator
+from sysbags._common.cache import Store, clip_key, fingerprint, records, streams
+from sysbags._common.parallel import run
+from sysbags._common.types import Array, IntArray
+from sysbags.bags.base import Bags
+from sysbags.comparators.base import Comparator
 from sysbags.errors import OrderError, ParameterError, SysbagsError
-from sysbags.identification import identify
-from sysbags.system import System
+from sysbags.systems.identification import identify
+from sysbags.systems.system import System
 
 __all__ = ["Features", "falling", "identified", "learns"]
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from sysbags._parallel import run
-from sysbags._store import Store, named_error
-from sysbags._types import Array, IntArray
-from sysbags.bags._base import Bags
+from sysbags._common.cache import Store, named_error
+from sysbags._common.parallel import run
+from sysbags._common.types import Array, IntArray
+from sysbags.bags.base import Bags
 from sysbags.datasets.folder import ClipFolder
 from sysbags.errors import FileError, OrderError, StreamError, SysbagsError, VideoError
 from sysbags.evaluate._kept import Timer
 from sysbags.evaluate.entries import Items
 from sysbags.evaluate.features import Features, identified, learns
 from sysbags.evaluate.protocols import describe, protocol_groups, thirds
-from sysbags.evaluate.results import Clip
+from sysbags.report.results import Clip
 
 __all__ = ["Gathered", "gather"]
 

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.ndimage import uniform_filter
 
-from sysbags._starts import seed_of
-from sysbags._types import Array, IntArray
-from sysbags._validation import check_choice, check_integer, check_labels, check_weight
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_choice, check_integer, check_labels, check_weight
+from sysbags.distances.gram import CrossGram
+from sysbags.distances.pairwise import METRICS
+from sysbags.distances.starts import seed_of
 from sysbags.errors import ParameterError
 from sysbags.evaluate._distances import Distances, to_items, to_medoids
 from sysbags.evaluate.candidates import Means
-from sysbags.gram import CrossGram
-from sysbags.pairwise import METRICS
 
 __all__ = ["LeaveOneOut", "Weights", "choose_weights", "leave_one_out", "vote"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from sysbags._types import Array, IntArray
+from sysbags._common.types import Array, IntArray
+from sysbags.classifiers.kernel_ridge import bordered, targets
 from sysbags.evaluate._nearest import NOBODY, Candidate
-from sysbags.machine import bordered, targets
 
 __all__ = ["machine"]
 

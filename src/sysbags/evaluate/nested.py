@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sysbags._parallel import run
-from sysbags._types import Array, IntArray
+from sysbags._common.parallel import run
+from sysbags._common.types import Array, IntArray
 from sysbags.errors import ParameterError
 from sysbags.evaluate.candidates import Candidate
 

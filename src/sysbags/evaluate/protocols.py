@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._starts import seed_of
-from sysbags._types import IntArray
-from sysbags._validation import check_choice, check_integer, check_labels
+from sysbags._common.types import IntArray
+from sysbags._common.validation import check_choice, check_integer, check_labels
+from sysbags.distances.starts import seed_of
 from sysbags.errors import ParameterError
 
 __all__ = ["PROTOCOLS", "describe", "protocol_groups", "thirds"]

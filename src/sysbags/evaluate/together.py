@@ -7,11 +7,11 @@ from itertools import product
 
 import numpy as np
 
-from sysbags._types import Array
+from sysbags._common.types import Array
+from sysbags.distances.pairwise import alignment_matrix
 from sysbags.evaluate._distances import mean_term
 from sysbags.evaluate.entries import Alternative, Entry, Items, View
 from sysbags.evaluate.machine import machine
-from sysbags.pairwise import alignment_matrix
 
 __all__ = ["of_machine"]
 

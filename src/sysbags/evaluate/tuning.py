@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from sysbags._orders import truncate
-from sysbags._types import Array, IntArray
-from sysbags.bags._base import Bags
+from sysbags._common.types import Array, IntArray
+from sysbags.bags.base import Bags
+from sysbags.distances.truncation import truncate
 from sysbags.errors import SysbagsError
 from sysbags.evaluate.candidates import Candidate
 from sysbags.evaluate.entries import Alternative, Items, View, aligned

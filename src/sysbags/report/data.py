@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._types import Array
-from sysbags.evaluate.results import ClassMean, Evaluation
-from sysbags.system import System
+from sysbags._common.types import Array
+from sysbags.report.results import ClassMean, Evaluation
+from sysbags.systems.system import System
 
 __all__ = ["compact"]
 

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import sysbags
-from sysbags._parallel import check_jobs, run
-from sysbags._store import Store, fingerprint, named_error
-from sysbags._types import Array
+from sysbags._common.cache import Store, fingerprint, named_error
+from sysbags._common.parallel import check_jobs, run
+from sysbags._common.types import Array
 from sysbags.datasets.layouts import Found
 from sysbags.errors import FileError, OrderError, StreamError, SysbagsError
-from sysbags.evaluate.results import Clip, Evaluation
-from sysbags.identification import identify
+from sysbags.report.results import Clip, Evaluation
 from sysbags.reproduce import published
-from sysbags.system import System
+from sysbags.systems.identification import identify
+from sysbags.systems.system import System
 
 __all__ = [
     "DISTANCES",

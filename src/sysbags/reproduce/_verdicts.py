@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from sysbags._types import Array, IntArray
+from sysbags._common.types import Array, IntArray
+from sysbags.distances.gram import CrossGram
+from sysbags.distances.pairwise import distance_matrix
 from sysbags.evaluate import vote
 from sysbags.evaluate._distances import mean_term
 from sysbags.evaluate._kept import KeptGram
-from sysbags.gram import CrossGram
-from sysbags.pairwise import distance_matrix
 from sysbags.reproduce._common import Options
 
 __all__ = ["Verdicts"]

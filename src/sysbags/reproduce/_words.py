@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from sysbags._starts import seed_of
-from sysbags._store import Store, fingerprint, records
-from sysbags._types import Array, IntArray
+from sysbags._common.cache import Store, fingerprint, records
+from sysbags._common.types import Array, IntArray
 from sysbags.bags import VisualWords
 from sysbags.bags.words import draw, learn_words, word_masses
+from sysbags.distances.starts import seed_of
 from sysbags.errors import ParameterError, SysbagsError
 
 __all__ = ["codebooks", "sampled", "word_counts"]

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from sysbags._store import streams
+from sysbags._common.cache import streams
 from sysbags.bags import LocalBinaryPatterns
 from sysbags.datasets.layouts import Found
+from sysbags.distances.gram import CrossGram
 from sysbags.errors import SysbagsError
 from sysbags.evaluate import leave_one_out
 from sysbags.evaluate._kept import Timer, kept_gram
 from sysbags.evaluate.assemble import curves, method, relations
 from sysbags.evaluate.atlas import atlas
 from sysbags.evaluate.protocols import describe
-from sysbags.evaluate.results import Evaluation, Method
-from sysbags.gram import CrossGram
+from sysbags.report.results import Evaluation, Method
 from sysbags.reproduce import published
 from sysbags.reproduce._common import (
     DISTANCES,

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from sysbags.evaluate.results import Published
+from sysbags.report.results import Published
 
 __all__ = ["confusion", "figure", "figures", "rates", "runtimes"]
 

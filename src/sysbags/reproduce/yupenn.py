@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from sysbags._types import Array, IntArray
+from sysbags._common.types import Array, IntArray
 from sysbags.bags import VisualWords
-from sysbags.bags._base import pool
+from sysbags.bags.base import pool
 from sysbags.datasets.layouts import Found
+from sysbags.distances.gram import CrossGram
 from sysbags.errors import SysbagsError
 from sysbags.evaluate._kept import Timer, kept_gram
 from sysbags.evaluate.assemble import method, relations
 from sysbags.evaluate.atlas import atlas
 from sysbags.evaluate.protocols import describe, thirds
-from sysbags.evaluate.results import Curve, Evaluation, Method
-from sysbags.gram import CrossGram
+from sysbags.report.results import Curve, Evaluation, Method
 from sysbags.reproduce import published
 from sysbags.reproduce._common import (
     Options,
@@ -31,7 +31,7 @@ from sysbags.reproduce._common import (
 )
 from sysbags.reproduce._verdicts import Verdicts
 from sysbags.reproduce._words import codebooks, sampled, word_counts
-from sysbags.system import System
+from sysbags.systems.system import System
 
 __all__ = ["yupenn"]
 

@@ -1,0 +1,1 @@
+"""What every package shares: types, checks, threads and progress, files, the cache on disk."""

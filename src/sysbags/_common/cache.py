@@ -1,0 +1,241 @@
+"""Results kept on disk: what was worked out once is read again, and an interrupted run goes on where it was.
+
+A record is a safetensors file of named arrays, and its name is a hash of what they are the result of. It is
+written whole and checked on reading, so that a damaged or foreign file only costs the work once more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import sysbags
+from sysbags._common.files import IMAGE_SUFFIXES, written_whole
+from sysbags._common.parallel import run
+from sysbags._common.types import Array
+from sysbags.bags.base import Bags
+from sysbags.errors import ParameterError, StreamError, SysbagsError, VideoError, VideoWarning
+
+__all__ = ["Store", "clip_key", "fingerprint", "named_error", "records", "streams"]
+
+SUFFIX = ".safetensors"
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+class Store:
+    """Named arrays in a folder, found again by what they were made from.
+
+    Parameters
+    ----------
+    folder : path or None
+        Made when the first record is written. None keeps nothing.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> store = Store(tempfile.mkdtemp())
+    >>> def square():
+    ...     print("working")
+    ...     return {"square": np.array([9.0])}
+    >>> store.arrays({"number": 3}, square)["square"]
+    working
+    array([9.])
+    >>> store.arrays({"number": 3}, square)["square"]
+    array([9.])
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None) -> None:
+        self.folder = None if folder is None else Path(folder)
+
+    def arrays(self, key: Mapping[str, Any], make: Callable[[], Mapping[str, npt.ArrayLike]]) -> Arrays:
+        """Return the arrays of a key, from disk, or from `make` and then kept.
+
+        The key is all that the arrays depend on, as JSON has it; the version of sysbags is part of it unsaid.
+        Threads and processes may ask at the same time: at worst both work, and either result is kept whole.
+        """
+        if self.folder is None:
+            return _plain(make())
+        text = json.dumps({"sysbags": sysbags.__version__, **key}, sort_keys=True, allow_nan=False)
+        path = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:40]}{SUFFIX}"
+        kept = _read(path, text)
+        if kept is None:
+            kept = _plain(make())
+            _write(path, text, kept)
+        return kept
+
+
+def clip_key(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return what a clip is known by: its absolute path, and the sizes and times of change of its files.
+
+    Raises
+    ------
+    VideoError
+        If there is no such file or folder.
+    """
+    place = Path(os.path.abspath(path))
+    try:
+        files = [place]
+        if place.is_dir():
+            files = sorted(entry for entry in place.iterdir() if entry.suffix.lower() in IMAGE_SUFFIXES)
+        facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    except OSError as error:
+        raise VideoError(f"cannot read {path}: {error.strerror or error}") from None
+    return {"clip": str(place), "files": facts if len(facts) < 2 else fingerprint(repr(facts).encode())}
+
+
+def fingerprint(value: Any) -> Any:
+    """Return JSON that changes whenever an array, a number, an estimator or a list of such does.
+
+    Of an estimator that is its class, its parameters but `n_jobs`, and what it has learnt.
+
+    Examples
+    --------
+    >>> fingerprint({"words": 5, "size": (3, 4)})
+    {'words': 5, 'size': [3, 4]}
+    >>> fingerprint(sysbags.bags.LocalBinaryPatterns(n_jobs=4))["points"]
+    8
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value if isinstance(value, (str, int)) or value is None or np.isfinite(value) else str(value)
+    if isinstance(value, (list, tuple)):
+        return [fingerprint(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): fingerprint(item) for key, item in value.items()}
+    if isinstance(value, (bytes, np.ndarray)):
+        kind = "bytes" if isinstance(value, bytes) else f"{value.dtype.str}{value.shape}"
+        data = value if isinstance(value, bytes) else np.ascontiguousarray(value).data
+        return f"{kind} {hashlib.sha256(data).hexdigest()}"
+    if isinstance(value, os.PathLike):
+        return clip_key(value)
+    if hasattr(value, "get_params"):
+        learnt = {name: item for name, item in vars(value).items() if name.endswith("_") and name[0] != "_"}
+        told = value.get_params(deep=False) | learnt
+        told.pop("n_jobs", None)
+        return {"class": f"{type(value).__module__}.{type(value).__qualname__}", **fingerprint(told)}
+    raise ParameterError(
+        f"results that depend on a {type(value).__name__} cannot be kept on disk, as it has no fingerprint"
+    )
+
+
+def streams(
+    store: Store, bags: Bags, paths: Sequence[Path], *, n_jobs: int | None = None, description: str = "clips"
+) -> list[Array | SysbagsError]:
+    """Turn clips into streams, one record a clip; what is wrong with a clip takes the place of its stream.
+
+    Parameters
+    ----------
+    store : Store
+    bags : Bags
+        Fitted, where they learn something.
+    paths, n_jobs, description
+        See `records`.
+    """
+    key = {"bags": fingerprint(bags)} if store.folder is not None else {}
+    found = records(store, key, lambda path: {"stream": bags.stream(path)}, paths, n_jobs, description)
+    return [one if isinstance(one, SysbagsError) else one["stream"] for one in found]
+
+
+def records(
+    store: Store,
+    key: Mapping[str, Any],
+    make: Callable[[Path], Mapping[str, npt.ArrayLike]],
+    paths: Sequence[Path],
+    n_jobs: int | None = None,
+    description: str = "clips",
+) -> list[Arrays | SysbagsError]:
+    """Work out arrays for each clip, one record a clip; what is wrong with a clip takes their place.
+
+    A clip that breaks off gives the same `VideoWarning` from the store as from its file. A `ParameterError`
+    is not the fault of a clip, so it is raised.
+
+    Parameters
+    ----------
+    store : Store
+    key : mapping
+        What the arrays depend on beside the clip.
+    make : callable
+        From a path to named arrays, but "warnings".
+    paths : sequence of Path
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+    description : str, default="clips"
+        What the progress bar says.
+    """
+    heard = threading.local()  # the warnings of the clip that a thread is at
+
+    def made(path: Path) -> Mapping[str, npt.ArrayLike]:
+        heard.texts = []
+        arrays = make(path)
+        return {**arrays, "warnings": np.frombuffer("\n".join(heard.texts).encode(), np.uint8)}
+
+    def attempt(path: Path) -> Arrays | SysbagsError:
+        try:
+            return store.arrays({**key, **clip_key(path)}, lambda: made(path))
+        except (VideoError, StreamError) as error:
+            return named_error(path, error)
+
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def hear(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, VideoWarning) and hasattr(heard, "texts"):
+                heard.texts.append(str(message))
+            else:
+                usual(message, category, *where, **more)
+
+        warnings.simplefilter("always", VideoWarning)
+        warnings.showwarning = hear
+        found = run(attempt, list(paths), n_jobs, description)
+    for one in found:
+        if not isinstance(one, SysbagsError):
+            for text in one.pop("warnings").tobytes().decode().splitlines():
+                warnings.warn(text, VideoWarning, stacklevel=2)
+    return found
+
+
+def named_error(path: Path, error: SysbagsError) -> SysbagsError:
+    """Return an error about a clip whose sentence names the clip."""
+    text = str(error)
+    return type(error)(text if str(path) in text else f"{path}: {text}")
+
+
+def _plain(arrays: Mapping[str, npt.ArrayLike]) -> Arrays:
+    return {name: np.asarray(array, order="C") for name, array in arrays.items()}
+
+
+def _write(path: Path, text: str, arrays: Arrays) -> None:
+    from safetensors.numpy import save_file
+
+    with written_whole(path) as temporary:
+        save_file(arrays, temporary, {"key": text, "checksum": _checksum(arrays)})
+
+
+def _read(path: Path, text: str) -> Arrays | None:
+    """Return the arrays of a record if it is whole and the answer to this key."""
+    from safetensors import safe_open
+
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="numpy") as file:
+            about = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except Exception:  # whatever a damaged file provokes
+        return None
+    return arrays if about == {"key": text, "checksum": _checksum(arrays)} else None
+
+
+def _checksum(arrays: Arrays) -> str:
+    return hashlib.sha256(json.dumps(fingerprint(arrays), sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,249 @@
+"""What the doors check: each failure is one sentence on what is wrong, where, and what would be right."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sysbags._common.types import Array, IntArray, KernelLike
+from sysbags.errors import IncompatibleSystemsError, ParameterError, StreamError, SysbagsError
+
+if TYPE_CHECKING:
+    from sysbags.systems.system import System
+
+__all__ = [
+    "check_choice",
+    "check_integer",
+    "check_labels",
+    "check_matrix",
+    "check_same_space",
+    "check_share",
+    "check_stream",
+    "check_systems",
+    "check_weight",
+    "kernel_name",
+]
+
+SUM_TOLERANCE = 1e-6
+
+
+def check_stream(stream: Any, kernel: KernelLike = "chi2", *, name: str = "stream") -> Array:
+    """Return a stream as a C-contiguous (N, p) float64 array that the kernel can take.
+
+    Parameters
+    ----------
+    stream : array_like, (N, p)
+        Rows are time. The histogram kernels need rows without negative entries whose sum is 1;
+        "linear" and a callable take any finite rows.
+    kernel : str or callable, default="chi2"
+        The kernel that will see the rows.
+    name : str, default="stream"
+        What the sentences call the array.
+
+    Returns
+    -------
+    (N, p) array
+        The caller's array itself where it is already right, otherwise a copy; never modified.
+
+    Examples
+    --------
+    >>> check_stream([[0.5, 0.5], [1, 0]])
+    array([[0.5, 0.5],
+           [1. , 0. ]])
+    >>> check_stream([[0.5, 0.5], [1, 1]])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    sysbags.errors.StreamError: row 1 of stream sums to 2, but each histogram must sum to 1: divide ...
+    """
+    array = _real_array(stream, name, StreamError)
+    if array.ndim != 2:
+        raise StreamError(
+            f"{name} has {array.ndim} dimensions, but it must have 2: one row a frame, one column a bin"
+        )
+    if array.shape[0] == 0 or array.shape[1] == 0:
+        raise StreamError(
+            f"{name} is empty (shape {array.shape}), but it needs at least one row (frame) and column (bin)"
+        )
+    finite = np.isfinite(array)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        raise StreamError(
+            f"{name} holds {array[row, column]} at row {row}, column {column}, but every entry must be finite"
+        )
+    if isinstance(kernel, str) and kernel != "linear":
+        _check_histograms(array, kernel, name)
+    return array
+
+
+def _check_histograms(array: Array, kernel: str, name: str) -> None:
+    """Refuse rows that are no histograms of sum 1."""
+    if array.min() < 0.0:
+        row, column = np.unravel_index(int(array.argmin()), array.shape)
+        raise StreamError(
+            f"{name} holds the negative entry {array[row, column]:.6g} at row {row}, column {column}, but "
+            f'the {kernel} kernel compares histograms: entries must be 0 or more (kernel="linear" takes any)'
+        )
+    sums = array.sum(axis=1)
+    wrong = np.flatnonzero(np.abs(sums - 1.0) > SUM_TOLERANCE)
+    if wrong.size:
+        total = sums[wrong[0]]
+        cure = (
+            "divide each row by its sum"
+            if total > 0.0
+            else "this frame has an empty bag, so drop it or give it a bag"
+        )
+        raise StreamError(
+            f"row {wrong[0]} of {name} sums to {total:.6g}, but each histogram must sum to 1: {cure}"
+        )
+
+
+def check_matrix(
+    value: Any,
+    name: str,
+    shape: tuple[int | None, ...],
+    meaning: str,
+    error: type[SysbagsError] = ParameterError,
+) -> Array:
+    """Return a finite float64 array of the given shape (None: any length); `meaning` ends the sentence."""
+    array = _real_array(value, name, error)
+    fits = array.ndim == len(shape) and all(
+        want in (None, have) for want, have in zip(shape, array.shape, strict=True)
+    )
+    if not fits:
+        raise error(f"{name} has shape {array.shape}, but it must be {meaning}")
+    if array.size == 0:
+        raise error(f"{name} is empty (shape {array.shape}), but it must be {meaning}")
+    if not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise error(f"{name} holds {array[where]} at index {where}, but every entry must be finite")
+    return array
+
+
+def _real_array(value: Any, name: str, error: type[SysbagsError]) -> Array:
+    """Return C-contiguous float64 numbers, without a copy where the value is that already."""
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError):
+        raise error(
+            f"{name} is ragged: its rows have different lengths, but it must be an array of numbers"
+        ) from None
+    if array.dtype == object:
+        try:
+            array = array.astype(np.float64)
+        except (ValueError, TypeError):
+            raise error(
+                f"{name} holds objects that are not numbers, but it must be an array of numbers"
+            ) from None
+    if array.dtype.kind not in "biuf":
+        raise error(f"{name} holds {array.dtype} entries, but it must hold real numbers")
+    return np.ascontiguousarray(array, dtype=np.float64) if array.ndim else array.astype(np.float64)
+
+
+def kernel_name(kernel: KernelLike) -> str:
+    """Return what sentences call a kernel."""
+    return repr(kernel) if isinstance(kernel, str) else getattr(kernel, "__name__", repr(kernel))
+
+
+def check_systems(systems: Any, *, name: str = "systems") -> list[System]:
+    """Return a non-empty list of systems that share one kernel and one bag length."""
+    from sysbags.systems.system import System
+
+    if isinstance(systems, System):
+        raise ParameterError(
+            f"{name} is a single System, but it must be a sequence of them: put it in a list"
+        )
+    if isinstance(systems, (str, bytes)) or not hasattr(systems, "__iter__"):
+        raise ParameterError(
+            f"{name} is of type {type(systems).__name__}, but it must be a sequence of System"
+        )
+    members = list(systems)
+    if not members:
+        raise ParameterError(f"{name} is empty, but it needs at least one System")
+    for i, member in enumerate(members):
+        if not isinstance(member, System):
+            raise ParameterError(
+                f"{name}[{i}] is of type {type(member).__name__}, but it must be a System (see identify)"
+            )
+        _check_pair(members[0], member, f"{name}[0]", f"{name}[{i}]")
+    return members
+
+
+def check_same_space(first: Sequence[System], second: Sequence[System]) -> None:
+    """Refuse two collections (each consistent in itself) of different kernels or bag lengths."""
+    _check_pair(first[0], second[0], "the first collection", "the second")
+
+
+def _check_pair(one: System, other: System, one_name: str, other_name: str) -> None:
+    if one.kernel != other.kernel:
+        raise IncompatibleSystemsError(
+            f"{one_name} has the kernel {kernel_name(one.kernel)} and {other_name} "
+            f"{kernel_name(other.kernel)}, but only systems of one kernel can be compared"
+        )
+    if one.bag_length != other.bag_length:
+        raise IncompatibleSystemsError(
+            f"{one_name} has bags of length {one.bag_length} and {other_name} of {other.bag_length}, "
+            "but only systems of one bag length can be compared"
+        )
+
+
+def check_labels(labels: Any, items: int, name: str = "labels") -> tuple[npt.NDArray[Any], IntArray]:
+    """Return the classes (or groups), sorted, and the index of each item's."""
+    try:
+        array = np.asarray(labels)
+        fits = array.shape == (items,)
+        classes, codes = np.unique(array, return_inverse=True)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"{name} must be a sequence of one kind, such as words or whole numbers"
+        ) from None
+    if not fits:
+        raise ParameterError(
+            f"{name} have shape {array.shape}, but there must be one for each of the {items} systems"
+        )
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ParameterError(f"{name} hold a number that is not finite, but each item needs a class")
+    return classes, codes.astype(np.int64)
+
+
+def check_weight(value: Any, name: str) -> float:
+    """Return a finite real number that is 0 or more."""
+    if type(value) is float and 0.0 <= value < math.inf:
+        return value
+    if not _is_real(value) or not math.isfinite(value) or value < 0:
+        raise ParameterError(f"{name} is {value!r}, but it must be a finite number that is 0 or more")
+    return float(value)
+
+
+def check_share(value: Any, name: str, *, low: str, high: str) -> float:
+    """Return a real number between 0 and 1; `low` is "[" or "(", `high` is "]" or ")"."""
+    inside = (
+        _is_real(value)
+        and (value >= 0 if low == "[" else value > 0)
+        and (value <= 1 if high == "]" else value < 1)
+    )
+    if not inside:
+        raise ParameterError(f"{name} is {value!r}, but it must be a number in {low}0, 1{high}")
+    return float(value)
+
+
+def check_choice(value: Any, name: str, choices: Collection[str]) -> str:
+    """Return one of the words allowed."""
+    if not isinstance(value, str) or value not in choices:
+        raise ParameterError(f"{name} is {value!r}, but it must be one of {', '.join(map(repr, choices))}")
+    return value
+
+
+def check_integer(value: Any, name: str, minimum: int = 1) -> int:
+    """Return a whole number that is not below the minimum."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
+    if not whole or value < minimum:
+        raise ParameterError(f"{name} is {value!r}, but it must be a whole number of at least {minimum}")
+    return int(value)
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, (numbers.Real, np.floating)) and not isinstance(value, (bool, np.bool_))

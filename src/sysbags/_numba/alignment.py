@@ -1,0 +1,222 @@
+"""Algorithm 2 for one pair and for all the pairs of a collection: starts, ascent, and when to stop."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sysbags._common.types import Array, IntArray
+from sysbags._numba import compiled
+from sysbags._numba.dense import svd
+from sysbags._numba.jacobi import sweep
+from sysbags._numba.lanes import LANES, load, store
+from sysbags._numba.newton import gradient, newton
+from sysbags._numba.products import objective, refresh, skew_inner, spread, transpose, workspace
+
+__all__ = ["align_many", "align_pair", "ascend", "polar_starts", "states"]
+
+SCANNED_SWEEPS, PLAIN_SWEEPS = 3, 2
+MAX_ROUNDS = 500
+TOLERANCE = 1e-7
+"""Slope, relative to the problem's scale, at which a start has converged; the value's error is its square."""
+SAME_VALUE = 1e-9
+"""Two starts agree when their values differ by less than this, relative to the problem's scale."""
+PATIENCE = 12.0
+"""Measured: less loses winners, more spends most of the time on losers."""
+EFFORT = 700
+"""Newton rounds times the order after which no more starts are made, unless all are asked for."""
+BENIGN_SHARE = 0.2
+"""Below this share of the transitions in the cost, local optima are rare (measured)."""
+
+
+@compiled()
+def states(n: int) -> Array:
+    """Room for the state of `LANES` starts: Q, B and MQ."""
+    return np.zeros((3, n, n, LANES))
+
+
+@compiled()
+def polar_starts(M: Array, Q: Array) -> float:
+    """Fill the lanes with the best rotations for the observers alone; return the nuclear norm of M.
+
+    With ``M = U S V'`` they are ``V D U'`` for the four cheapest choices of signs D: none turned,
+    the last, the one before it, both. Two have determinant +1, two -1. Where the observers dominate,
+    the local optima lie near such turned copies.
+    """
+    n = M.shape[0]
+    U, values, Vt = svd(M)
+    last, before = n - 1, max(n - 2, 0)
+    for i in range(n):
+        for j in range(n):
+            total = 0.0
+            for k in range(n):
+                total += Vt[k, i] * U[j, k]
+            turn, turn_before = 2.0 * Vt[last, i] * U[j, last], 2.0 * Vt[before, i] * U[j, before]
+            Q[i, j, 0] = total
+            Q[i, j, 1] = total - turn
+            Q[i, j, 2] = total - turn_before
+            Q[i, j, 3] = total - turn - turn_before if n > 1 else total
+    return float(np.sum(values))
+
+
+@compiled()
+def sweeps_of(
+    A: Array, state: Array, work: Array, orders: IntArray, first: int, count: int, scanned: int
+) -> None:
+    """Sweep every lane `count` times, with a scan of the angle in the first `scanned` of them."""
+    Q, B, MQ = state[0], state[1], state[2]
+    transpose(MQ, work[0])
+    transpose(Q, work[1])
+    for k in range(count):
+        sweep(A, B, work[0], work[1], orders[(first + k) % orders.shape[0]], k < scanned)
+    transpose(work[0], MQ)
+    transpose(work[1], Q)
+
+
+@compiled()
+def ascend(
+    problem: Array,
+    A: Array,
+    state: Array,
+    work: Array,
+    orders: IntArray,
+    scale: float,
+    warm: bool,
+    patience: float,
+    so_far: float,
+    finish: bool,
+    report: Array,
+) -> tuple[int, int]:
+    """Bring every lane of ``state[0]`` to a critical point.
+
+    Values go to ``report[0, 0]``, squared slopes to ``report[1, 0]``. `warm` lanes start close to their
+    optimum and need no sweeps first. A lane is given up where it lies farther below the best (`so_far`
+    or among the lanes) than `patience` times what it seems to have left to rise. With `finish` false
+    there are sweeps alone, the paper's way. Returns the numbers of sweeps and of rounds after the first.
+    """
+    n = A.shape[0]
+    Q, B, MQ = state[0], state[1], state[2]
+    values, active, slopes = report[0, 0], report[0, 1], report[1, 0]
+    refresh(problem, Q, B, MQ, work)
+    sweeps = 0 if warm else SCANNED_SWEEPS + PLAIN_SWEEPS
+    sweeps_of(A, state, work, orders, 0, sweeps, SCANNED_SWEEPS)
+    rounds = 0
+    while rounds < MAX_ROUNDS:
+        gradient(problem, B, MQ, work)
+        store(report, 0, 0, objective(problem[0], B, MQ))
+        store(report, 1, 0, skew_inner(work[0], work[0]))
+        best = max(so_far, values.max())
+        busy = False
+        for lane in range(LANES):
+            # What a quadratic model with the mean curvature would rise by.
+            left = 0.25 * n * slopes[lane] / (abs(best) + 1e-300)
+            steep = slopes[lane] > (TOLERANCE * scale) ** 2
+            going = steep and values[lane] + patience * left >= best
+            active[lane] = 1.0 if going else 0.0
+            busy = busy or going
+        if not busy:
+            break
+        rounds += 1
+        if not finish or newton(problem, B, MQ, Q, work, load(report, 0, 1)) > 0.0:
+            sweeps_of(A, state, work, orders, sweeps, 1, 0 if finish else 1)
+            sweeps += 1
+    return sweeps, rounds
+
+
+@compiled()
+def align_pair(
+    A: Array,
+    A2: Array,
+    M: Array,
+    starts: Array,
+    orders: IntArray,
+    thorough: bool,
+    finish: bool,
+    rotation: Array,
+) -> tuple[float, float, float, int, int, int]:
+    """Maximise ``tr(A' Q' A2 Q) + tr(M Q)`` over O(n) from groups of starts until enough of them agree.
+
+    Parameters
+    ----------
+    A : (n, n) array
+        First transition times `lambda_a`.
+    A2, M : (n, n) array
+        Second transition, cross block of the observers.
+    starts : (groups, n, n, LANES) array
+        Random orthogonal matrices, determinants alternating. Where there are observers, `polar_starts`
+        take the place of the first group.
+    orders : (count, n (n - 1) / 2, 2) array
+        Random orders of the planes, one a sweep.
+    thorough : bool
+        Make all the starts and give none up.
+    finish : bool
+        Newton finish, or sweeps alone.
+    rotation : (n, n) array
+        Filled with the best Q.
+
+    Returns
+    -------
+    value, nuclear_norm, slope : float
+        rho at the best Q, ``||M||_*``, and the norm of the gradient there.
+        Not a number where an input is not finite.
+    sweeps, agreed, tried : int
+        Sweeps of the group that won, starts that reached the best value, starts made.
+    """
+    n = A.shape[0]
+    problem, work, state, report = spread(A, A2, M), workspace(n), states(n), np.zeros((2, 2, LANES))
+    size_a, size_m = np.sqrt(np.sum(A * A) * np.sum(A2 * A2)), np.sqrt(np.sum(M * M))
+    scale = size_a + size_m + 1e-300
+    patience = np.inf if thorough else PATIENCE
+    best, slope, nuclear, sweeps, agreed, tried = -np.inf, 0.0, 0.0, 0, 0, 0
+    enough, spent = 1, 0
+    if not np.isfinite(scale):
+        return np.nan, np.nan, np.nan, 0, 0, 0
+    for group in range(starts.shape[0]):
+        state[0] = starts[group]
+        if group == 0:
+            # Without observers their best rotations mean nothing: random starts are better spread.
+            nuclear = polar_starts(M, state[0]) if size_m > 0.0 else 0.0
+            # The larger the transitions' share of the cost, the more local optima there are.
+            share = size_a / (size_a + nuclear + 1e-300)
+            enough = 1 + int(np.ceil(15.0 * max(0.0, share - BENIGN_SHARE)))
+        made, rounds = ascend(problem, A, state, work, orders, scale, False, patience, best, finish, report)
+        tried += LANES
+        spent += rounds
+        for lane in range(LANES):
+            value = report[0, 0, lane]
+            if value > best + SAME_VALUE * scale:
+                agreed = 0
+            if value > best - SAME_VALUE * scale:
+                agreed += 1
+            if value > best:
+                best, slope, sweeps = value, np.sqrt(report[1, 0, lane]), made
+                for i in range(n):
+                    for j in range(n):
+                        rotation[i, j] = state[0, i, j, lane]
+        if not thorough and (agreed >= enough or spent * n >= EFFORT):
+            break
+    return best, nuclear, slope, sweeps, agreed, tried
+
+
+@compiled()
+def align_many(
+    first: Array,
+    second: Array,
+    observer: Array,
+    pairs: IntArray,
+    lambda_a: float,
+    starts: Array,
+    orders: IntArray,
+    thorough: bool,
+    values: Array,
+    rotations: Array,
+) -> None:
+    """`align_pair` for each row (i, j) of `pairs`, into `values` and `rotations`.
+
+    The starts' size n says how much of the zero-padded transitions (K, N, N), (L, N, N) and blocks
+    (count, N, N) belongs to these pairs.
+    """
+    n = starts.shape[1]
+    for k in range(pairs.shape[0]):
+        A, A2 = first[pairs[k, 0], :n, :n] * lambda_a, second[pairs[k, 1], :n, :n].copy()
+        M = observer[k, :n, :n].copy()
+        values[k] = align_pair(A, A2, M, starts, orders, thorough, True, rotations[k])[0]

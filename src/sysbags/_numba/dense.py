@@ -1,0 +1,124 @@
+"""Small dense linear algebra for matrices of a system's order: no LAPACK call, the same bits everywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sysbags._common.types import Array
+from sysbags._numba import compiled
+
+__all__ = ["svd"]
+
+
+@compiled(fastmath=True)
+def dot(x: Array, y: Array) -> float:
+    """Inner product of two vectors."""
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += x[i] * y[i]
+    return total
+
+
+@compiled(fastmath=True)
+def rotate_rows(x: Array, y: Array, c: float, s: float) -> None:
+    """Rotate two vectors into each other, in place."""
+    for i in range(x.shape[0]):
+        u, v = x[i], y[i]
+        x[i] = c * u - s * v
+        y[i] = s * u + c * v
+
+
+@compiled()
+def svd(matrix: Array) -> tuple[Array, Array, Array]:
+    """Singular value decomposition of a small square matrix by one-sided Jacobi rotations.
+
+    Parameters
+    ----------
+    matrix : (n, n) array
+        Any real square matrix; rank deficient ones too.
+
+    Returns
+    -------
+    left : (n, n) array
+        Orthogonal.
+    values : (n,) array
+        Descending, non-negative.
+    right_transposed : (n, n) array
+        Orthogonal; `left @ diag(values) @ right_transposed` is the matrix.
+    """
+    # Plain loops throughout: they compile several times faster than array expressions.
+    n = matrix.shape[0]
+    scale = 0.0
+    for i in range(n):
+        for j in range(n):
+            scale = max(scale, abs(matrix[i, j]))
+    # Scaled, because squares of its entries are formed.
+    scale = scale if scale > 0.0 else 1.0
+    # Rows of `work` are the columns of the matrix: contiguous, so that the inner loops vectorise.
+    work, right, squares = np.empty((n, n)), np.zeros((n, n)), np.empty(n)
+    for i in range(n):
+        right[i, i] = 1.0
+        for j in range(n):
+            work[j, i] = matrix[i, j] / scale
+    for _ in range(60):
+        largest = 0.0
+        for p in range(n):
+            squares[p] = dot(work[p], work[p])
+        for p in range(n - 1):
+            for q in range(p + 1, n):
+                pp, qq, pq = squares[p], squares[q], dot(work[p], work[q])
+                top = 0.0
+                for k in range(n):
+                    top = max(top, squares[k])
+                # Next to the largest column, a column of rounding errors has no direction.
+                if min(pp, qq) <= 1e-32 * top:
+                    continue
+                cosine = abs(pq) / np.sqrt(pp * qq)
+                largest = max(largest, cosine)
+                if cosine <= 1e-16:
+                    continue
+                zeta = (qq - pp) / (2.0 * pq)
+                t = np.copysign(1.0, zeta) / (abs(zeta) + np.sqrt(1.0 + zeta * zeta))
+                c = 1.0 / np.sqrt(1.0 + t * t)
+                rotate_rows(work[p], work[q], c, c * t)
+                rotate_rows(right[p], right[q], c, c * t)
+                squares[p], squares[q] = max(pp - t * pq, 0.0), qq + t * pq
+        # Jacobi ends quadratically: from here the next sweep would find nothing above round-off.
+        if largest < 1e-13:
+            break
+    for p in range(n):
+        squares[p] = np.sqrt(dot(work[p], work[p]))
+    left, values, right_transposed = np.empty((n, n)), np.empty(n), np.empty((n, n))
+    candidate = np.empty(n)
+    for k in range(n):
+        chosen = 0
+        for p in range(n):
+            if squares[p] > squares[chosen]:
+                chosen = p
+        values[k] = squares[chosen]
+        squares[chosen] = -1.0
+        for i in range(n):
+            right_transposed[k, i] = right[chosen, i]
+            left[i, k] = work[chosen, i]
+        if values[k] > values[0] * n * 2.3e-16:
+            for i in range(n):
+                left[i, k] /= values[k]
+            continue
+        # A null direction: any unit vector orthogonal to those before it.
+        best = -1.0
+        for axis in range(n):
+            candidate[:] = 0.0
+            candidate[axis] = 1.0
+            for _ in range(2):
+                for j in range(k):
+                    share = dot(left[:, j], candidate)
+                    for i in range(n):
+                        candidate[i] -= share * left[i, j]
+            length = np.sqrt(dot(candidate, candidate))
+            if length > best + 1e-3:
+                best = length
+                for i in range(n):
+                    left[i, k] = candidate[i] / length
+    for k in range(n):
+        values[k] *= scale
+    return left, values, right_transposed

@@ -1,0 +1,334 @@
+"""Kernels between histograms: the sums over bins, by far the largest cost of the whole library.
+
+Rows of one stream meet columns of another. A row is a *list* of the bins where it is not zero, so
+empty bins cost nothing; the other stream is held *transposed*, bins by frames, so that the innermost
+loop runs over neighbouring frames and fills vector registers.
+
+For chi-squared both sides hold reciprocals, since a histogram's bin enters as
+
+    ab / (a + b) = 1 / (1/a + 1/b)
+
+and then two bins of sums s and t add up to (s + t) / (st), four to one fraction in the same way: a
+handful of additions and products, and **one division for four bins**, the division being what would
+otherwise bound the speed. `sysbags.kernels.histograms.Code` chooses the scale at which these products of
+four can neither overflow nor underflow. No denominator is zero, so no NaN can occur.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sysbags._common.types import Array, IntArray
+from sysbags._numba import compiled
+
+__all__ = [
+    "GROUP",
+    "LANES",
+    "count_bins",
+    "cross_blocks",
+    "fill_lists",
+    "fill_tiles",
+    "kernel_rows",
+    "mirror",
+]
+
+GROUP = 8  # bins a pass: fewer passes over the running sums, yet few enough to stay in registers
+LANES = 16  # columns are padded to a multiple of this, so that loops have no scalar rest
+PANEL = 16  # rows that share what they load of the transposed stream while it is in the first cache
+
+# exp(x) on [-1, 0] as a Taylor series about -1/2: the rest after degree 14 is 0.5^15 / 15! < 3e-17.
+EXPONENTIAL = tuple(float(np.exp(-0.5)) / float(np.prod(np.arange(1.0, k + 1.0))) for k in range(15))
+
+Floats = npt.NDArray[np.floating[Any]]
+Bins = npt.NDArray[np.uint32]
+
+
+@compiled()
+def count_bins(samples: Array, floor: float) -> IntArray:
+    """Count the bins of each row that are above the floor."""
+    counts = np.zeros(samples.shape[0], np.int64)
+    for i in range(samples.shape[0]):
+        count = 0
+        for entry in samples[i]:
+            count += entry > floor
+        counts[i] = count
+    return counts
+
+
+@compiled()
+def _encode(row: Array, floor: float, unit: float, chi2: bool, out: Floats) -> None:
+    """Write a histogram as the sums want it, see `sysbags.kernels.histograms.Code`."""
+    if chi2:
+        for k in range(row.size):
+            out[k] = unit / max(row[k], floor)
+    else:
+        for k in range(row.size):
+            out[k] = row[k]
+
+
+@compiled()
+def fill_lists(
+    samples: Array, starts: IntArray, floor: float, unit: float, chi2: bool, bins: Bins, values: Floats
+) -> None:
+    """Write the list of each row's bins above the floor; what is left of its last group stays as it is.
+
+    Parameters
+    ----------
+    samples : (N, p) array
+        Histograms.
+    starts : (N + 1,) array
+        Row i owns the groups from `starts[i]` up to `starts[i + 1]`.
+    floor, unit, chi2
+        How an entry is encoded, see `sysbags.kernels.histograms.Code`.
+    bins, values : (G * GROUP,) arrays
+        Written: where, and what.
+    """
+    line = np.empty(samples.shape[1], values.dtype)
+    for i in range(samples.shape[0]):
+        _encode(samples[i], floor, unit, chi2, line)
+        at = starts[i] * GROUP
+        for k in range(samples.shape[1]):
+            if samples[i, k] > floor:
+                bins[at] = k
+                values[at] = line[k]
+                at += 1
+
+
+@compiled()
+def fill_tiles(samples: Array, floor: float, unit: float, chi2: bool, tiles: Floats) -> None:
+    """Write (N, p) histograms, encoded and transposed, to (T, p, width) tiles; the rest stays as it is."""
+    size, length = samples.shape
+    width = tiles.shape[2]
+    lines = np.empty((LANES, length), tiles.dtype)
+    # A few rows at a time, whose entries of one bin are neighbours; they never straddle two tiles.
+    for begin in range(0, size, LANES):
+        count = min(LANES, size - begin)
+        for j in range(count):
+            _encode(samples[begin + j], floor, unit, chi2, lines[j])
+        tile, column = tiles[begin // width], begin % width
+        for k in range(length):
+            for j in range(count):
+                tile[k, column + j] = lines[j, k]
+
+
+# Contraction (fused multiply-add) is all that is wanted: a division turned into an estimated
+# reciprocal would be both slower here and less accurate.
+@compiled(fastmath={"contract"})
+def _add_chi2(total: Floats, tile: Floats, bins: Bins, values: Floats, first: int) -> None:
+    """Add 1 / (x + y) of eight bins to every column's total, from column `first` on."""
+    r0, r1, r2, r3 = tile[bins[0]], tile[bins[1]], tile[bins[2]], tile[bins[3]]
+    r4, r5, r6, r7 = tile[bins[4]], tile[bins[5]], tile[bins[6]], tile[bins[7]]
+    x0, x1, x2, x3 = values[0], values[1], values[2], values[3]
+    x4, x5, x6, x7 = values[4], values[5], values[6], values[7]
+    # Unsigned, because an index that might count from the end is never vectorised.
+    for j in range(np.uint64(first), np.uint64(total.shape[0])):
+        s0, s1, s2, s3 = x0 + r0[j], x1 + r1[j], x2 + r2[j], x3 + r3[j]
+        s4, s5, s6, s7 = x4 + r4[j], x5 + r5[j], x6 + r6[j], x7 + r7[j]
+        s01, s23, s45, s67 = s0 * s1, s2 * s3, s4 * s5, s6 * s7
+        four = ((s0 + s1) * s23 + (s2 + s3) * s01) / (s01 * s23)
+        total[j] += four + ((s4 + s5) * s67 + (s6 + s7) * s45) / (s45 * s67)
+
+
+@compiled(fastmath={"nnan", "nsz"})
+def _add_intersection(total: Floats, tile: Floats, bins: Bins, values: Floats, first: int) -> None:
+    """Add min(a, b) of eight bins to every column's total, from column `first` on."""
+    r0, r1, r2, r3 = tile[bins[0]], tile[bins[1]], tile[bins[2]], tile[bins[3]]
+    r4, r5, r6, r7 = tile[bins[4]], tile[bins[5]], tile[bins[6]], tile[bins[7]]
+    a0, a1, a2, a3 = values[0], values[1], values[2], values[3]
+    a4, a5, a6, a7 = values[4], values[5], values[6], values[7]
+    for j in range(np.uint64(first), np.uint64(total.shape[0])):
+        low = (min(a0, r0[j]) + min(a1, r1[j])) + (min(a2, r2[j]) + min(a3, r3[j]))
+        high = (min(a4, r4[j]) + min(a5, r5[j])) + (min(a6, r6[j]) + min(a7, r7[j]))
+        total[j] += low + high
+
+
+@compiled()
+def _panel(
+    totals: Floats,
+    starts: IntArray,
+    bins: Bins,
+    values: Floats,
+    begin: int,
+    end: int,
+    tile: Floats,
+    first: int,
+    chi2: bool,
+) -> None:
+    """Sum over the bins for rows `begin` to `end` against one tile of columns, into the first of `totals`."""
+    totals[: end - begin, first:] = 0
+    longest = 0
+    for i in range(begin, end):
+        longest = max(longest, starts[i + 1] - starts[i])
+    # Rows take turns: neighbours in time fill much the same bins, so each turn finds them in the cache.
+    for turn in range(longest):
+        for i in range(begin, end):
+            group = starts[i] + turn
+            if group < starts[i + 1]:
+                if chi2:
+                    _add_chi2(totals[i - begin], tile, bins[group], values[group], first)
+                else:
+                    _add_intersection(totals[i - begin], tile, bins[group], values[group], first)
+
+
+@compiled(fastmath={"contract", "nnan", "nsz"})
+def _finish(
+    total: Floats, row_sum: float, column_sums: Array, unit: float, first: int, chi2: bool, out: Array
+) -> None:
+    """Turn a row of sums into kernel values; the exponential is a polynomial, so that it vectorises."""
+    if chi2:
+        factor, middle = 2.0 * unit, 0.5 - 0.5 * row_sum
+        for j in range(np.uint64(first), np.uint64(total.shape[0])):
+            t = min(factor * total[j] + (middle - 0.5 * column_sums[j]), 0.5)
+            power = EXPONENTIAL[14]
+            for k in range(13, -1, -1):
+                power = power * t + EXPONENTIAL[k]
+            out[j] = power
+    else:
+        for j in range(np.uint64(first), np.uint64(total.shape[0])):
+            out[j] = unit * total[j]
+
+
+@compiled()
+def kernel_rows(
+    starts: IntArray,
+    bins: Bins,
+    values: Floats,
+    row_sums: Array,
+    tiles: Floats,
+    column_sums: Array,
+    unit: float,
+    chi2: bool,
+    upper: bool,
+    begin: int,
+    end: int,
+    out: Array,
+) -> None:
+    """Fill rows `begin` to `end` of a kernel matrix.
+
+    Parameters
+    ----------
+    starts, bins, values : arrays
+        The rows, from `fill_lists`.
+    row_sums : (N1,) array
+        Sums of the histograms.
+    tiles : (T, p, width) array
+        The columns, transposed, `width` frames a tile.
+    column_sums : (T, width) array
+        Sums of the histograms.
+    unit : float
+        What a sum of encoded values is multiplied with.
+    chi2 : bool
+        Chi-squared if true, else intersection.
+    upper : bool
+        Only what is right of the diagonal matters; to the left of it `out` may stay as it is.
+    begin, end : int
+        The rows wanted.
+    out : (N1, N2) array
+        Written.
+    """
+    width = tiles.shape[2]
+    totals = np.empty((PANEL, width), tiles.dtype)
+    line = np.empty(width)
+    for t in range(tiles.shape[0]):
+        left = t * width
+        right = min(left + width, out.shape[1])
+        for top in range(begin, end, PANEL):
+            first = max(0, top - left) if upper else 0
+            if first >= width:
+                continue
+            bottom = min(top + PANEL, end)
+            _panel(totals, starts, bins, values, top, bottom, tiles[t], first, chi2)
+            for i in range(top, bottom):
+                _finish(totals[i - top], row_sums[i], column_sums[t], unit, first, chi2, line)
+                for j in range(left + first, right):
+                    out[i, j] = line[j - left]
+
+
+@compiled()
+def mirror(matrix: Array) -> None:
+    """Copy what is right of the diagonal to the left of it."""
+    for i in range(matrix.shape[0]):
+        for j in range(i):
+            matrix[i, j] = matrix[j, i]
+
+
+@compiled(fastmath={"contract", "reassoc", "nsz"})
+def _dot(left: Array, right: Array, begin: int, end: int) -> float:
+    total = 0.0
+    for j in range(np.uint64(begin), np.uint64(end)):
+        total += left[j] * right[j]
+    return total
+
+
+@compiled()
+def cross_blocks(
+    starts: IntArray,
+    bins: Bins,
+    values: Floats,
+    row_sums: Array,
+    row_weights: Array,
+    row_systems: IntArray,
+    tiles: Floats,
+    column_sums: Array,
+    column_weights: Array,
+    column_systems: IntArray,
+    unit: float,
+    chi2: bool,
+    upper: bool,
+    out: Array,
+) -> None:
+    """Add `W1' k(Y1, Y2) W2` for all pairs of two runs of systems; no kernel matrix is ever kept.
+
+    The streams of each run are strung together. Each kernel row is consumed as soon as it is known.
+
+    Parameters
+    ----------
+    starts, bins, values, row_sums, tiles, unit, chi2
+        As in `kernel_rows`.
+    row_weights : (N1, n) array
+        Coefficients of the rows.
+    row_systems : (S1 + 1,) array
+        System s owns the rows from `row_systems[s]` up to `row_systems[s + 1]`.
+    column_sums : (T, width) array
+        Sums of the histograms.
+    column_weights : (T, m, width) array
+        Coefficients of the columns.
+    column_systems : (S2 + 1,) array
+        System s owns the columns from `column_systems[s]` up to `column_systems[s + 1]`.
+    upper : bool
+        Only the pairs in which the second system comes after the first.
+    out : (S1, S2, n, m) array
+        Added to.
+    """
+    width = tiles.shape[2]
+    n, m = row_weights.shape[1], column_weights.shape[1]
+    totals = np.empty((PANEL, width), tiles.dtype)
+    line = np.empty(width)
+    product = np.empty(m)
+    for t in range(tiles.shape[0]):
+        left = t * width
+        for s in range(out.shape[0]):
+            wanted = s + 1 if upper else 0
+            while wanted < out.shape[1] and column_systems[wanted + 1] <= left:
+                wanted += 1
+            if wanted == out.shape[1] or column_systems[wanted] >= left + width:
+                continue
+            first = max(0, column_systems[wanted] - left) // LANES * LANES
+            for top in range(row_systems[s], row_systems[s + 1], PANEL):
+                bottom = min(top + PANEL, row_systems[s + 1])
+                _panel(totals, starts, bins, values, top, bottom, tiles[t], first, chi2)
+                for i in range(top, bottom):
+                    _finish(totals[i - top], row_sums[i], column_sums[t], unit, first, chi2, line)
+                    for other in range(wanted, out.shape[1]):
+                        begin = max(0, column_systems[other] - left)
+                        end = min(width, column_systems[other + 1] - left)
+                        if begin >= width:
+                            break
+                        for c in range(m):
+                            product[c] = _dot(line, column_weights[t, c], begin, end)
+                        for r in range(n):
+                            for c in range(m):
+                                out[s, other, r, c] += row_weights[i, r] * product[c]

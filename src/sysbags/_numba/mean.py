@@ -1,0 +1,162 @@
+"""Algorithm 3 from the n x n blocks alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sysbags._common.types import Array, IntArray
+from sysbags._numba import compiled
+from sysbags._numba.alignment import align_pair, ascend, states
+from sysbags._numba.dense import svd
+from sysbags._numba.lanes import LANES
+from sysbags._numba.products import spread, workspace
+
+__all__ = ["mean_descent", "update_mean"]
+
+
+@compiled(fastmath=True)
+def update_mean(
+    A: Array, G: Array, weights: Array, Q: Array, mean: Array, blocks: Array, mixing: Array
+) -> float:
+    """The mean that is best for given rotations (`eq:fopt`), exactly, over the whole feature space.
+
+    Parameters
+    ----------
+    A : (K, n, n) array
+        Transitions.
+    G : (K, K, n, n) array
+        ``C_i' C_j``.
+    weights : (K,) array
+        Sum 1.
+    Q : (K, n, n) array
+        Rotations of the members.
+    mean : (n, n) array
+        Filled with the mean transition (`eq:a_avg`).
+    blocks : (K, n, n) array
+        Filled with ``Cbar' C_t``, where ``Cbar`` is the polar factor of ``sum_i w_i C_i Q_i``.
+    mixing : (K, n, n) array
+        Filled with W: ``Cbar = sum_i C_i W_i``.
+
+    Returns
+    -------
+    float
+        ``||Cbar||^2``, the number of directions in which the sum does not vanish.
+    """
+    members, n = A.shape[0], A.shape[1]
+    # U_t = sum_j w_j C_t' C_j Q_j; then S = sum_t w_t Q_t' U_t and Cbar' C_t = (U_t S^(-1/2))'.
+    S = np.zeros((n, n))
+    mean[:] = 0.0
+    AQ = np.empty((n, n))
+    for t in range(members):
+        U = blocks[t]
+        U[:] = 0.0
+        for j in range(members):
+            for i in range(n):
+                for k in range(n):
+                    g = weights[j] * G[t, j, i, k]
+                    for m in range(n):
+                        U[i, m] += g * Q[j, k, m]
+        for i in range(n):
+            for m in range(n):
+                AQ[i, m] = 0.0
+            for k in range(n):
+                for m in range(n):
+                    AQ[i, m] += A[t, i, k] * Q[t, k, m]
+        for k in range(n):
+            for i in range(n):
+                q = weights[t] * Q[t, k, i]
+                for m in range(n):
+                    S[i, m] += q * U[k, m]
+                    mean[i, m] += q * AQ[k, m]
+    vectors, values, _ = svd(0.5 * (S + S.T))
+    root = np.zeros((n, n))
+    rank = 0.0
+    for k in range(n):
+        if values[k] > 1e-12 * values[0]:
+            rank += 1.0
+            for i in range(n):
+                for m in range(n):
+                    root[i, m] += vectors[i, k] * vectors[m, k] / np.sqrt(values[k])
+    product = np.empty((n, n))
+    for t in range(members):
+        for i in range(n):
+            for m in range(n):
+                total = 0.0
+                mixed = 0.0
+                for k in range(n):
+                    total += blocks[t, m, k] * root[k, i]
+                    mixed += Q[t, i, k] * root[k, m]
+                product[i, m] = total
+                mixing[t, i, m] = weights[t] * mixed
+        blocks[t] = product
+    return rank
+
+
+@compiled()
+def realign(mean: Array, A: Array, blocks: Array, Q: Array, orders: IntArray, values: Array) -> None:
+    """Improve each member's rotation from where it is, four members abreast; `values` get the rho reached."""
+    members, n = A.shape[0], A.shape[1]
+    problem, work, state, report = spread(mean, mean, mean), workspace(n), states(n), np.zeros((2, 2, LANES))
+    scale = np.sqrt(np.sum(mean * mean) * n) + np.sqrt(1.0 * n)
+    for begin in range(0, members, LANES):
+        for lane in range(LANES):
+            t = min(begin + lane, members - 1)
+            for i in range(n):
+                for j in range(n):
+                    problem[2, i, j, lane] = A[t, i, j]
+                    problem[3, i, j, lane] = blocks[t, i, j]
+                    state[0, i, j, lane] = Q[t, i, j]
+        ascend(problem, mean, state, work, orders, scale, True, np.inf, -np.inf, True, report)
+        for lane in range(min(LANES, members - begin)):
+            t = begin + lane
+            values[t] = report[0, 0, lane]
+            for i in range(n):
+                for j in range(n):
+                    Q[t, i, j] = state[0, i, j, lane]
+
+
+@compiled()
+def mean_descent(
+    A: Array,
+    G: Array,
+    weights: Array,
+    lambda_a: float,
+    constant: float,
+    Q: Array,
+    starts: Array,
+    orders: IntArray,
+    thorough: bool,
+    tolerance: float,
+    mean: Array,
+    mixing: Array,
+    history: Array,
+) -> tuple[int, bool]:
+    """Alternate between the best mean for the rotations and better rotations for the mean (Algorithm 3).
+
+    Q is improved in place. Once the objective hardly falls, every member is aligned anew from all
+    `starts`; only if that gains nothing is the descent over. `history` receives the objective
+    ``sum_i w_i d(mean, system_i)^2`` after each iteration. Returns their number and whether the
+    descent came to its end.
+    """
+    members, n = A.shape[0], A.shape[1]
+    blocks, values, rotation = np.empty((members, n, n)), np.empty(members), np.empty((n, n))
+    for iteration in range(history.shape[0]):
+        rank = update_mean(A, G, weights, Q, mean, blocks, mixing)
+        scaled = mean * lambda_a
+        realign(scaled, A, blocks, Q, orders, values)
+        own = constant + lambda_a * np.sum(mean * mean) + rank
+        objective = own - 2.0 * np.sum(weights * values)
+        settled = iteration > 0 and history[iteration - 1] - objective <= tolerance * constant
+        if settled or iteration == 0:
+            for t in range(members):
+                value = align_pair(scaled, A[t], blocks[t], starts, orders, thorough, True, rotation)[0]
+                if value > values[t]:
+                    values[t] = value
+                    Q[t] = rotation
+            better = own - 2.0 * np.sum(weights * values)
+            settled = settled and objective - better <= tolerance * constant
+            objective = better
+        history[iteration] = objective
+        if settled:
+            return iteration + 1, True
+    return history.shape[0], False

@@ -1,0 +1,176 @@
+"""Newton's method on the orthogonal group, several starts abreast: it spares Jacobi's long tail.
+
+The cost and the state are those of `sysbags._numba.jacobi`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sysbags._common.types import Array
+from sysbags._numba import compiled
+from sysbags._numba.lanes import fill, largest, load, magnitude, pick, root, store
+from sysbags._numba.products import multiply, objective, refresh, skew_inner, transpose
+
+__all__ = ["gradient", "newton"]
+
+MAX_TURN = 0.5
+"""Longest Newton step, as an angle: up to here three Newton-Schulz steps restore orthogonality."""
+
+
+@compiled(fastmath=True)
+def gradient(problem: Array, B: Array, MQ: Array, work: Array) -> None:
+    """Slope ``G = skew((A'B - BA' + MQ)')`` of rho along ``Q exp(X)``, and ``T = sym(A'B + BA' + MQ)``.
+
+    G goes to ``work[0]``, T to ``work[1]``.
+    """
+    n = B.shape[0]
+    G, T, left, right = work[0], work[1], work[2], work[3]
+    multiply(problem[1], B, 0.0, 1.0, left)
+    multiply(B, problem[1], 0.0, 1.0, right)
+    for i in range(n):
+        for j in range(i + 1):
+            m, m_too = load(MQ, i, j), load(MQ, j, i)
+            slope = (load(left, j, i) - load(right, j, i) + m_too) - (
+                load(left, i, j) - load(right, i, j) + m
+            )
+            bend = load(left, i, j) + load(right, i, j) + m + load(left, j, i) + load(right, j, i) + m_too
+            store(G, i, j, slope * 0.5)
+            store(G, j, i, slope * -0.5)
+            store(T, i, j, bend * 0.5)
+            store(T, j, i, bend * 0.5)
+
+
+@compiled(fastmath=True)
+def negative_hessian(problem: Array, Bt: Array, T: Array, X: Array, D: Array, E: Array, out: Array) -> None:
+    """``out = skew(T X - A X B' - B' X A)`` for skew X: minus the curvature of rho along ``Q exp(X)``."""
+    n = X.shape[0]
+    multiply(X, Bt, 0.0, 1.0, D)
+    multiply(X, problem[0], 0.0, 1.0, E)
+    multiply(T, X, 0.0, 1.0, out)
+    multiply(problem[0], D, 1.0, -1.0, out)
+    multiply(Bt, E, 1.0, -1.0, out)
+    for i in range(n):
+        for j in range(i + 1):
+            half = (load(out, i, j) - load(out, j, i)) * 0.5
+            store(out, i, j, half)
+            store(out, j, i, half * -1.0)
+
+
+@compiled(fastmath=True)
+def inverse_diagonal(A: Array, Bt: Array, T: Array, out: Array) -> None:
+    """One over the diagonal of minus the Hessian in the basis of planes, kept positive."""
+    n = A.shape[0]
+    one = fill(1.0)
+    typical = fill(1e-300)
+    for p in range(n):
+        typical = typical + magnitude(load(T, p, p)) * (0.01 / n)
+    for p in range(n):
+        store(out, p, p, fill(0.0))
+        for q in range(p):
+            t_p, t_q = load(T, p, p), load(T, q, q)
+            crossed = load(Bt, p, q) * load(A, p, q) + load(Bt, q, p) * load(A, q, p)
+            straight = load(Bt, q, q) * load(A, p, p) + load(Bt, p, p) * load(A, q, q)
+            diagonal = (t_p + t_q) * 0.5 + crossed - straight
+            floor = (magnitude(t_p) + magnitude(t_q)) * 0.1 + typical
+            inverse = one / pick(diagonal, floor, diagonal, floor)
+            store(out, p, q, inverse)
+            store(out, q, p, inverse)
+
+
+@compiled(fastmath=True)
+def newton_direction(problem: Array, B: Array, work: Array, active: Any) -> None:
+    """Solve ``-H[X] = G`` in every active lane by preconditioned conjugate gradients, X in ``work[2]``.
+
+    A lane stops where it meets negative curvature, with a step uphill if at once; all stop once each
+    has reduced its residual enough for a step that converges superlinearly, or after n iterations.
+    ``work[0]`` holds G (destroyed), ``work[1]`` T.
+    """
+    n = B.shape[0]
+    G, T, X, P, H = work[0], work[1], work[2], work[3], work[4]
+    D, E, Z, Bt = work[5], work[6], work[7], work[8]
+    tiny, zero, one = fill(1e-300), fill(0.0), fill(1.0)
+    transpose(B, Bt)
+    inverse_diagonal(problem[0], Bt, T, Z)
+    for i in range(n):
+        for j in range(n):
+            g = load(G, i, j) * active
+            store(G, i, j, g)
+            store(X, i, j, zero)
+            store(P, i, j, g * load(Z, i, j))
+    residual = skew_inner(G, P)
+    enough = residual * pick(fill(0.3), residual, residual, fill(0.3)) + tiny
+    uphill = one
+    for _ in range(n):
+        negative_hessian(problem, Bt, T, P, D, E, H)
+        curvature = skew_inner(P, H)
+        convex = pick(curvature, skew_inner(P, P) * 1e-12 + tiny, one, zero)
+        alpha = pick(convex, zero, residual / (curvature + tiny), uphill)
+        uphill = zero
+        following = zero
+        for i in range(n):
+            for j in range(i):
+                x = load(X, i, j) + alpha * load(P, i, j)
+                g = load(G, i, j) - alpha * load(H, i, j)
+                store(X, i, j, x)
+                store(X, j, i, x * -1.0)
+                store(G, i, j, g)
+                following = following + g * g * load(Z, i, j)
+        following = following * convex * 2.0
+        if largest(following - enough) <= 0.0:
+            break
+        beta = following / (residual + tiny)
+        residual = following
+        for i in range(n):
+            for j in range(i):
+                direction = (load(G, i, j) * load(Z, i, j) + beta * load(P, i, j)) * convex
+                store(P, i, j, direction)
+                store(P, j, i, direction * -1.0)
+
+
+@compiled(fastmath=True)
+def newton(problem: Array, B: Array, MQ: Array, Q: Array, work: Array, active: Any) -> float:
+    """One Newton step of every active lane, in place; a lane where it does not gain stays where it was.
+
+    The step X is taken as ``I + X + X^2 / 2``, brought back to the orthogonal group by Newton-Schulz.
+    ``work[0]`` and ``work[1]`` hold the result of `gradient`. Returns a positive number if some active
+    lane did not gain more than round-off.
+    """
+    n = B.shape[0]
+    newton_direction(problem, B, work, active)
+    X, P, H, D, E = work[2], work[3], work[4], work[5], work[6]
+    one, zero = fill(1.0), fill(0.0)
+    # The largest angle of a skew X is at most its Frobenius norm over the root of two.
+    angle = root(skew_inner(X, X) * 0.5)
+    scale = pick(angle, fill(MAX_TURN), fill(MAX_TURN) / (angle + 1e-300), one)
+    for i in range(n):
+        for j in range(n):
+            store(X, i, j, load(X, i, j) * scale)
+            store(H, i, j, load(X, i, j))
+        store(H, i, i, one)
+    multiply(X, X, 1.0, 0.5, H)
+    multiply(Q, H, 0.0, 1.0, P)
+    # I + X + X^2 / 2 is orthogonal up to |X|^4 / 4, and each Newton-Schulz step squares what is missing.
+    turn = largest(angle * scale)
+    for _ in range(1 if turn < 1e-3 else 2 if turn < 0.1 else 3):
+        transpose(P, E)
+        for i in range(n):
+            for j in range(n):
+                store(D, i, j, zero)
+            store(D, i, i, fill(1.5))
+        multiply(E, P, 1.0, -0.5, D)
+        multiply(P, D, 0.0, 1.0, E)
+        P, E = E, P
+    before = objective(problem[0], B, MQ)
+    refresh(problem, P, H, D, work)
+    # Close to the optimum the gain drowns in round-off: the slack lets the last steps sharpen Q.
+    after = objective(problem[0], H, D)
+    slack = magnitude(after) * 1e-15
+    lost: float = largest(active * pick(after, before + slack, zero, one))
+    after = after + slack
+    for i in range(n):
+        for j in range(n):
+            store(Q, i, j, pick(after, before, load(P, i, j), load(Q, i, j)))
+            store(B, i, j, pick(after, before, load(H, i, j), load(B, i, j)))
+            store(MQ, i, j, pick(after, before, load(D, i, j), load(MQ, i, j)))
+    return lost

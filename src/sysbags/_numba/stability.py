@@ -1,0 +1,116 @@
+"""Least squares over matrices of bounded spectral norm: accelerated projected gradient."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sysbags._common.types import Array
+from sysbags._numba import compiled
+from sysbags._numba.dense import svd
+
+__all__ = ["accelerated_gradient", "clip_singular_values", "optimality_gap"]
+
+CHECK_EVERY = 10
+
+
+@compiled()
+def clip_singular_values(matrix: Array, bound: float) -> Array:
+    """Return the nearest matrix (Frobenius) whose singular values are not above the bound."""
+    left, values, right = svd(matrix)
+    if values[0] <= bound:
+        return matrix.copy()
+    n = values.size
+    clipped = np.zeros((n, n))
+    for i in range(n):
+        for k in range(n):
+            weight = left[i, k] * min(values[k], bound)
+            for j in range(n):
+                clipped[i, j] += weight * right[k, j]
+    return clipped
+
+
+@compiled()
+def optimality_gap(A: Array, G: Array, H: Array, bound: float) -> float:
+    """Return a bound on how far `f(A) = tr(A G A')/2 - tr(A H')` is above its minimum, for a feasible A.
+
+    f is convex, so its minimum is not below that of its tangent at A, and a linear function over the ball
+    of the spectral norm is least at a multiple of a polar factor. With `D = H - A G`, minus the gradient, the
+    gap is `bound * ||D||_* - <D, A>`; it is zero exactly at the minimiser.
+    """
+    D = descent(A, G, H)
+    values = svd(D)[1]
+    gap = 0.0
+    for i in range(values.size):
+        gap += bound * values[i]
+        for j in range(values.size):
+            gap -= D[i, j] * A[i, j]
+    return gap
+
+
+@compiled()
+def descent(A: Array, G: Array, H: Array) -> Array:
+    """Return `H - A G`, minus the gradient of `optimality_gap`'s f."""
+    n = A.shape[0]
+    D = H.copy()
+    for i in range(n):
+        for k in range(n):
+            for j in range(n):
+                D[i, j] -= A[i, k] * G[k, j]
+    return D
+
+
+@compiled()
+def accelerated_gradient(
+    start: Array, G: Array, H: Array, bound: float, tolerance: float, max_iterations: int
+) -> tuple[Array, float]:
+    """Minimise `tr(A G A')/2 - tr(A H')` subject to `||A||_2 <= bound` (FISTA with gradient restart).
+
+    Parameters
+    ----------
+    start : (n, n) array
+        Any matrix; it is projected first.
+    G : (n, n) array
+        Symmetric, with largest eigenvalue 1, so that the step length is 1.
+    H : (n, n) array
+        The linear part.
+    bound : float
+        Of the spectral norm.
+    tolerance : float
+        Stop once `optimality_gap` is not above it.
+    max_iterations : int
+        Stop after so many steps at the latest.
+
+    Returns
+    -------
+    A : (n, n) array
+        Feasible.
+    gap : float
+        Its `optimality_gap`.
+    """
+    n = G.shape[0]
+    A = clip_singular_values(start, bound)
+    ahead = A.copy()
+    momentum = 1.0
+    for iteration in range(max_iterations):
+        if iteration % CHECK_EVERY == 0:
+            gap = optimality_gap(A, G, H, bound)
+            if gap <= tolerance:
+                return A, gap
+        step = descent(ahead, G, H)
+        for i in range(n):
+            for j in range(n):
+                step[i, j] += ahead[i, j]
+        following = clip_singular_values(step, bound)
+        uphill = 0.0
+        for i in range(n):
+            for j in range(n):
+                uphill += (ahead[i, j] - following[i, j]) * (following[i, j] - A[i, j])
+        larger = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
+        # Where the momentum leads uphill, it is forgotten.
+        onward = 0.0 if uphill > 0.0 else (momentum - 1.0) / larger
+        momentum = 1.0 if uphill > 0.0 else larger
+        for i in range(n):
+            for j in range(n):
+                ahead[i, j] = following[i, j] + onward * (following[i, j] - A[i, j])
+        A = following
+    return A, optimality_gap(A, G, H, bound)

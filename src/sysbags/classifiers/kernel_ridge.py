@@ -1,0 +1,165 @@
+"""A kernel machine on systems: least squares in the space that the alignment distance spans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from sysbags._common.estimator import OfObjects
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_labels, check_systems, check_weight
+from sysbags.distances.pairwise import pairwise_distances
+from sysbags.errors import ParameterError
+from sysbags.systems.system import System
+
+__all__ = ["KernelMachine", "bordered", "targets"]
+
+Item = System | Sequence[System]
+
+
+class KernelMachine(ClassifierMixin, OfObjects):  # type: ignore[misc]
+    """Classify systems by regularised least squares on their squared alignment distances.
+
+    Each class has a score ``f(x) = b - 1/2 sum_i a_i d(x, x_i)^2`` with ``sum_i a_i = 0``: a linear
+    function in the space in which the distances are Euclidean. It is to be 1 for the clips of the class and
+    -1 for all others, in least squares; `ridge` says how smooth it is to be. The largest score wins. For all
+    classes at once this is one linear system,
+
+    ``[[-D / 2 + ridge I, 1], [1', 0]] [a; b] = [Y; 0]``,
+
+    with D the squared distances of the training items. Where distances are Euclidean but for a little, as
+    alignment distances are found to be, the ridge makes it well posed.
+
+    A clip may be described by several systems, one for each of several bags: then d^2 is the sum of their
+    squared distances, each times its weight.
+
+    Parameters
+    ----------
+    lambda_a, lambda_mu : float, default=0.25, 100.0
+        Weights of the transition and of the mean. A machine can use the mean better than neighbours do.
+    ridge : float, default=1.0
+        In the unit of squared distances; above 0.
+    bag_weights : sequence of float, optional
+        One for each bag, by default 1.
+    random_state : int, Generator or None, default=0
+    n_jobs : int, optional
+        Threads.
+
+    Attributes
+    ----------
+    classes_ : (C,) array
+    systems_ : list of lists of System
+        The training systems, bag by bag.
+    coefficients_ : (K, C) array
+        `a`.
+    intercepts_ : (C,) array
+        `b`.
+
+    Examples
+    --------
+    >>> import numpy as np, sysbags
+    >>> from sysbags.datasets import make_streams
+    >>> streams, labels = make_streams(classes=2, per_class=6, frames=30, bins=8)
+    >>> systems = sysbags.SystemIdentifier(order=2).fit_transform(streams)
+    >>> machine = sysbags.KernelMachine().fit(systems, labels)
+    >>> machine.coefficients_.shape, machine.decision_function(systems[:3]).shape
+    ((12, 2), (3,))
+    >>> bool((machine.predict(systems) == labels).all())
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        lambda_a: float = 0.25,
+        lambda_mu: float = 100.0,
+        ridge: float = 1.0,
+        bag_weights: Sequence[float] | None = None,
+        random_state: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.lambda_a = lambda_a
+        self.lambda_mu = lambda_mu
+        self.ridge = ridge
+        self.bag_weights = bag_weights
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, systems: Sequence[Item], labels: npt.ArrayLike) -> KernelMachine:
+        """Solve for the coefficients.
+
+        Parameters
+        ----------
+        systems : sequence of System, or of sequences of System
+            One for each clip, or one for each bag of each clip.
+        labels : (K,) array_like
+        """
+        bags = _by_bag(systems)
+        self.classes_, codes = check_labels(labels, len(bags[0]))
+        wanted = targets(codes, len(self.classes_))
+        between = self._between(bags, None)
+        solution = np.linalg.solve(
+            bordered(between, self.ridge), np.vstack([wanted, np.zeros((1, wanted.shape[1]))])
+        )
+        self.systems_, self.coefficients_, self.intercepts_ = bags, solution[:-1], solution[-1]
+        return self
+
+    def decision_function(self, systems: Sequence[Item]) -> Array:
+        """Return the scores of the classes, (K, C); for two classes, as scikit-learn has it, one number."""
+        check_is_fitted(self)
+        scores = self.intercepts_ - 0.5 * self._between(_by_bag(systems), self.systems_) @ self.coefficients_
+        return np.asarray(scores[:, 1] if len(self.classes_) == 2 else scores)
+
+    def predict(self, systems: Sequence[Item]) -> npt.NDArray[Any]:
+        """Return the label of the class with the largest score."""
+        scores = self.decision_function(systems)
+        best = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def _between(self, bags: list[list[System]], others: list[list[System]] | None) -> Array:
+        """Sum of squared distances over bags."""
+        weights = np.ones(len(bags)) if self.bag_weights is None else self.bag_weights
+        expected = len(weights) if others is None else len(others)
+        if len(bags) != expected:
+            raise ParameterError(f"a clip has {len(bags)} systems, but there must be {expected} of them")
+        total = np.zeros((len(bags[0]), len(bags[0] if others is None else others[0])))
+        for k, weight in enumerate(weights):
+            total += check_weight(weight, "a bag's weight") * pairwise_distances(
+                bags[k],
+                None if others is None else others[k],
+                lambda_a=self.lambda_a,
+                lambda_mu=self.lambda_mu,
+                random_state=self.random_state,
+                n_jobs=self.n_jobs,
+            )
+        return total
+
+
+def _by_bag(systems: Any) -> list[list[System]]:
+    """Turn one system a clip, or several, into one list of systems a bag."""
+    items = [[item] if isinstance(item, System) else list(item) for item in systems]
+    if not items or len({len(item) for item in items}) > 1 or not items[0]:
+        raise ParameterError("systems must hold at least one clip, each with the same number of systems")
+    return [check_systems(list(bag)) for bag in zip(*items, strict=True)]
+
+
+def bordered(distances: Array, ridge: float) -> Array:
+    """Return the matrix of the machine's linear system, ``[[-D / 2 + ridge I, 1], [1', 0]]``."""
+    if check_weight(ridge, "ridge") == 0.0:
+        raise ParameterError("ridge is 0, but it must be above 0")
+    items = len(distances)
+    matrix = np.ones((items + 1, items + 1))
+    matrix[:items, :items] = -0.5 * distances
+    matrix[np.arange(items), np.arange(items)] = ridge
+    matrix[items, items] = 0.0
+    return matrix
+
+
+def targets(codes: IntArray, classes: int) -> Array:
+    """Return 1 for the own class and -1 for the others, (K, C)."""
+    return np.where(codes[:, None] == np.arange(classes), 1.0, -1.0)

@@ -1,0 +1,314 @@
+"""Algorithm 2: the alignment distance of two systems, the rotation that attains it, and a certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sysbags._common.types import Array
+from sysbags._common.validation import check_choice, check_matrix, check_weight
+from sysbags._numba.alignment import align_pair
+from sysbags.distances.gram import cross_gram
+from sysbags.distances.starts import seed_of, start_tables
+from sysbags.errors import ParameterError
+from sysbags.systems.system import System
+
+__all__ = ["Alignment", "BlockAlignment", "align", "align_blocks", "alignment_distance"]
+
+SOLVERS = ("newton", "jacobi")
+FLOAT64 = np.dtype(np.float64)
+
+
+class BlockAlignment(NamedTuple):
+    """What `align_blocks` found.
+
+    Attributes
+    ----------
+    rotation : (n, n) array
+        The maximiser Q, orthogonal.
+    value : float
+        rho at Q.
+    upper_bound : float
+        No rotation has a larger rho: the certificate.
+    determinant : int
+        Of the rotation, 1 or -1.
+    gradient_norm : float
+        Norm of the Riemannian gradient at Q.
+    sweeps : int
+        Jacobi sweeps of the starts among which the winner was.
+    agreed, starts : int
+        How many of the starts made reached this value. Starts that fall behind are given up, so few
+        may agree on an easy problem too; one in many is a warning.
+    nuclear_norm : float
+        ``||M||_*``.
+    transitions : tuple of two (n, n) arrays
+        ``lambda_a A1`` and ``A2``.
+    """
+
+    rotation: Array
+    value: float
+    gradient_norm: float
+    sweeps: int
+    agreed: int
+    starts: int
+    nuclear_norm: float
+    transitions: tuple[Array, Array]
+
+    @property
+    def upper_bound(self) -> float:
+        """No rotation has a larger value than this, see `transition_bound`."""
+        return max(self.value, transition_bound(*self.transitions) + self.nuclear_norm)
+
+    @property
+    def determinant(self) -> int:
+        """Determinant of the rotation, 1 or -1."""
+        return 1 if np.linalg.det(self.rotation) > 0 else -1
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """What `align` found.
+
+    Attributes
+    ----------
+    distance : float
+        The squared alignment distance (`eq:d_o`), the sum of `parts`.
+    lower_bound : float
+        The distance cannot be smaller, whatever the rotation.
+    rotation : (n, n) array
+        Q: the first system is nearest to ``second.rotate(Q)`` (after zero padding, if orders differ).
+    determinant : int
+        Of the rotation, 1 or -1.
+    parts : dict
+        "transition", "observer" and "mean": what each adds to the distance, weights included.
+    sweeps, gradient_norm, agreed, starts
+        See `BlockAlignment`.
+    """
+
+    distance: float
+    lower_bound: float
+    rotation: Array
+    determinant: int
+    parts: dict[str, float]
+    sweeps: int
+    gradient_norm: float
+    agreed: int
+    starts: int
+
+
+def align_blocks(
+    first: npt.ArrayLike,
+    second: npt.ArrayLike,
+    observer: npt.ArrayLike | None = None,
+    lambda_a: float = 0.25,
+    *,
+    starts: int | None = None,
+    solver: str = "newton",
+    random_state: int | np.random.Generator | None = 0,
+) -> BlockAlignment:
+    """Maximise ``rho(Q) = lambda_a tr(A1' Q' A2 Q) + tr(M Q)`` over the orthogonal matrices Q (`eq:rho_max`).
+
+    Starts run side by side, first the best rotations of the observers alone in both determinants,
+    then random ones, until enough of them agree. Each makes Jacobi sweeps, plane by plane in a
+    random order, and a Newton finish. Without an observer block this is the problem of the
+    transitions alone, ``min ||A1 - Q' A2 Q||_F``, that dynamical similarity analysis poses.
+
+    Parameters
+    ----------
+    first, second : (n, n) array_like
+        Transitions ``A1`` and ``A2``; the smaller of two sizes is padded with zeros.
+    observer : (n, m) array_like, optional
+        ``M = C1' C2``, by default 0.
+    lambda_a : float, default=0.25
+        Weight of the transitions.
+    starts : int, optional
+        Make this many starts, rounded up to a multiple of four, and follow each to its end. By default
+        there are four where the observers dominate and up to 28 where not, within a fixed effort, and
+        those that fall behind are given up.
+    solver : {"newton", "jacobi"}, default="newton"
+        "jacobi" is the paper's method, sweeps alone, for study and comparison.
+    random_state : int, Generator or None, default=0
+        Seed of the random starts and of the orders of planes.
+
+    Returns
+    -------
+    BlockAlignment
+
+    Examples
+    --------
+    >>> import numpy as np, sysbags
+    >>> A = np.array([[0.9, 0.2], [0.0, 0.5]])
+    >>> Q = np.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> found = sysbags.align_blocks(A, Q @ A @ Q.T, lambda_a=1.0)
+    >>> bool(abs(found.value - np.sum(A * A)) < 1e-12), np.abs(found.rotation).round(6)
+    (True, array([[0., 1.],
+           [1., 0.]]))
+    """
+    weight = check_weight(lambda_a, "lambda_a")
+    finish = check_choice(solver, "solver", SOLVERS) == "newton"
+    A1, A2, M = _square_blocks(first, second, observer)
+    A = A1 * weight
+    rotation = np.empty(A.shape)
+    value, nuclear_norm, slope, sweeps, agreed, tried = align_pair(
+        A, A2, M, *start_tables(len(A), starts, seed_of(random_state)), finish, rotation
+    )
+    if not isfinite(value):
+        for name, matrix in (("first", A1), ("second", A2), ("observer", M)):
+            check_matrix(matrix, name, A.shape, "a square matrix")
+        raise ParameterError("the matrices hold numbers too large to be squared: scale them down")
+    return BlockAlignment(rotation, value, slope, sweeps, agreed, tried, nuclear_norm, (A, A2))
+
+
+def align(
+    first: System,
+    second: System,
+    lambda_a: float = 0.25,
+    lambda_mu: float = 0.0,
+    *,
+    starts: int | None = None,
+    solver: str = "newton",
+    random_state: int | np.random.Generator | None = 0,
+) -> Alignment:
+    """Align the state spaces of two systems: the distance of `alignment_distance` with all that explains it.
+
+    Solves ``min over Q in O(n) of lambda_a ||A1 - Q' A2 Q||^2 + ||C1 - C2 Q||^2 + lambda_mu ||mu1 - mu2||^2``
+    (`eq:d_o`, Algorithm 2) by `align_blocks`. The value found is an upper bound of the minimum; the
+    result carries a lower bound as a certificate.
+
+    Parameters
+    ----------
+    first, second : System
+        Of one kernel and one bag length; the smaller order is padded with zeros.
+    lambda_a, lambda_mu : float, default=0.25, 0.0
+        Weights of the transition and of the mean.
+    starts, solver, random_state
+        See `align_blocks`.
+
+    Returns
+    -------
+    Alignment
+
+    Examples
+    --------
+    >>> import numpy as np, sysbags
+    >>> rng = np.random.default_rng(0)
+    >>> one, two = (sysbags.identify(rng.dirichlet(np.ones(6), size=30), order=2) for _ in range(2))
+    >>> found = sysbags.align(one, two, lambda_mu=1.0)
+    >>> bool(0 <= found.lower_bound <= found.distance)
+    True
+    >>> bool(np.isclose(sum(found.parts.values()), found.distance))
+    True
+    """
+    weight_mu = check_weight(lambda_mu, "lambda_mu")
+    gram = cross_gram([first], [second])
+    A1, A2, M = _square_blocks(first.transition, second.transition, gram.observer[0, 0])
+    found = align_blocks(A1, A2, M, lambda_a, starts=starts, solver=solver, random_state=random_state)
+    Q = found.rotation
+    traces = float(np.trace(first.observer_gram) + np.trace(second.observer_gram))
+    mean = max(0.0, first.mean_norm + second.mean_norm - 2.0 * float(gram.mean[0, 0])) * weight_mu
+    parts = {
+        "transition": float(lambda_a) * float(np.sum((A1 - Q.T @ A2 @ Q) ** 2)),
+        "observer": max(0.0, traces - 2.0 * float(np.sum(M.T * Q))),
+        "mean": mean,
+    }
+    distance = sum(parts.values())
+    largest = float(lambda_a) * float(np.sum(A1**2) + np.sum(A2**2)) + traces + mean
+    lower = min(distance, max(0.0, largest - 2.0 * found.upper_bound))
+    return Alignment(
+        distance,
+        lower,
+        Q,
+        found.determinant,
+        parts,
+        found.sweeps,
+        found.gradient_norm,
+        found.agreed,
+        found.starts,
+    )
+
+
+def alignment_distance(
+    first: System,
+    second: System,
+    lambda_a: float = 0.25,
+    lambda_mu: float = 0.0,
+    *,
+    random_state: int | np.random.Generator | None = 0,
+) -> float:
+    """Return the squared alignment distance of two systems (`eq:d_o`); its root is the alignment metric.
+
+    Parameters
+    ----------
+    first, second : System
+    lambda_a, lambda_mu : float, default=0.25, 0.0
+        Weights of the transition and of the mean.
+    random_state : int, Generator or None, default=0
+
+    Examples
+    --------
+    >>> import numpy as np, sysbags
+    >>> theta = sysbags.identify(np.random.default_rng(0).dirichlet(np.ones(6), size=30), order=2)
+    >>> round(sysbags.alignment_distance(theta, theta.rotate([[0, 1], [1, 0]])), 9)
+    0.0
+    """
+    return align(first, second, lambda_a, lambda_mu, random_state=random_state).distance
+
+
+def transition_bound(first: Array, second: Array) -> float:
+    """Return a bound of ``tr(A1' Q' A2 Q)`` over all orthogonal Q.
+
+    The smaller of two: von Neumann's ``sum_i s_i(A1) s_i(A2)``, and its sharper form for the
+    symmetric parts (eigenvalues with their signs) plus von Neumann's for the skew parts.
+
+    Parameters
+    ----------
+    first, second : (n, n) array
+    """
+    plain = float(np.linalg.svd(first, compute_uv=False) @ np.linalg.svd(second, compute_uv=False))
+    symmetric = np.linalg.eigvalsh(0.5 * (first + first.T)) @ np.linalg.eigvalsh(0.5 * (second + second.T))
+    skew = np.linalg.svd(0.5 * (first - first.T), compute_uv=False) @ np.linalg.svd(
+        0.5 * (second - second.T), compute_uv=False
+    )
+    return min(plain, float(symmetric + skew))
+
+
+def pad(blocks: Array, n: int, m: int) -> Array:
+    """Zeros to the right of and below the last two axes, up to (n, m)."""
+    missing = [(0, 0)] * (blocks.ndim - 2) + [(0, n - blocks.shape[-2]), (0, m - blocks.shape[-1])]
+    padded = np.pad(blocks, missing) if any(after for _, after in missing) else blocks
+    return np.ascontiguousarray(padded)
+
+
+def _square_blocks(first: Any, second: Any, observer: Any) -> tuple[Array, Array, Array]:
+    """Two transitions and their cross block, checked and padded to one size."""
+    if _ready(first, second, observer):
+        return first, second, observer
+    A1 = check_matrix(first, "first", (None, None), "a square matrix")
+    A2 = check_matrix(second, "second", (None, None), "a square matrix")
+    for name, matrix in (("first", A1), ("second", A2)):
+        if matrix.shape[0] != matrix.shape[1]:
+            raise ParameterError(f"{name} has shape {matrix.shape}, but it must be a square matrix")
+    if observer is None:
+        M = np.zeros((A1.shape[0], A2.shape[0]))
+    else:
+        shape = A1.shape[0], A2.shape[0]
+        M = check_matrix(observer, "observer", shape, f"{shape}: a row for each state of the first system")
+    n = max(A1.shape[0], A2.shape[0])
+    return pad(A1, n, n), pad(A2, n, n), pad(M, n, n)
+
+
+def _ready(*matrices: Any) -> bool:
+    """Whether there is nothing to convert or to pad: the quick way for many small calls."""
+    shape: tuple[int, ...] = getattr(matrices[0], "shape", ())
+    if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:
+        return False
+    for matrix in matrices:
+        if type(matrix) is not np.ndarray or matrix.dtype is not FLOAT64 or matrix.shape != shape:
+            return False
+        if not matrix.flags.c_contiguous:
+            return False
+    return True

@@ -1,0 +1,225 @@
+"""The two distances that the paper compares with: Martin, and the maximum singular value kernel.
+
+Both start from the infinite observability matrices `O_i = [C_i; C_i A_i; C_i A_i^2; ..]` of two systems,
+whose products solve Stein equations, `O_1'O_2 = X` with `X = A1' X A2 + C1' C2`. Both ignore the mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sysbags._common.parallel import run
+from sysbags._common.types import Array
+from sysbags._common.validation import check_choice
+from sysbags._numba.stein import martin_rows, singular_value_rows
+from sysbags.distances.gram import CrossGram, Side, cross_gram
+from sysbags.errors import IncompatibleSystemsError
+from sysbags.systems.system import System
+
+__all__ = ["BASELINES", "baseline_matrix", "martin_distance", "max_singular_value_distance"]
+
+BASELINES = ("martin", "max-singular-value")
+DISCOUNT = 0.9
+CHUNK_ROWS = 8
+# Powers of both systems below this: what a doubling step adds is below the last bit.
+POWER_FLOOR = 1e-9
+# A spectral radius this near to 1 still needs 2^38 terms, which are 38 doublings.
+STABILITY_GAP = 1e-10
+MAX_DOUBLINGS = 64
+OBSERVABILITY_FLOOR = 1e-14
+
+
+def martin_distance(first: System, second: System) -> float:
+    """Squared Martin distance, `-sum log cos^2` of the angles between two observability spaces.
+
+    With `O_ij` the solution of `X = A_i' X A_j + C_i' C_j` and `O_ii = L_i L_i'`, the cosines are the
+    singular values of `L_1^-1 O_12 L_2^-T`. No change of the state space's basis, orthogonal or not,
+    alters them.
+
+    Parameters
+    ----------
+    first, second : System
+        Of one kernel and one bag length, with spectral radius below 1 and independent observer columns.
+        Of different orders n < m: the n angles between the smaller space and the larger; the distance
+        is then 0 where the larger contains the smaller.
+
+    Returns
+    -------
+    float
+        `inf` if some direction of one space is orthogonal to the other.
+
+    Examples
+    --------
+    Order 1 by hand: with transitions a, b and equal unit observers, cos^2 = (1 - a^2)(1 - b^2) / (1 - ab)^2.
+
+    >>> from sysbags.systems.system import System
+    >>> one, two = (System([[a]], [[0.5, 0.5]], [[1.0]], [1.0]) for a in (0.5, 0.0))
+    >>> round(martin_distance(one, two), 6), round(float(-np.log(0.75)), 6)
+    (0.287682, 0.287682)
+    """
+    return float(baseline_matrix(cross_gram([first], [second]), "martin")[0, 0])
+
+
+def max_singular_value_distance(first: System, second: System) -> float:
+    """Squared distance of the maximum singular value kernel, `2 (1 - k_12 / sqrt(k_11 k_22))`.
+
+    `k_ij` is the largest singular value of the solution of `X = 0.9 A_i' X A_j + C_i' C_j`. A rotation of the
+    state space leaves it; other changes of basis do not. It is no positive definite kernel.
+
+    Parameters
+    ----------
+    first, second : System
+        Of one kernel and one bag length, with spectral radius below `1 / sqrt(0.9)`; any orders.
+
+    Returns
+    -------
+    float
+        From 0 to 2.
+
+    Examples
+    --------
+    Order 1 by hand: with transitions a, b and equal unit observers, `k_12 = 1 / (1 - 0.9 a b)`.
+
+    >>> from sysbags.systems.system import System
+    >>> one, two = (System([[a]], [[0.5, 0.5]], [[1.0]], [1.0]) for a in (0.5, 0.0))
+    >>> round(max_singular_value_distance(one, two), 6), round(2 * (1 - (1 - 0.9 * 0.25) ** 0.5), 6)
+    (0.239318, 0.239318)
+    """
+    return float(baseline_matrix(cross_gram([first], [second]), "max-singular-value")[0, 0])
+
+
+def baseline_matrix(gram: CrossGram, metric: str, n_jobs: int | None = None) -> Array:
+    """Squared distances of all pairs of a `CrossGram`, one compiled batch.
+
+    Each Stein equation is solved by doubling; the powers of the transitions, and for Martin the Cholesky
+    factors, are worked out once a system. The Martin distance needs no SVD: in the basis where both
+    `O_ii` are the identity, the product of the cosines is the volume of `O_12`.
+
+    Parameters
+    ----------
+    gram : CrossGram
+        Of two collections, or of one with itself (then each pair is worked out once).
+    metric : {"martin", "max-singular-value"}
+        Which.
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+
+    Returns
+    -------
+    (K, L) array
+        Squared distances.
+    """
+    check_choice(metric, "metric", BASELINES)
+    out = (_martin if metric == "martin" else _max_singular_value)(gram, n_jobs)
+    if gram.symmetric:
+        out = np.triu(out, 1)
+        out += out.T
+    return out
+
+
+def _martin(gram: CrossGram, n_jobs: int | None) -> Array:
+    """Go to the basis where each system's own solution is the identity; there, fill the batch."""
+    whiteners, transitions = [], []
+    for name, side in _sides(gram):
+        _check_stable(name, side, 1.0)
+        # In place of the padded zeros, any positive number keeps the Cholesky factor of the rest as it is.
+        padded = np.arange(side.transition.shape[1]) >= side.orders[:, None]
+        typical = np.trace(side.observer_gram, axis1=1, axis2=2) / side.orders
+        filling = (padded * typical[:, None])[:, :, None] * np.eye(padded.shape[1])
+        own = _own_solutions(side.transition, side.observer_gram + filling)
+        spectrum = np.linalg.eigvalsh(own)
+        degenerate = np.flatnonzero(spectrum[:, 0] <= OBSERVABILITY_FLOOR * spectrum[:, -1])
+        if degenerate.size:
+            raise IncompatibleSystemsError(
+                f"{name}[{degenerate[0]}] has states that its observer never shows, "
+                "so its Martin distance is not defined: lower its order"
+            )
+        factor = np.linalg.cholesky(own)
+        whitener = np.tril(np.linalg.inv(factor))
+        whiteners.append(whitener)
+        transitions.append(factor.transpose(0, 2, 1) @ side.transition @ whitener.transpose(0, 2, 1))
+    powers = _powers(transitions)
+    prepared = [
+        (side.orders, whitener, *power)
+        for (_, side), whitener, power in zip(_sides(gram), whiteners, powers, strict=True)
+    ]
+    return _fill(martin_rows, gram, prepared, n_jobs)
+
+
+def _max_singular_value(gram: CrossGram, n_jobs: int | None) -> Array:
+    """Fill the batch with `k_12` and normalise it with each system's own value."""
+    transitions, values = [], []
+    for name, side in _sides(gram):
+        _check_stable(name, side, DISCOUNT)
+        transition = np.sqrt(DISCOUNT) * side.transition
+        value = np.linalg.norm(_own_solutions(transition, side.observer_gram), ord=2, axis=(1, 2))
+        if not value.all():
+            raise IncompatibleSystemsError(
+                f"{name}[{int(value.argmin())}] has an observer of zeros, "
+                "so its maximum singular value distance is not defined"
+            )
+        transitions.append(transition)
+        values.append(value)
+    prepared = [
+        (side.orders, *power) for (_, side), power in zip(_sides(gram), _powers(transitions), strict=True)
+    ]
+    kernel = _fill(singular_value_rows, gram, prepared, n_jobs)
+    return np.maximum(2.0 - 2.0 * kernel / np.sqrt(np.outer(values[0], values[-1])), 0.0)
+
+
+def _sides(gram: CrossGram) -> list[tuple[str, Side]]:
+    """Name the collections of a CrossGram; one if it is symmetric."""
+    return [("systems", gram.rows)] if gram.symmetric else [("systems", gram.rows), ("others", gram.columns)]
+
+
+def _fill(
+    kernel: Callable[..., None], gram: CrossGram, prepared: list[tuple[Any, ...]], n_jobs: int | None
+) -> Array:
+    """Run a compiled kernel over chunks of rows."""
+    out = np.zeros(gram.mean.shape)
+    observer = np.ascontiguousarray(gram.observer)
+
+    def chunk(begin: int) -> None:
+        end = min(begin + CHUNK_ROWS, len(out))
+        kernel(begin, end, gram.symmetric, observer, *prepared[0], *prepared[-1], out)
+
+    run(chunk, range(0, len(out), CHUNK_ROWS), n_jobs, "distances")
+    return out
+
+
+def _check_stable(name: str, side: Side, discount: float) -> None:
+    """Refuse a system whose infinite sum does not converge."""
+    radii = np.abs(np.linalg.eigvals(side.transition)).max(axis=1)
+    limit = 1.0 / np.sqrt(discount)
+    worst = int(radii.argmax())
+    if radii[worst] >= limit * (1.0 - STABILITY_GAP):
+        raise IncompatibleSystemsError(
+            f"the transition of {name}[{worst}] has spectral radius {radii[worst]:.6g}, "
+            f'but this distance needs one below {limit:.6g}: identify with stability="constrained"'
+        )
+
+
+def _own_solutions(transition: Array, observer_gram: Array) -> Array:
+    """Solve `X = A' X A + C'C` for each system by doubling."""
+    solution, power = observer_gram, transition
+    for _ in range(MAX_DOUBLINGS):
+        solution = solution + power.transpose(0, 2, 1) @ solution @ power
+        if np.abs(power).max() < POWER_FLOOR:
+            break
+        power = power @ power
+    return 0.5 * (solution + solution.transpose(0, 2, 1))
+
+
+def _powers(transitions: list[Array]) -> list[tuple[Array, Array]]:
+    """Return each side's `A^(2^k)` (K, steps, n, n), as many as the slowest system needs, and their norms."""
+    powers = [[transition] for transition in transitions]
+    for _ in range(MAX_DOUBLINGS):
+        if max(float(np.abs(side[-1]).max()) for side in powers) < POWER_FLOOR:
+            break
+        for side in powers:
+            side.append(side[-1] @ side[-1])
+    stacks = [np.ascontiguousarray(np.stack(side, axis=1)) for side in powers]
+    return [(stack, np.linalg.norm(stack, axis=(2, 3))) for stack in stacks]

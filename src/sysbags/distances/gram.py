@@ -1,0 +1,315 @@
+"""CrossGram: what two collections of systems need to know of each other, and the last use of a histogram.
+
+The kernel is evaluated once for each pair of streams. It turns two systems into the block
+`M = C1' C2 = alpha1' k(Y1, Y2) alpha2` and the number `mu1' mu2 = beta1' k(Y1, Y2) beta2`; distances,
+means and classifiers need nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sysbags._common.parallel import run
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_same_space, check_systems
+from sysbags._numba.histograms import cross_blocks
+from sysbags.kernels import call_kernel, check_precision, feature_map
+from sysbags.kernels.histograms import Code, density, in_tiles
+
+if TYPE_CHECKING:
+    from sysbags.systems.system import System
+
+__all__ = ["CrossGram", "Side", "cross_gram"]
+
+BLOCK_SYSTEMS = 16  # of each side in one tile of pairs
+BLOCK_ENTRIES = 1 << 20  # numbers in their streams; bounds what a thread keeps of them
+BLOCKS = 8  # at least, where there are enough systems: work for many threads
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """What is known of each of K systems alone, padded with zeros to the largest order n among them.
+
+    Parameters
+    ----------
+    orders : (K,) array of int
+        The systems' own orders.
+    transition : (K, n, n) array
+        `A`.
+    observer_gram : (K, n, n) array
+        `C'C = alpha' k(Y, Y) alpha`.
+    mean_norm : (K,) array
+        `mu'mu`.
+    """
+
+    orders: IntArray
+    transition: Array
+    observer_gram: Array
+    mean_norm: Array
+
+    def subset(self, indices: Any) -> Side:
+        """Return some of the systems, still padded to the order n of all."""
+        return Side(
+            self.orders[indices],
+            self.transition[indices],
+            self.observer_gram[indices],
+            self.mean_norm[indices],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class CrossGram:
+    """Inner products between the observers and between the means of two collections of systems.
+
+    Parameters
+    ----------
+    observer : (K, L, n, m) array
+        `C_i' C_j`, padded with zeros to the largest order of each side.
+    mean : (K, L) array
+        `mu_i' mu_j`.
+    rows, columns : Side
+        The systems of the two collections.
+    symmetric : bool
+        Both collections are the same: `observer[j, i]` is the transpose of `observer[i, j]`.
+    """
+
+    observer: Array
+    mean: Array
+    rows: Side
+    columns: Side
+    symmetric: bool
+
+    def subset(self, rows: Any, columns: Any = None) -> CrossGram:
+        """Return the part for some of the systems.
+
+        Parameters
+        ----------
+        rows : (k,) array of int or bool
+            Which systems of the first collection.
+        columns : (l,) array of int or bool, optional
+            Which of the second. By default the same as `rows` if the collections are one, else all.
+        """
+        symmetric = self.symmetric and columns is None
+        left = np.arange(self.mean.shape[0])[np.asarray(rows)]
+        if columns is None:
+            right = left if symmetric else np.arange(self.mean.shape[1])
+        else:
+            right = np.arange(self.mean.shape[1])[np.asarray(columns)]
+        part = np.ix_(left, right)
+        first = self.rows.subset(left)
+        return CrossGram(
+            self.observer[part],
+            self.mean[part],
+            first,
+            first if symmetric else self.columns.subset(right),
+            symmetric,
+        )
+
+
+def cross_gram(
+    systems: Sequence[System],
+    others: Sequence[System] | None = None,
+    *,
+    n_jobs: int | None = None,
+    dtype: npt.DTypeLike = np.float64,
+) -> CrossGram:
+    """Evaluate the kernel between all streams of two collections, and keep `C_i' C_j` and `mu_i' mu_j`.
+
+    With "chi2" and "intersection" kernel rows are consumed as they come, so that memory holds the
+    result and a few streams. With "linear" and "bhattacharyya" the observers have finitely many
+    dimensions and are simply multiplied. A callable is called once for each pair.
+
+    Parameters
+    ----------
+    systems : sequence of System
+        The first collection, of one kernel and one bag length.
+    others : sequence of System, optional
+        The second, by default the first again; then each pair is worked out once.
+    n_jobs : int, optional
+        Threads; -1 is all cores. The result does not depend on it.
+    dtype : {numpy.float64, numpy.float32}, default=numpy.float64
+        Precision of the kernel's sums over bins, see `kernel_matrix`.
+
+    Returns
+    -------
+    CrossGram
+
+    Examples
+    --------
+    >>> from sysbags.systems.system import System
+    >>> one = System([[0.5]], samples=[[0.0, 1.0], [1.0, 0.0]], alpha=[[1.0], [0.0]], beta=[0.5, 0.5])
+    >>> two = System([[0.1]], samples=[[1.0, 0.0]], alpha=[[1.0]], beta=[1.0])
+    >>> gram = cross_gram([one, two])
+    >>> gram.observer[:, :, 0, 0].round(4)
+    array([[1.    , 0.3679],
+           [0.3679, 1.    ]])
+    >>> gram.mean.round(4)
+    array([[0.6839, 0.6839],
+           [0.6839, 1.    ]])
+    """
+    first = check_systems(systems)
+    second = first
+    if others is not None:
+        second = check_systems(others, name="others")
+        check_same_space(first, second)
+    symmetric = others is None
+    precision = check_precision(dtype)
+    rows = _side(first)
+    columns = rows if symmetric else _side(second)
+    shape = len(first), len(second)
+    observer = np.empty((*shape, rows.transition.shape[1], columns.transition.shape[1]))
+    mean = np.empty(shape)
+
+    tiles = [
+        (top, left)
+        for top in _blocks(first)
+        for left in _blocks(second)
+        if not symmetric or left.start >= top.start
+    ]
+    products = _products(first, second, precision)
+
+    def fill(tile: tuple[slice, slice]) -> None:
+        top, left = tile
+        upper = symmetric and top == left
+        block = products(top, left, upper)
+        if upper:
+            # Below the diagonal nothing was computed; the diagonal itself is known already.
+            mirrored = np.tril_indices(len(block))
+            block[mirrored] = block[mirrored[::-1]].transpose(0, 2, 1)
+        observer[top, left] = block[..., :-1, :-1]
+        mean[top, left] = block[..., -1, -1]
+        if symmetric:
+            observer[left, top] = observer[top, left].transpose(1, 0, 3, 2)
+            mean[left, top] = mean[top, left].T
+
+    run(fill, tiles, n_jobs, "kernel between streams")
+    if symmetric:
+        diagonal = np.arange(shape[0])
+        observer[diagonal, diagonal] = rows.observer_gram
+        mean[diagonal, diagonal] = rows.mean_norm
+    return CrossGram(observer, mean, rows, columns, symmetric)
+
+
+def _side(systems: Sequence[System]) -> Side:
+    orders = np.array([system.order for system in systems])
+    transition = np.zeros((orders.size, orders.max(), orders.max()))
+    observer_gram = np.zeros_like(transition)
+    for i, (system, n) in enumerate(zip(systems, orders, strict=True)):
+        transition[i, :n, :n] = system.transition
+        observer_gram[i, :n, :n] = system.observer_gram
+    return Side(orders, transition, observer_gram, np.array([system.mean_norm for system in systems]))
+
+
+def _blocks(systems: Sequence[System]) -> Iterator[slice]:
+    """Cut a collection into runs of a few systems, by their sizes alone, whatever the number of threads."""
+    most = min(BLOCK_SYSTEMS, -(-len(systems) // BLOCKS))
+    start = entries = 0
+    for stop, system in enumerate(systems):
+        if stop > start and (stop - start == most or entries + system.samples.size > BLOCK_ENTRIES):
+            yield slice(start, stop)
+            start, entries = stop, 0
+        entries += system.samples.size
+    yield slice(start, len(systems))
+
+
+def _products(
+    first: Sequence[System], second: Sequence[System], dtype: npt.DTypeLike
+) -> Callable[[slice, slice, bool], Array]:
+    """Return what fills a tile of pairs with `[C_i mu_i]' [C_j mu_j]`, as an (S1, S2, n + 1, m + 1) array.
+
+    It is called with the two runs of systems and with whether only pairs above the diagonal matter.
+    """
+    kernel = first[0].kernel
+    features = feature_map(kernel)
+    n, m = (max(system.order for system in side) for side in (first, second))
+    if features is not None:
+        left = np.stack([_weights(system, n).T @ features(system.samples) for system in first])
+        right = (
+            left if second is first else np.stack([_weights(s, m).T @ features(s.samples) for s in second])
+        )
+        return partial(_explicit_products, left, right)
+    if isinstance(kernel, str):
+        return partial(_histogram_products, first, second, n, m, kernel, dtype)
+    return partial(_called_products, first, second, n, m, kernel)
+
+
+def _weights(system: System, n: int) -> Array:
+    """Coefficients of the observer, zeros up to order n, and of the mean: (N, n + 1)."""
+    weights = np.zeros((system.size, n + 1))
+    weights[:, : system.order] = system.alpha
+    weights[:, n] = system.beta
+    return weights
+
+
+def _explicit_products(first: Array, second: Array, top: slice, left: slice, upper: bool) -> Array:
+    """Multiply observers that are held as (K, n + 1, p) arrays."""
+    return np.tensordot(first[top], second[left], axes=(2, 2)).transpose(0, 2, 1, 3)
+
+
+def _called_products(
+    first: Sequence[System],
+    second: Sequence[System],
+    n: int,
+    m: int,
+    kernel: Callable[[Array, Array], Array],
+    top: slice,
+    left: slice,
+    upper: bool,
+) -> Array:
+    """Call a user's kernel for each pair."""
+    rows, columns = first[top], second[left]
+    products = np.zeros((len(rows), len(columns), n + 1, m + 1))
+    for i, one in enumerate(rows):
+        for j, two in enumerate(columns):
+            if j > i or not upper:
+                matrix = call_kernel(kernel, one.samples, two.samples)
+                products[i, j] = _weights(one, n).T @ matrix @ _weights(two, m)
+    return products
+
+
+def _histogram_products(
+    first: Sequence[System],
+    second: Sequence[System],
+    n: int,
+    m: int,
+    kernel: str,
+    dtype: npt.DTypeLike,
+    top: slice,
+    left: slice,
+    upper: bool,
+) -> Array:
+    """Sum over bins in one compiled call for the whole tile; rows of the kernel never leave it."""
+    code = Code.of(kernel, dtype)
+    one, two = _string(first[top], n), _string(second[left], m)
+    # The lists of bins come from the sparser side, so that its empty bins are the ones skipped.
+    swapped = not upper and density(two[0]) < density(one[0])
+    if swapped:
+        one, two = two, one
+    (samples, weights, bounds), (others, other_weights, other_bounds) = one, two
+    products = np.zeros((bounds.size - 1, other_bounds.size - 1, weights.shape[1], other_weights.shape[1]))
+    cross_blocks(
+        *code.rows(samples),
+        weights,
+        bounds,
+        *code.columns(others),
+        in_tiles(other_weights),
+        other_bounds,
+        code.unit,
+        code.chi2,
+        upper,
+        products,
+    )
+    return products.transpose(1, 0, 3, 2) if swapped else products
+
+
+def _string(systems: Sequence[System], n: int) -> tuple[Array, Array, IntArray]:
+    """String systems together: their histograms, their coefficients, and where each begins and ends."""
+    samples = np.concatenate([system.samples for system in systems])
+    weights = np.concatenate([_weights(system, n) for system in systems])
+    return samples, weights, np.cumsum([0] + [system.size for system in systems])

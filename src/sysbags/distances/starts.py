@@ -1,0 +1,56 @@
+"""Random starts for the search over rotations, the same for every pair and every run with one seed."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_integer
+from sysbags._numba.lanes import LANES
+from sysbags.errors import ParameterError
+
+__all__ = ["seed_of", "start_tables"]
+
+MOST_STARTS = 28
+
+
+def seed_of(random_state: Any) -> int:
+    """Turn any of the usual kinds of random state into a whole number."""
+    if type(random_state) is int and random_state >= 0:
+        return random_state
+    if isinstance(random_state, np.integer) and random_state >= 0:
+        return int(random_state)
+    if random_state is None:
+        return int(np.random.default_rng().integers(2**31))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    raise ParameterError(
+        f"random_state is {random_state!r}, but it must be a whole number of at least 0, a Generator or None"
+    )
+
+
+@lru_cache(maxsize=256)
+def start_tables(n: int, starts: int | None, seed: int) -> tuple[Array, IntArray, bool]:
+    """Random starts, random orders of the planes, and whether all starts must be made.
+
+    The starts are orthogonal matrices (groups, n, n, LANES), determinants alternating. A number of
+    them that was asked for is made; by default there are as many as may be needed.
+    """
+    thorough = starts is not None
+    if starts is None:
+        starts = MOST_STARTS
+    groups = -(-check_integer(starts, "starts") // LANES)
+    rng = np.random.default_rng([seed, n])
+    normal = rng.standard_normal((groups, LANES, n, n))
+    Q, R = np.linalg.qr(normal)
+    Q *= np.sign(np.einsum("...ii->...i", R))[..., None, :]
+    wrong = np.linalg.det(Q) * np.where(np.arange(LANES) % 2, -1.0, 1.0) < 0
+    Q[wrong, :, 0] *= -1.0
+    planes = np.column_stack(np.triu_indices(n, 1)).astype(np.int64)
+    orders = np.stack([rng.permutation(planes) for _ in range(16)])
+    return np.ascontiguousarray(np.moveaxis(Q, 1, -1)), orders, thorough

@@ -1,0 +1,7 @@
+"""Means of systems: the Frechet mean and the medoid."""
+
+from __future__ import annotations
+
+from sysbags.means.frechet import FrechetMean, frechet_mean, medoid
+
+__all__ = ["FrechetMean", "frechet_mean", "medoid"]

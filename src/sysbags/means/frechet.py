@@ -1,0 +1,304 @@
+"""Algorithm 3: the Frechet mean of systems, exact over the feature space; and the medoid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sysbags._common.types import Array
+from sysbags._common.validation import check_choice, check_integer, check_matrix, check_systems, check_weight
+from sysbags._numba.alignment import align_many
+from sysbags._numba.mean import mean_descent
+from sysbags.distances.alignment import pad
+from sysbags.distances.gram import CrossGram, Side, cross_gram
+from sysbags.distances.pairwise import alignment_matrix, distance_matrix
+from sysbags.distances.starts import seed_of, start_tables
+from sysbags.errors import ParameterError
+from sysbags.systems.system import System
+
+__all__ = ["BlockMean", "FrechetMean", "frechet_mean", "mean_gram", "mean_of_gram", "medoid"]
+
+STARTS = ("medoid", "identity")
+
+
+@dataclass(frozen=True, eq=False)
+class BlockMean:
+    """A mean in terms of its members: ``Cbar = sum_i C_i W_i``, ``mu_bar = sum_i w_i mu_i``.
+
+    Attributes
+    ----------
+    transition : (n, n) array
+    mixing : (K, n, n) array
+        W.
+    weights : (K,) array
+        w, of sum 1.
+    observer_gram : (n, n) array
+        ``Cbar' Cbar``, the identity unless the members cancel in some direction.
+    mean_norm : float
+        ``mu_bar' mu_bar``.
+    rotations : (K, n, n) array
+        The members' rotations onto the mean.
+    history : (iterations,) array
+        The objective after each iteration, never rising.
+    converged : bool
+    """
+
+    transition: Array
+    mixing: Array
+    weights: Array
+    observer_gram: Array
+    mean_norm: float
+    rotations: Array
+    history: Array
+    converged: bool
+
+    @property
+    def objective(self) -> float:
+        """Weighted mean of the squared distances from the mean to its members."""
+        return float(self.history[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class FrechetMean:
+    """What `frechet_mean` found.
+
+    Attributes
+    ----------
+    system : System
+        The mean; its samples are those of all members (see `System.compress`).
+    objective : float
+        Weighted mean of the squared distances to the members.
+    history : (iterations,) array
+        The objective after each iteration, never rising.
+    rotations : (K, n, n) array
+        The members' rotations onto the mean.
+    converged : bool
+    """
+
+    system: System
+    objective: float
+    history: Array
+    rotations: Array
+    converged: bool
+
+
+def frechet_mean(
+    systems: Sequence[System],
+    lambda_a: float = 0.25,
+    lambda_mu: float = 0.0,
+    *,
+    weights: npt.ArrayLike | None = None,
+    start: str = "medoid",
+    max_iterations: int = 500,
+    tolerance: float = 1e-9,
+    random_state: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+) -> FrechetMean:
+    """Find the system with the least weighted sum of squared alignment distances to a set (`eq:klds_avg`).
+
+    Two steps alternate (Algorithm 3), and neither can raise the objective: the mean that is best for
+    the members' rotations, and rotations that are better for the mean. The first is exact without
+    k-means: over the whole feature space the best observer is the polar factor of
+    ``sum_i w_i C_i Q_i``, and only the blocks ``C_i' C_j`` enter. A local minimum, as in the paper.
+
+    Parameters
+    ----------
+    systems : sequence of System
+        The members; smaller orders are padded with zeros, the mean has the largest.
+    lambda_a, lambda_mu : float, default=0.25, 0.0
+        Weights of the transition and of the mean in the distance.
+    weights : (K,) array_like, optional
+        Weights of the members, 0 or more; by default equal.
+    start : {"medoid", "identity"}, default="medoid"
+        Align to the medoid first (ends lower more often), or begin with the states as they are.
+    max_iterations : int, default=500
+    tolerance : float, default=1e-9
+        A fall of the objective, relative to the members' size, that counts as none.
+    random_state : int, Generator or None, default=0
+    n_jobs : int, optional
+        Threads for the kernel and the medoid.
+
+    Returns
+    -------
+    FrechetMean
+
+    Examples
+    --------
+    >>> import numpy as np, sysbags
+    >>> rng = np.random.default_rng(0)
+    >>> systems = [sysbags.identify(rng.dirichlet(np.ones(6), size=30), order=2) for _ in range(4)]
+    >>> mean = sysbags.frechet_mean(systems)
+    >>> mean.system
+    System(order=2, size=120, bag_length=6, kernel='chi2')
+    >>> total = sum(sysbags.alignment_distance(mean.system, theta) for theta in systems)
+    >>> bool(np.isclose(total / 4, mean.objective))
+    True
+    """
+    members = check_systems(systems)
+    found = mean_of_gram(
+        cross_gram(members, n_jobs=n_jobs),
+        lambda_a,
+        lambda_mu,
+        weights=weights,
+        start=start,
+        max_iterations=max_iterations,
+        tolerance=tolerance,
+        random_state=random_state,
+        n_jobs=n_jobs,
+    )
+    system = System(
+        found.transition,
+        np.concatenate([member.samples for member in members]),
+        np.concatenate(
+            [member.alpha @ W[: member.order] for member, W in zip(members, found.mixing, strict=True)]
+        ),
+        np.concatenate([w * member.beta for member, w in zip(members, found.weights, strict=True)]),
+        members[0].kernel,
+        _observer_gram=found.observer_gram,
+        _mean_norm=found.mean_norm,
+    )
+    return FrechetMean(system, found.objective, found.history, found.rotations, found.converged)
+
+
+def mean_of_gram(
+    gram: CrossGram,
+    lambda_a: float = 0.25,
+    lambda_mu: float = 0.0,
+    *,
+    weights: npt.ArrayLike | None = None,
+    start: str | Array = "medoid",
+    max_iterations: int = 500,
+    tolerance: float = 1e-9,
+    random_state: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+) -> BlockMean:
+    """`frechet_mean` of all the systems of a symmetric CrossGram; `start` may be rotations (K, n, n) too."""
+    if not gram.symmetric:
+        raise ParameterError(
+            "a mean needs the CrossGram of one collection with itself, as from cross_gram(systems)"
+        )
+    weight, weight_mu = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
+    w = _weights(weights, len(gram.mean))
+    # The mean has the largest order of its members, whatever collection they are a part of.
+    n = int(gram.rows.orders.max())
+    A = np.ascontiguousarray(gram.rows.transition[:, :n, :n])
+    G = np.ascontiguousarray(gram.observer[:, :, :n, :n])
+    seed = seed_of(random_state)
+    if isinstance(start, str):
+        Q = np.tile(np.eye(n), (len(A), 1, 1))
+        if check_choice(start, "start", STARTS) == "medoid":
+            # Without the mean term, so that the result does not depend on lambda_mu: only the value does.
+            distances = alignment_matrix(gram, weight, random_state=seed, n_jobs=n_jobs)
+            centre = int(np.argmin(distances @ w))
+            pairs = np.column_stack([np.full(len(A), centre), np.arange(len(A))])
+            align_many(A, A, G[centre], pairs, weight, *start_tables(n, None, seed), np.empty(len(A)), Q)
+    else:
+        Q = np.array(start, dtype=np.float64)
+    constant = float(
+        w @ (weight * np.einsum("kij,kij->k", A, A) + np.einsum("kii->k", gram.rows.observer_gram))
+    )
+    history = np.empty(check_integer(max_iterations, "max_iterations"))
+    transition, mixing = np.empty((n, n)), np.empty_like(A)
+    iterations, converged = mean_descent(
+        A,
+        G,
+        w,
+        weight,
+        constant,
+        Q,
+        *start_tables(n, None, seed),
+        check_weight(tolerance, "tolerance"),
+        transition,
+        mixing,
+        history,
+    )
+    observer_gram = np.einsum("iab,ijac,jcd->bd", mixing, G, mixing, optimize=True)
+    mean_norm = float(w @ gram.mean @ w)
+    spread = max(0.0, float(w @ gram.rows.mean_norm) - mean_norm)
+    history = np.maximum(history[:iterations] + weight_mu * spread, 0.0)
+    return BlockMean(transition, mixing, w, observer_gram, mean_norm, Q, history, converged)
+
+
+def mean_gram(gram: CrossGram, groups: Sequence[Any], means: Sequence[BlockMean]) -> CrossGram:
+    """Cross blocks of means with the columns of a CrossGram, from the cross blocks of their members.
+
+    Parameters
+    ----------
+    gram : CrossGram
+        Its rows hold the members of every mean.
+    groups : sequence of arrays of int
+        Row indices of the members of each mean.
+    means : sequence of BlockMean
+
+    Returns
+    -------
+    CrossGram
+        Rows are the means.
+    """
+    orders = np.array([len(m.transition) for m in means])
+    n = int(orders.max())
+    blocks = [
+        np.einsum("iab,itac->tbc", m.mixing, gram.observer[rows][:, :, : len(m.transition)], optimize=True)
+        for rows, m in zip(groups, means, strict=True)
+    ]
+    return CrossGram(
+        np.stack([pad(block, n, block.shape[2]) for block in blocks]),
+        np.stack([m.weights @ gram.mean[rows] for rows, m in zip(groups, means, strict=True)]),
+        Side(
+            orders,
+            np.stack([pad(m.transition, n, n) for m in means]),
+            np.stack([pad(m.observer_gram, n, n) for m in means]),
+            np.array([m.mean_norm for m in means]),
+        ),
+        gram.columns,
+        False,
+    )
+
+
+def medoid(
+    systems: Sequence[System],
+    metric: str = "alignment",
+    *,
+    lambda_a: float = 0.25,
+    lambda_mu: float = 0.0,
+    random_state: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+) -> int:
+    """Return the index of the system with the least sum of squared distances to the others.
+
+    Parameters
+    ----------
+    systems : sequence of System
+    metric : {"alignment", "martin", "max-singular-value"}, default="alignment"
+    lambda_a, lambda_mu : float, default=0.25, 0.0
+        For "alignment".
+    random_state : int, Generator or None, default=0
+    n_jobs : int, optional
+
+    Examples
+    --------
+    >>> import numpy as np, sysbags
+    >>> rng = np.random.default_rng(0)
+    >>> systems = [sysbags.identify(rng.dirichlet(np.ones(6), size=30), order=2) for _ in range(3)]
+    >>> sysbags.medoid(systems) in range(3)
+    True
+    """
+    gram = cross_gram(systems, n_jobs=n_jobs)
+    distances = distance_matrix(
+        gram, metric, lambda_a=lambda_a, lambda_mu=lambda_mu, random_state=random_state, n_jobs=n_jobs
+    )
+    return int(np.argmin(distances.sum(axis=1)))
+
+
+def _weights(weights: Any, members: int) -> Array:
+    """Weights of sum 1."""
+    if weights is None:
+        return np.full(members, 1.0 / members)
+    w = check_matrix(weights, "weights", (members,), f"({members},): one weight a system")
+    if w.min() < 0.0 or w.sum() <= 0.0:
+        raise ParameterError("weights must be 0 or more with a positive sum")
+    return np.asarray(w / w.sum())

@@ -1,0 +1,8 @@
+"""Model files: arrays and JSON, never code."""
+
+from __future__ import annotations
+
+from sysbags.storage.files import FORMAT, describe, load, save
+from sysbags.storage.kinds import KINDS
+
+__all__ = ["FORMAT", "KINDS", "describe", "load", "save"]

@@ -1,0 +1,224 @@
+"""Model files: systems, bags, classifiers and pipelines of them as arrays and JSON, never as code.
+
+A file is a safetensors file. Its arrays are the object's, named by where they belong
+(``steps/classify/means_/0/alpha``). Its metadata hold one JSON text, under the name ``sysbags``: the format,
+the kind, the versions of what wrote it, the object as a tree, and a checksum of all that and the arrays.
+What a tree looks like is in `sysbags.storage.tree`, what can be in it in `sysbags.storage.kinds`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import stat
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import metadata
+from typing import Any
+
+import numpy.typing as npt
+
+import sysbags
+from sysbags._common.files import written_whole
+from sysbags.errors import FileError, ParameterError, SysbagsError
+from sysbags.storage.kinds import KINDS, kind_of
+from sysbags.storage.tree import Reader, Writer
+
+__all__ = ["FORMAT", "KINDS", "describe", "load", "save"]
+
+FORMAT = 1
+_START = b'{"__metadata__":{"sysbags":'
+
+
+def save(path: str | os.PathLike[str], obj: Any) -> None:
+    """Write a system, a list of systems, a bag, a classifier or a pipeline of them to a file.
+
+    The file holds arrays and JSON and no code. It is there whole or not at all, and has any name you
+    like. A function as the kernel, a Generator as the random state and a torch module as the network
+    cannot be written; an ONNX file becomes a part of the model file. Of a pipeline the steps are kept, not
+    its `memory`.
+
+    Parameters
+    ----------
+    path : str or path
+    obj : System, FrechetMean, list of System, any of `sysbags.bags`, SystemIdentifier, NearestSystem, \
+NearestMean, or a scikit-learn Pipeline of these
+        Fitted or not.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, numpy as np, sysbags
+    >>> streams = np.random.default_rng(0).dirichlet(np.ones(6), size=(4, 30))
+    >>> systems = sysbags.SystemIdentifier(order=2).fit_transform(streams)
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "model.sysbags"
+    >>> sysbags.save(file, sysbags.NearestMean().fit(systems, ["a", "a", "b", "b"]))
+    >>> sysbags.load(file).predict(systems)
+    array(['a', 'a', 'b', 'b'], dtype='<U1')
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    if not _is_whole(obj):
+        what = "a list of other things" if isinstance(obj, list) else f"of type {type(obj).__name__}"
+        raise ParameterError(
+            f"obj is {what}, but only a list of System and these can be saved: {', '.join(KINDS)} "
+            "(of a search, save its best_estimator_)"
+        )
+    writer = Writer()
+    try:
+        tree = writer.put(obj)
+        about = {
+            "format": FORMAT,
+            "kind": type(obj).__name__,
+            "versions": _versions(writer.needs),
+            "object": tree,
+        }
+        text = _text(about | {"checksum": _checksum(about, writer.arrays)})
+    except RecursionError:
+        raise ParameterError("obj holds lists or dicts in each other that are too deep to save") from None
+    with written_whole(path) as temporary:
+        try:
+            save_file(writer.arrays, temporary, {"sysbags": text})
+        except SafetensorError as error:
+            raise FileError(f"cannot write {path}: {error}") from None
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read what `save` wrote. Nothing in the file is run, so a stranger's file can be tried safely.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    System, FrechetMean, list of System, bag, classifier or Pipeline
+        It gives the same streams, systems and labels as the saved one, bit for bit.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, sysbags
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "theta.sysbags"
+    >>> sysbags.save(file, sysbags.System([[0.5]], [[0.0, 1.0], [1.0, 0.0]], [[1.0], [0.5]], [0.5, 0.5]))
+    >>> sysbags.load(file)
+    System(order=1, size=2, bag_length=2, kernel='chi2')
+    """
+    about, arrays = _read(path, lambda file, name: file.get_tensor(name))
+    checksum = about.pop("checksum", None)
+    try:
+        if checksum != _checksum(about, arrays):
+            raise ParameterError("its checksum does not fit what it holds, so copy or save it again")
+        obj = Reader(arrays).get(about["object"])
+        if not _is_whole(obj) or type(obj).__name__ != about["kind"]:
+            raise ParameterError(f"it does not hold what it says, {about['kind']!r}")
+    except Exception as error:  # whatever a damaged or malicious file provokes
+        raise FileError(f"{path} is not a valid model file: {_told(error)}") from error
+    return obj
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Tell what a model file holds without building it.
+
+    Returns
+    -------
+    dict
+        "format", "kind", "versions" of what wrote the file, "object" (the tree, see `sysbags.storage.tree`),
+        "checksum", which only `load` compares, and "arrays", the "shape" and "dtype" of each by its name.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, sysbags
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "theta.sysbags"
+    >>> sysbags.save(file, sysbags.System([[0.5]], [[0.0, 1.0], [1.0, 0.0]], [[1.0], [0.5]], [0.5, 0.5]))
+    >>> from sysbags.storage import describe
+    >>> describe(file)["kind"], describe(file)["arrays"]["samples"]
+    ('System', {'shape': [2, 2], 'dtype': 'F64'})
+    """
+
+    def outline(file: Any, name: str) -> dict[str, Any]:
+        part = file.get_slice(name)
+        return {"shape": part.get_shape(), "dtype": part.get_dtype()}
+
+    about, arrays = _read(path, outline)
+    return about | {"arrays": arrays}
+
+
+def _read(
+    path: str | os.PathLike[str], take: Callable[[Any, str], Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the metadata, and what `take` makes of each array."""
+    from safetensors import safe_open
+
+    try:
+        mode = os.stat(path).st_mode
+        if stat.S_ISREG(mode):
+            with open(path, "rb") as opened:
+                start = opened.read(8 + len(_START))
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    if not stat.S_ISREG(mode):
+        what = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
+        raise FileError(f"{path} is {what}, but it must be a model file")
+    if not start:
+        raise FileError(f"{path} is empty, but it must be a model file")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            text = (file.metadata() or {}).get("sysbags")
+            if text is not None:
+                about = _parsed(path, text)
+                return about, {name: take(file, name) for name in file.keys()}  # noqa: SIM118
+    except FileError:
+        raise
+    except Exception as error:  # safetensors' own, or NumPy's about a dtype that it does not have
+        if len(start) > 8 and _START.startswith(start[8:]):
+            raise FileError(f"{path} is cut short or damaged, so copy or save it again: {error}") from None
+    raise FileError(f"{path} is no model file of sysbags, but something else")
+
+
+def _parsed(path: str | os.PathLike[str], text: str) -> dict[str, Any]:
+    """Return the metadata, if they are of a format that is known here."""
+    try:
+        about: dict[str, Any] = json.loads(text)
+        newer = about["format"] > FORMAT
+    except Exception as error:
+        raise FileError(f"{path} is not a valid model file: {_told(error)}") from None
+    if newer:
+        raise FileError(
+            f"{path} was written by a newer sysbags (format {about['format']}), but this one "
+            f"({sysbags.__version__}) reads formats up to {FORMAT}: upgrade sysbags"
+        )
+    return about
+
+
+def _is_whole(obj: Any) -> bool:
+    """Tell whether a file can hold just this."""
+    return all(kind_of(item) == "System" for item in obj) if type(obj) is list else kind_of(obj) is not None
+
+
+def _versions(needs: set[str]) -> dict[str, str]:
+    """Return the versions of what writes a file and of the packages that its contents need."""
+    found = {"sysbags": sysbags.__version__, "python": platform.python_version()}
+    for name in sorted(needs | {"numpy", "scikit-learn"}):
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def _checksum(about: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> int:
+    """Return a number that changes with any damage to the metadata or the arrays."""
+    total = zlib.crc32(_text(about).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        total = zlib.crc32(f"{name} {array.dtype.name} {array.shape}".encode(), total)
+        total = zlib.crc32(array.astype(array.dtype.newbyteorder("<"), copy=False).data, total)
+    return total
+
+
+def _text(about: dict[str, Any]) -> str:
+    return json.dumps(about, allow_nan=False, separators=(",", ":"))
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, SysbagsError) else f"{type(error).__name__}: {error}"

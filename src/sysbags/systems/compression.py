@@ -1,0 +1,279 @@
+"""Fewer samples for a system: the paper's k-means, or error-bounded pivoted selection.
+
+A system's observer `C = Phi alpha` and mean `mu = Phi beta` are combinations of the N features
+`Phi = [phi(y_1) .. phi(y_N)]` of its samples. Compression looks for m < N bags `Ybar` and combinations of
+their features that are as near as can be:
+
+    minimise ||C - C~||_F^2 + ||mu - mu~||^2   over C~, mu~ in span phi(Ybar),   C~'C~ = C'C.
+
+For given bags the solution is closed: with `W` an orthonormal basis of the span (from the truncated
+eigendecomposition of `k(Ybar, Ybar)`, whose condition is 1e4 to 1e8, so never its inverse),
+`mu~ = W W'mu` and `C~ = W Z G^(1/2)`, `G = C'C`, with `Z` the polar factor of `W'C G^(1/2)` (the thin SVD of
+Algorithm 3). What remains is the choice of the bags, which the two methods do differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from sysbags._common.types import Array, IntArray, KernelLike
+from sysbags._common.validation import check_choice, check_integer, check_weight
+from sysbags.errors import ParameterError
+from sysbags.kernels import feature_map, kernel_matrix
+
+__all__ = ["Compressed", "compress", "feature_gram", "feature_product"]
+
+METHODS = ("pivoted", "kmeans")
+# A kernel matrix is known to about 1e-16 of its largest eigenvalue; dividing by less than this share of it
+# would spoil the sixth digit.
+FLOOR = 1e-10
+BLOCK_ENTRIES = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Compressed:
+    """Bags and coefficients of a compressed system, its Gram values and the error made."""
+
+    samples: Array
+    alpha: Array
+    beta: Array
+    observer_gram: Array
+    mean_norm: float
+    error: dict[str, float]
+
+
+def feature_product(left: Array, right: Array, coefficients: Array, kernel: KernelLike) -> Array:
+    """Return `k(left, right) @ coefficients`, of which no more than a block of rows is ever held.
+
+    Parameters
+    ----------
+    left : (M, p) array
+        Bags.
+    right : (N, p) array
+        Bags; the same object as `left` lets small problems use the symmetry.
+    coefficients : (N, r) array
+        What the kernel is multiplied with.
+    kernel : str or callable
+        The kernel.
+
+    Returns
+    -------
+    (M, r) array
+        Inner products of the features of `left` with the combinations of the features of `right`.
+    """
+    features = feature_map(kernel)
+    if features is not None:
+        product: Array = features(left) @ (features(right).T @ coefficients)
+        return product
+    rows = max(1, BLOCK_ENTRIES // right.shape[0])
+    if left is right and rows >= left.shape[0]:
+        return kernel_matrix(left, kernel=kernel) @ coefficients
+    blocks = [
+        kernel_matrix(left[start : start + rows], right, kernel=kernel) @ coefficients
+        for start in range(0, left.shape[0], rows)
+    ]
+    return np.concatenate(blocks)
+
+
+def feature_gram(samples: Array, coefficients: Array, kernel: KernelLike) -> Array:
+    """Return the symmetric `coefficients' k(samples, samples) coefficients`."""
+    features = feature_map(kernel)
+    if features is not None:
+        combination = features(samples).T @ coefficients
+        return np.asarray(combination.T @ combination)
+    gram = coefficients.T @ feature_product(samples, samples, coefficients, kernel)
+    return 0.5 * (gram + gram.T)
+
+
+def compress(
+    samples: Array,
+    alpha: Array,
+    beta: Array,
+    kernel: KernelLike,
+    observer_gram: Array,
+    mean_norm: float,
+    *,
+    size: int | None = None,
+    tolerance: float | None = None,
+    method: str = "pivoted",
+    random_state: int | None = 0,
+) -> Compressed:
+    """Carry an observer and a mean by fewer samples; the arguments are those of `System.compress`."""
+    check_choice(method, "method", METHODS)
+    count, order = alpha.shape
+    if size is None and tolerance is None:
+        raise ParameterError(
+            "compress needs a size (number of samples to keep) or a tolerance (relative error)"
+        )
+    if size is not None and check_integer(size, "size") < order:
+        raise ParameterError(
+            f"size is {size}, but an observer of order {order} needs at least {order} samples: raise the size"
+        )
+    if tolerance is not None:
+        check_weight(tolerance, "tolerance")
+        if method == "kmeans":
+            raise ParameterError(
+                'method "kmeans" takes a size and no tolerance: use method="pivoted" to bound the error'
+            )
+    unchanged = Compressed(
+        samples, alpha, beta, observer_gram, mean_norm, {"observer": 0.0, "mean": 0.0, "relative": 0.0}
+    )
+    size = count if size is None else min(size, count)
+    targets = np.column_stack([alpha, beta])
+    if method == "kmeans":
+        if size == count:
+            return unchanged
+        bags = _cluster_centres(samples, size, random_state)
+        result = _fit(bags, feature_product(bags, samples, targets, kernel), kernel, observer_gram, mean_norm)
+        return _present(result, bags.shape[0], order)
+    if size == count and tolerance is None:
+        return unchanged
+    products = feature_product(samples, samples, targets, kernel)
+    chosen: list[int] = []
+    for pivot, predicted in _pivots(_Columns(samples, kernel), products, observer_gram, mean_norm):
+        chosen.append(pivot)
+        if len(chosen) == size:
+            break
+        if tolerance is None or predicted > tolerance or len(chosen) < order:
+            continue
+        result = _fit(samples[chosen], products[chosen], kernel, observer_gram, mean_norm)
+        if result is not None and result.error["relative"] <= tolerance:
+            return result
+    # As many samples as were asked for, or all that are linearly independent in the feature space.
+    if len(chosen) == count:
+        return unchanged
+    result = _fit(samples[chosen], products[chosen], kernel, observer_gram, mean_norm)
+    if tolerance is not None and size == count and (result is None or result.error["relative"] > tolerance):
+        return unchanged
+    return _present(result, len(chosen), order)
+
+
+def _present(result: Compressed | None, kept: int, order: int) -> Compressed:
+    if result is None:
+        raise ParameterError(
+            f"the {kept} samples kept span fewer than {order} directions of the feature space, "
+            f"but an observer of order {order} needs that many: raise the size"
+        )
+    return result
+
+
+class _Columns:
+    """`k(Y, Y)` column by column and its diagonal; held as a whole only where it is small."""
+
+    def __init__(self, samples: Array, kernel: KernelLike) -> None:
+        self.samples, self.kernel = samples, kernel
+        count = samples.shape[0]
+        self.whole = kernel_matrix(samples, kernel=kernel) if count * count <= BLOCK_ENTRIES else None
+
+    def __getitem__(self, i: int) -> Array:
+        if self.whole is not None:
+            return self.whole[:, i]
+        return kernel_matrix(self.samples, self.samples[i : i + 1], kernel=self.kernel)[:, 0]
+
+    def diagonal(self) -> Array:
+        if self.whole is not None:
+            return np.diagonal(self.whole).copy()
+        blocks = np.array_split(self.samples, -(-self.samples.shape[0] // 64))
+        return np.concatenate([np.diagonal(kernel_matrix(block, kernel=self.kernel)) for block in blocks])
+
+
+def _pivots(
+    columns: _Columns, products: Array, observer_gram: Array, mean_norm: float
+) -> Iterator[tuple[int, float]]:
+    """Choose samples one by one, each the one that lowers the error of the targets most.
+
+    This is a pivoted Cholesky decomposition of `k(Y, Y)` whose pivot is not the largest
+    remaining diagonal entry but the one whose feature, made orthogonal to those chosen before, explains
+    most of `[C, mu]` (simultaneous orthogonal matching pursuit in feature space).
+
+    Yields
+    ------
+    pivot : int
+        Index of a sample.
+    predicted : float
+        The relative error with the samples so far.
+    """
+    count, order = products.shape[0], observer_gram.shape[0]
+    total = float(np.trace(observer_gram)) + mean_norm
+    half = _square_root(observer_gram)
+    remaining = columns.diagonal()
+    floor = FLOOR * float(remaining.max())
+    residual = products.copy()
+    factor = np.empty((count, 0))
+    explained = np.zeros((order, order))
+    explained_mean = 0.0
+    for _ in range(count):
+        open_ = remaining > floor
+        if not open_.any():
+            return
+        gain = np.full(count, -np.inf)
+        gain[open_] = np.einsum("ij,ij->i", residual[open_], residual[open_]) / remaining[open_]
+        pivot = int(gain.argmax())
+        column = (columns[pivot] - factor @ factor[pivot]) / np.sqrt(remaining[pivot])
+        step = residual[pivot] / np.sqrt(remaining[pivot])
+        residual -= np.outer(column, step)
+        remaining = remaining - column * column
+        remaining[pivot] = 0.0
+        factor = np.column_stack([factor, column])
+        explained += np.outer(step[:order], step[:order])
+        explained_mean += float(step[order] ** 2)
+        # tr(C~'C) is the nuclear norm of W'C G^(1/2), whose squared singular values are these.
+        squares = np.linalg.eigvalsh(half @ explained @ half)
+        aligned = float(np.sqrt(np.maximum(squares, 0.0)).sum())
+        lost = 2.0 * (float(np.trace(observer_gram)) - aligned) + mean_norm - explained_mean
+        yield pivot, max(lost, 0.0) / total
+
+
+def _fit(
+    bags: Array, products: Array, kernel: KernelLike, observer_gram: Array, mean_norm: float
+) -> Compressed | None:
+    """Return the nearest observer and mean in the span of the bags, or None where it is too small for one.
+
+    `products` is `k(bags, Y) [alpha, beta]`, all that need be known of the system's own samples.
+    """
+    order = observer_gram.shape[0]
+    gram = kernel_matrix(bags, kernel=kernel)
+    eigenvalues, vectors = scipy.linalg.eigh(gram)
+    kept = eigenvalues > FLOOR * eigenvalues[-1]
+    if int(kept.sum()) < order:
+        return None
+    basis = vectors[:, kept] / np.sqrt(eigenvalues[kept])
+    coordinates = basis.T @ products
+    half = _square_root(observer_gram)
+    left, _, right = scipy.linalg.svd(coordinates[:, :order] @ half, full_matrices=False)
+    alpha = basis @ (left @ right @ half)
+    beta = basis @ coordinates[:, order]
+    # The errors are measured on the coefficients as they came out, not taken from the theory above.
+    new_gram = alpha.T @ gram @ alpha
+    new_mean = float(beta @ gram @ beta)
+    observer = np.trace(observer_gram) + np.trace(new_gram) - 2.0 * np.sum(alpha * products[:, :order])
+    mean = mean_norm + new_mean - 2.0 * (beta @ products[:, order])
+    observer, mean = max(float(observer), 0.0), max(float(mean), 0.0)
+    relative = (observer + mean) / (float(np.trace(observer_gram)) + mean_norm)
+    error = {"observer": observer, "mean": mean, "relative": relative}
+    return Compressed(bags, alpha, beta, 0.5 * (new_gram + new_gram.T), new_mean, error)
+
+
+def _cluster_centres(samples: Array, size: int, random_state: int | None) -> Array:
+    """Return the means of `size` clusters of the samples: means of histograms are histograms."""
+    distinct = np.unique(samples, axis=0)
+    if distinct.shape[0] <= size:
+        return distinct
+    # Imported here because scikit-learn takes longer to import than all the rest.
+    from sklearn.cluster import KMeans
+
+    labels: IntArray = KMeans(size, n_init=3, random_state=random_state).fit(samples).labels_
+    # From the labels rather than from KMeans: its sums depend on the threads and may be below zero.
+    centres = [samples[labels == k].mean(axis=0) for k in range(size)]
+    return np.array(centres)
+
+
+def _square_root(gram: Array) -> Array:
+    """Return the symmetric square root of a positive semidefinite matrix."""
+    eigenvalues, vectors = scipy.linalg.eigh(gram)
+    root: Array = (vectors * np.sqrt(np.maximum(eigenvalues, 0.0))) @ vectors.T
+    return root

@@ -1,0 +1,173 @@
+"""From a stream of bags to a system: Algorithm 1."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+import scipy.linalg
+
+from sysbags._common.types import Array, KernelLike
+from sysbags._common.validation import check_choice, check_integer, check_share, check_stream, kernel_name
+from sysbags.errors import OrderError, ParameterError, StreamError
+from sysbags.kernels import check_kernel, kernel_matrix
+from sysbags.systems.stability import STABILITIES, stable_transition
+from sysbags.systems.system import System
+
+__all__ = ["identify"]
+
+MAX_FRAMES = 20_000  # the kernel then takes 3.2 GB, and is copied a few times
+
+
+def identify(
+    stream: Any,
+    order: int | str = 5,
+    kernel: KernelLike = "chi2",
+    *,
+    stability: str = "constrained",
+    margin: float = 1e-3,
+    variance: float = 0.95,
+    rank_tolerance: float = 1e-10,
+) -> System:
+    """Learn the kernel linear dynamic system (`eq:KLDS`) that generates a stream of bags.
+
+    Kernel principal component analysis gives the states: of the centred kernel `K = H k(Y, Y) H` the n
+    leading eigenpairs `V, Lambda` are taken, the states are `X = V Lambda^(1/2)` (rows are time) and the
+    observer's coefficients `alpha = V Lambda^(-1/2)`, which makes `C'C = alpha' k(Y, Y) alpha = I`. The
+    mean has the coefficients `1/N`. The transition predicts each state from the one before, see
+    `sysbags.systems.stability.stable_transition`. With `kernel="linear"` this is the classical linear dynamic
+    system: principal components and least squares.
+
+    Parameters
+    ----------
+    stream : (N, p) array_like
+        Rows are time; histograms (no negative entries, sum 1) but with "linear" or a callable kernel.
+    order : int or "auto", default=5
+        Dimension n of the state space. The centred kernel of N frames has rank N - 1 at most, so an order n
+        needs n + 1 frames. "auto" is the smallest order whose states hold the share `variance`.
+    kernel : {"chi2", "bhattacharyya", "intersection", "linear"} or callable, default="chi2"
+        A callable gets two streams (N1, p) and (N2, p) and returns the (N1, N2) matrix.
+    stability : {"constrained", "clip", "none"}, default="constrained"
+        How the transition is kept stable, see `stable_transition`.
+    margin : float, default=1e-3
+        The transition's spectral norm is at most `1 - margin`.
+    variance : float, default=0.95
+        In (0, 1]: the share of the centred kernel's trace that `order="auto"` must hold.
+    rank_tolerance : float, default=1e-10
+        In [0, 1): an eigenvalue not above this share of the largest counts as zero.
+
+    Returns
+    -------
+    System
+        It keeps for inspection `eigenvalues` (the n leading, descending; over N they are the states'
+        variances), `explained` (the share of all variance that they hold), `states` (N, n), and
+        `residual`, the relative error of one-step prediction ``||X2 - A X1||_F / ||X2||_F``: 0 is
+        perfect, 1 no better than the mean. Of each eigenvector the entry of largest size is positive.
+
+    Raises
+    ------
+    OrderError
+        For a still clip, too few frames, or an order above the rank; it names the largest order possible.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> time = np.arange(60)[:, None]
+    >>> stream = 2.0 + np.cos(0.3 * time + np.array([0.0, 1.0, 2.0, 3.0]))
+    >>> theta = identify(stream / stream.sum(axis=1, keepdims=True), order=2)
+    >>> theta
+    System(order=2, size=60, bag_length=4, kernel='chi2')
+    >>> np.abs(np.angle(np.linalg.eigvals(theta.transition))).round(1)
+    array([0.3, 0.3])
+    """
+    kernel = check_kernel(kernel)
+    Y = check_stream(stream, kernel)
+    if isinstance(order, str) and order != "auto":
+        raise ParameterError(f'order is {order!r}, but it must be a whole number of at least 1 or "auto"')
+    check_choice(stability, "stability", STABILITIES)
+    check_share(margin, "margin", low="[", high=")")
+    check_share(variance, "variance", low="(", high="]")
+    check_share(rank_tolerance, "rank_tolerance", low="[", high=")")
+
+    size = Y.shape[0]
+    if size > MAX_FRAMES:
+        raise StreamError(
+            f"the stream has {size} frames, and the kernel between them would need {8e-9 * size**2:.0f} GB: "
+            f"take at most {MAX_FRAMES} of them, by a stride, or pool them by a window"
+        )
+    k = kernel_matrix(Y, kernel=kernel)
+    if not isinstance(kernel, str) and not np.allclose(k, k.T, rtol=1e-8, atol=1e-8 * np.abs(k).max()):
+        raise ParameterError(f"the kernel {kernel_name(kernel)} is not symmetric: k(a, b) must equal k(b, a)")
+    means = k.mean(axis=0)
+    K = k - means - means[:, None] + means.mean()
+    # Below this an eigenvalue is made of the rounding of k.
+    noise = 10.0 * size * np.finfo(float).eps * float(np.abs(k).max())
+    if isinstance(order, str):
+        n = _smallest_order(K, variance, rank_tolerance, noise)
+    else:
+        n = check_integer(order, "order")
+        if n >= size:
+            _refuse(n, K, rank_tolerance, noise)
+    eigenvalues, V = scipy.linalg.eigh(K, subset_by_index=[size - n, size - 1])
+    eigenvalues, V = eigenvalues[::-1].copy(), V[:, ::-1]
+    if eigenvalues[-1] <= max(rank_tolerance * eigenvalues[0], noise):
+        _refuse(n, K, rank_tolerance, noise)
+
+    largest = np.abs(V).argmax(axis=0)
+    V = V * np.sign(V[largest, np.arange(n)])
+    # Eigenvectors of the centred kernel have no mean but for round-off, which 1/sqrt(Lambda) would amplify.
+    V = V - V.mean(axis=0)
+    alpha = V / np.sqrt(eigenvalues)
+    X = V * np.sqrt(eigenvalues)
+    A = stable_transition(X, stability=stability, margin=margin)
+    return System(
+        A,
+        Y,
+        alpha,
+        np.full(size, 1.0 / size),
+        kernel,
+        eigenvalues=eigenvalues,
+        explained=min(float(eigenvalues.sum() / np.trace(K)), 1.0),
+        states=X,
+        residual=float(np.linalg.norm(X[1:] - X[:-1] @ A.T) / np.linalg.norm(X[1:])),
+        _observer_gram=alpha.T @ k @ alpha,
+        _mean_norm=float(means.mean()),
+    )
+
+
+def _positive(K: Array, rank_tolerance: float, noise: float) -> Array:
+    """Return the eigenvalues that are not zero, descending."""
+    eigenvalues = np.asarray(scipy.linalg.eigvalsh(K)[::-1], dtype=np.float64)
+    positive: Array = eigenvalues[eigenvalues > max(rank_tolerance * eigenvalues[0], noise)]
+    return positive
+
+
+def _smallest_order(K: Array, variance: float, rank_tolerance: float, noise: float) -> int:
+    """Return the smallest order whose eigenvalues hold the share of the trace, or the rank."""
+    eigenvalues = _positive(K, rank_tolerance, noise)
+    if eigenvalues.size == 0:
+        _refuse(1, K, rank_tolerance, noise)
+    enough = np.cumsum(eigenvalues) >= variance * np.trace(K)
+    return int(enough.argmax()) + 1 if enough.any() else eigenvalues.size
+
+
+def _refuse(order: int, K: Array, rank_tolerance: float, noise: float) -> NoReturn:
+    """Raise the error that says why there is no such order, and which is the largest."""
+    size = K.shape[0]
+    largest = _positive(K, rank_tolerance, noise).size
+    if size == 1:
+        raise OrderError("the stream has one frame, but a system needs at least two: no order is possible")
+    if largest == 0:
+        raise OrderError(
+            f"all {size} frames have the same bag (a still clip), so there is no motion to learn: "
+            "no order is possible"
+        )
+    if order >= size:
+        raise OrderError(
+            f"order {order} needs at least {order + 1} frames, but the stream has {size}: "
+            f"the largest order possible is {largest}"
+        )
+    raise OrderError(
+        f"order {order} is above the rank of the stream's centred kernel, as its bags change too little: "
+        f"the largest order possible is {largest}"
+    )

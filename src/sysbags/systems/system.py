@@ -1,0 +1,257 @@
+"""A system of bags: one kernel linear dynamic system, the point of the metric space."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from sysbags._common.types import Array, KernelLike
+from sysbags._common.validation import check_matrix, check_stream, check_weight, kernel_name
+from sysbags.errors import ParameterError
+from sysbags.kernels import check_kernel
+from sysbags.systems import compression
+
+__all__ = ["System"]
+
+ORTHOGONALITY_TOLERANCE = 1e-8
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class System:
+    """A kernel linear dynamic system (`eq:KLDS`), given by coefficients over its samples.
+
+    With `phi` the kernel's feature map and `Phi = [phi(y_1) .. phi(y_N)]`, the system is
+
+        x_{t+1} = A x_t + noise,    phi(y_t) = mu + C x_t + noise,    C = Phi alpha,   mu = Phi beta.
+
+    Two systems that differ by a rotation of the state space (`rotate`) describe the same process.
+    Every array is kept as a read-only copy, so a system never changes.
+
+    Parameters
+    ----------
+    transition : (n, n) array
+        `A`, the state transition.
+    samples : (N, p) array
+        `Y`, one bag a row.
+    alpha : (N, n) array
+        Coefficients of the observer `C`. `identify` makes `C'C = I`; the class does not ask for it.
+    beta : (N,) array
+        Coefficients of the mean `mu`.
+    kernel : {"chi2", "bhattacharyya", "intersection", "linear"} or callable, default="chi2"
+        The kernel between two streams.
+    eigenvalues : (n,) array, optional
+        For inspection: the leading eigenvalues of the centred kernel, N times the states' variances.
+    explained : float, optional
+        For inspection: the share of the stream's variance that the states hold.
+    states : (T, n) array, optional
+        For inspection: the states of the stream that the system was learnt from, rows are time.
+    residual : float, optional
+        For inspection: the relative error of one-step prediction, see `identify`.
+    compression_error : mapping, optional
+        For a compressed system: what `compress` lost.
+
+    Examples
+    --------
+    >>> from sysbags.systems.system import System
+    >>> theta = System([[0.5]], samples=[[0.0, 1.0], [1.0, 0.0]], alpha=[[1.0], [0.5]], beta=[0.5, 0.5])
+    >>> theta
+    System(order=1, size=2, bag_length=2, kernel='chi2')
+    >>> theta.observer_gram.round(4)
+    array([[1.6179]])
+    >>> theta.rotate([[-1.0]]).alpha
+    array([[-1. ],
+           [-0.5]])
+    """
+
+    transition: Array
+    samples: Array
+    alpha: Array
+    beta: Array
+    kernel: KernelLike = "chi2"
+    eigenvalues: Array | None = None
+    explained: float | None = None
+    states: Array | None = None
+    residual: float | None = None
+    compression_error: Mapping[str, float] | None = None
+    _observer_gram: Array | None = field(default=None)
+    _mean_norm: float | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        kernel = check_kernel(self.kernel)
+        transition = check_matrix(self.transition, "transition", (None, None), "a square (n, n) matrix")
+        order = transition.shape[0]
+        if transition.shape[1] != order:
+            raise ParameterError(
+                f"transition has shape {transition.shape}, but it must be a square (n, n) matrix"
+            )
+        samples = check_stream(self.samples, kernel, name="samples")
+        size = samples.shape[0]
+        arrays: dict[str, Array] = {
+            "transition": transition,
+            "samples": samples,
+            "alpha": check_matrix(
+                self.alpha,
+                "alpha",
+                (size, order),
+                f"({size}, {order}): a row for each of the {size} samples, a column for each state",
+            ),
+            "beta": check_matrix(
+                self.beta, "beta", (size,), f"({size},): one entry for each of the {size} samples"
+            ),
+        }
+        if self.eigenvalues is not None:
+            arrays["eigenvalues"] = check_matrix(self.eigenvalues, "eigenvalues", (None,), "a vector")
+        if self.states is not None:
+            arrays["states"] = check_matrix(
+                self.states, "states", (None, order), f"(T, {order}): one row a time step, one column a state"
+            )
+        if self._observer_gram is not None:
+            arrays["_observer_gram"] = check_matrix(
+                self._observer_gram, "the observer's Gram matrix", (order, order), f"({order}, {order})"
+            )
+        for name, array in arrays.items():
+            object.__setattr__(self, name, _frozen(array))
+        if self.residual is not None:
+            object.__setattr__(self, "residual", check_weight(self.residual, "residual"))
+
+    def __repr__(self) -> str:
+        return (
+            f"System(order={self.order}, size={self.size}, bag_length={self.bag_length}, "
+            f"kernel={kernel_name(self.kernel)})"
+        )
+
+    @property
+    def order(self) -> int:
+        """Dimension `n` of the state space."""
+        return int(self.transition.shape[0])
+
+    @property
+    def size(self) -> int:
+        """Number `N` of samples that the observer and the mean are made of."""
+        return int(self.samples.shape[0])
+
+    @property
+    def bag_length(self) -> int:
+        """Number `p` of bins."""
+        return int(self.samples.shape[1])
+
+    @property
+    def observer_gram(self) -> Array:
+        """(n, n) `C'C = alpha' k(Y, Y) alpha`; the identity after `identify`. Computed once."""
+        if self._observer_gram is None:
+            self._compute_norms()
+        assert self._observer_gram is not None
+        return self._observer_gram
+
+    @property
+    def mean_norm(self) -> float:
+        """`mu'mu = beta' k(Y, Y) beta`. Computed once."""
+        if self._mean_norm is None:
+            self._compute_norms()
+        assert self._mean_norm is not None
+        return self._mean_norm
+
+    def _compute_norms(self) -> None:
+        """Fill both caches from one pass over the kernel."""
+        coefficients = np.column_stack([self.alpha, self.beta])
+        gram = compression.feature_gram(self.samples, coefficients, self.kernel)
+        object.__setattr__(self, "_observer_gram", _frozen(gram[:-1, :-1].copy()))
+        object.__setattr__(self, "_mean_norm", float(gram[-1, -1]))
+
+    def rotate(self, rotation: Any) -> System:
+        """Change the basis of the state space by an orthogonal matrix, `Q . theta` (`eq:P_tran`).
+
+        Parameters
+        ----------
+        rotation : (n, n) array
+            `Q` with `Q'Q = I`, of either determinant.
+
+        Returns
+        -------
+        System
+            `(Q'AQ, Y, alpha Q, beta)`, the same process in other coordinates. It is a right action:
+            `theta.rotate(Q1).rotate(Q2)` is `theta.rotate(Q1 @ Q2)`.
+        """
+        n = self.order
+        Q = check_matrix(rotation, "rotation", (n, n), f"({n}, {n}), as the system's order is {n}")
+        error = float(np.abs(Q.T @ Q - np.eye(n)).max())
+        if error > ORTHOGONALITY_TOLERANCE:
+            raise ParameterError(
+                f"rotation is not orthogonal: Q'Q differs from the identity by {error:.2g}, "
+                f"but at most {ORTHOGONALITY_TOLERANCE:g} is allowed"
+            )
+        return replace(
+            self,
+            transition=Q.T @ self.transition @ Q,
+            alpha=self.alpha @ Q,
+            states=None if self.states is None else self.states @ Q,
+            _observer_gram=None if self._observer_gram is None else Q.T @ self._observer_gram @ Q,
+        )
+
+    def compress(
+        self,
+        size: int | None = None,
+        *,
+        tolerance: float | None = None,
+        method: str = "pivoted",
+        random_state: int | None = 0,
+    ) -> System:
+        """Return the system carried by fewer samples; what that costs is in its `compression_error`.
+
+        The transition stays. Observer and mean are replaced by the nearest ones in the span of the few
+        samples, the observer among those with the same Gram matrix `C'C`, so an orthonormal observer
+        stays orthonormal. See `sysbags.systems.compression` for the algorithms.
+
+        Parameters
+        ----------
+        size : int, optional
+            Number of samples to keep, at least the order. With `size >= N` nothing is lost.
+        tolerance : float, optional
+            For "pivoted": stop at the first size whose relative error is not above it. Give `size`,
+            `tolerance` or both (then whichever comes first).
+        method : {"pivoted", "kmeans"}, default="pivoted"
+            "pivoted" picks samples of the system, each the one that lowers the error most; it needs the
+            kernel between all N samples. "kmeans" is the paper's: the centres of the samples' clusters.
+            Neither always loses less: centres average noise out, which pays for smooth but noisy
+            streams; samples are better for streams without clusters. Compare `compression_error`.
+        random_state : int or None, default=0
+            Seed of "kmeans".
+
+        Returns
+        -------
+        System
+            With `compression_error["observer"]` = ``||C - C~||_F^2``, `["mean"]` = ``||mu - mu~||^2`` and
+            `["relative"]` = their sum over ``||C||_F^2 + ||mu||^2``.
+        """
+        parts = compression.compress(
+            self.samples,
+            self.alpha,
+            self.beta,
+            self.kernel,
+            self.observer_gram,
+            self.mean_norm,
+            size=size,
+            tolerance=tolerance,
+            method=method,
+            random_state=random_state,
+        )
+        return replace(
+            self,
+            samples=parts.samples,
+            alpha=parts.alpha,
+            beta=parts.beta,
+            compression_error=parts.error,
+            _observer_gram=parts.observer_gram,
+            _mean_norm=parts.mean_norm,
+        )
+
+
+def _frozen(array: Array) -> Array:
+    """Return a read-only array that shares no memory with anyone who could write to it."""
+    if array.flags.writeable or array.base is not None:
+        array = array.copy()
+        array.setflags(write=False)
+    return array

@@ -1,0 +1,234 @@
+"""Results kept on disk: found again, made anew when damaged, never half written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+
+import sysbags
+from clips import moving_frames, write_clip
+from sysbags._common.cache import Store, clip_key, fingerprint, records, streams
+from sysbags.bags import Concatenated, LocalBinaryPatterns, OpticalFlow, VisualWords
+from sysbags.errors import ParameterError, StreamError, VideoError, VideoWarning
+
+
+class Counting:
+    """Makes arrays, and counts how often."""
+
+    def __init__(self, **arrays):
+        self.arrays, self.calls = arrays, 0
+
+    def __call__(self):
+        self.calls += 1
+        return self.arrays
+
+
+ARRAYS = {
+    "stream": np.random.default_rng(0).random((3, 4)),
+    "counts": np.arange(6, dtype=np.uint16).reshape(2, 3),
+    "float32": np.linspace(0, 1, 5, dtype=np.float32),
+    "number": np.array(2.5),
+    "nothing": np.empty((0, 7)),
+    "turned": np.random.default_rng(1).random((4, 3)).T,
+    "not finite": np.array([np.nan, np.inf]),
+}
+
+
+def test_arrays_come_back_bit_for_bit(tmp_path):
+    make = Counting(**ARRAYS)
+    first = Store(tmp_path).arrays({"a": 1}, make)
+    again = Store(tmp_path).arrays({"a": 1}, make)
+    assert make.calls == 1
+    for found in (first, again):
+        assert found.keys() == ARRAYS.keys()
+        for name, array in ARRAYS.items():
+            assert found[name].dtype == array.dtype
+            assert found[name].shape == array.shape
+            np.testing.assert_array_equal(found[name], array)
+
+
+def test_another_key_is_another_record(tmp_path):
+    store, make = Store(tmp_path), Counting(x=np.zeros(1))
+    for key in ({"a": 1}, {"a": 2}, {"a": "1"}, {"a": 1, "b": None}):
+        store.arrays(key, make)
+    assert make.calls == 4
+    store.arrays({"b": None, "a": 1}, make)  # the order of a mapping tells nothing
+    assert make.calls == 4
+
+
+def test_another_version_is_another_record(tmp_path, monkeypatch):
+    make = Counting(x=np.zeros(1))
+    Store(tmp_path).arrays({"a": 1}, make)
+    monkeypatch.setattr(sysbags, "__version__", "99.0")
+    Store(tmp_path).arrays({"a": 1}, make)
+    assert make.calls == 2
+
+
+def test_no_folder_keeps_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make = Counting(x=np.ones(2))
+    for _ in range(2):
+        np.testing.assert_array_equal(Store(None).arrays({"a": 1}, make)["x"], np.ones(2))
+    assert make.calls == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("damage", ["flipped", "short", "empty", "other", "words"])
+def test_a_damaged_or_foreign_record_is_made_anew(tmp_path, damage):
+    store, make = Store(tmp_path), Counting(x=np.arange(50.0))
+    store.arrays({"a": 1}, make)
+    (path,) = tmp_path.iterdir()
+    content = bytearray(path.read_bytes())
+    if damage == "flipped":
+        content[-20] ^= 1  # in the last number
+    elif damage == "short":
+        del content[-9:]
+    elif damage == "empty":
+        content.clear()
+    elif damage == "words":
+        content[:] = b"this is no record"
+    else:  # a whole record, but the answer to another question
+        store.arrays({"a": 2}, Counting(x=np.zeros(50)))
+        (other,) = set(tmp_path.iterdir()) - {path}
+        content[:] = other.read_bytes()
+    path.write_bytes(content)
+    np.testing.assert_array_equal(store.arrays({"a": 1}, make)["x"], np.arange(50.0))
+    store.arrays({"a": 1}, make)
+    assert make.calls == 2
+
+
+def test_what_is_interrupted_leaves_nothing(tmp_path):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Store(tmp_path).arrays({"a": 1}, interrupted)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_clip_that_changes_has_another_key(tmp_path, kind):
+    clip = tmp_path / "clip"
+    if kind == "folder":
+        clip.mkdir()
+        for k in range(3):
+            (clip / f"{k}.png").write_bytes(b"abc")
+        file = clip / "1.png"
+    else:
+        file = clip
+        file.write_bytes(b"abc")
+    before = clip_key(clip)
+    assert clip_key(clip) == before
+    assert clip_key(os.path.relpath(clip)) == before
+    os.utime(file, ns=(1, 1))
+    touched = clip_key(clip)
+    assert touched != before
+    file.write_bytes(b"abcd")
+    os.utime(file, ns=(1, 1))
+    assert clip_key(clip) not in (before, touched)
+    shutil.copytree(clip, tmp_path / "copy") if kind == "folder" else shutil.copy2(clip, tmp_path / "copy")
+    assert clip_key(tmp_path / "copy") != clip_key(clip)
+
+
+def test_a_clip_that_is_not_there(tmp_path):
+    with pytest.raises(VideoError, match=r"cannot read .*gone"):
+        clip_key(tmp_path / "gone.mp4")
+
+
+def test_fingerprints_tell_estimators_apart():
+    made = [
+        LocalBinaryPatterns(),
+        LocalBinaryPatterns(radius=2),
+        LocalBinaryPatterns(frames={"stride": 2}),
+        OpticalFlow(),
+        VisualWords(5),
+        VisualWords(5, random_state=1),
+        Concatenated([LocalBinaryPatterns(), OpticalFlow()]),
+        Concatenated([LocalBinaryPatterns(radius=2), OpticalFlow()]),
+    ]
+    told = [repr(fingerprint(bags)) for bags in made]
+    assert len(set(told)) == len(told)
+    assert fingerprint(LocalBinaryPatterns(n_jobs=3)) == fingerprint(LocalBinaryPatterns())
+
+
+def test_fingerprints_see_what_was_learnt():
+    video = np.random.default_rng(0).integers(0, 256, (4, 48, 48), dtype=np.uint8)
+    bags = VisualWords(4, sampling="grid")
+    before = fingerprint(bags)
+    bags.fit([video])
+    learnt = fingerprint(bags)
+    assert learnt != before
+    bags.words_ = bags.words_ + 1e-12
+    assert fingerprint(bags) != learnt
+
+
+def test_fingerprints_see_every_bit_of_an_array():
+    array = np.zeros((2, 3))
+    told = {fingerprint(a) for a in (array, array.T, array.astype(np.float32), array + 5e-324, array[:1])}
+    assert len(told) == 5
+    assert fingerprint(np.asfortranarray(array)) == fingerprint(array)
+
+
+def test_what_has_no_fingerprint_is_refused():
+    with pytest.raises(ParameterError, match="depend on a Generator cannot be kept on disk"):
+        fingerprint({"random_state": np.random.default_rng(0)})
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("clips")
+    return [write_clip(folder / f"{k}.mp4", moving_frames(6, 32, 48, seed=k)) for k in range(4)]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_streams_are_the_bags_own(tmp_path, clips, n_jobs, monkeypatch):
+    bags = LocalBinaryPatterns(method="uniform")
+    for _ in range(2):
+        found = streams(Store(tmp_path), bags, clips, n_jobs=n_jobs)
+        for path, stream in zip(clips, found, strict=True):
+            np.testing.assert_array_equal(stream, bags.stream(path))
+    monkeypatch.setattr(LocalBinaryPatterns, "stream", None)  # the third time no clip is read
+    streams(Store(tmp_path), bags, clips, n_jobs=n_jobs)
+
+
+def test_a_bad_clip_takes_its_own_place_only(tmp_path, clips):
+    bad = tmp_path / "bad.mp4"
+    bad.write_bytes(b"no video")
+    first, error, second = streams(Store(tmp_path / "kept"), LocalBinaryPatterns(), [clips[0], bad, clips[1]])
+    assert isinstance(error, VideoError)
+    assert str(bad) in str(error)
+    assert first.shape == second.shape == (6, 256)
+    assert len(list((tmp_path / "kept").iterdir())) == 2
+
+
+def test_a_sentence_without_the_clip_gets_its_name(clips):
+    def make(path):
+        raise StreamError("all is NaN")
+
+    (error,) = records(Store(None), {}, make, clips[:1])
+    assert str(error) == f"{clips[0]}: all is NaN"
+
+
+def test_a_mistake_of_the_caller_is_raised(clips):
+    with pytest.raises(ParameterError):
+        streams(Store(None), LocalBinaryPatterns(points=0), clips)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_clip_that_breaks_off_warns_from_the_store_too(tmp_path, clips, n_jobs):
+    whole = write_clip(tmp_path / "whole.ts", moving_frames(30, 64, 96))
+    cut = tmp_path / "cut.ts"
+    cut.write_bytes(whole.read_bytes()[:-2000])
+    told = []
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            streams(Store(tmp_path / "kept"), LocalBinaryPatterns(), [clips[0], cut], n_jobs=n_jobs)
+        told.append([str(w.message) for w in caught if issubclass(w.category, VideoWarning)])
+    assert told[0] == told[1]
+    assert len(told[0]) == 1
+    assert str(cut) in told[0][0]

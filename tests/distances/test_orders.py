@@ -1,0 +1,93 @@
+"""Cutting an order off against identifying anew with the smaller one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from helpers import make_stream
+from sysbags import cross_gram, identify
+from sysbags.distances.pairwise import METRICS, distance_matrix
+from sysbags.distances.truncation import truncate
+from sysbags.errors import ParameterError
+from sysbags.systems.system import System
+
+LARGEST = 6
+STREAMS = [make_stream(np.random.default_rng(seed), frames=20 + seed, bins=10) for seed in range(5)]
+# Both ways solve the same eigenproblem; where eigenvalues lie near each other their vectors are less sure.
+TOLERANCE = 1e-7
+
+
+def identified(order, kernel="chi2"):
+    systems = [identify(stream, order=order, kernel=kernel) for stream in STREAMS]
+    return systems, cross_gram(systems)
+
+
+@pytest.mark.parametrize("kernel", ["chi2", "bhattacharyya", "intersection", "linear"])
+@pytest.mark.parametrize("order", [1, 3, 5])
+def test_distances_and_blocks_are_those_of_the_smaller_order(kernel, order):
+    found, gram = truncate(*identified(LARGEST, kernel), order)
+    systems, expected = identified(order, kernel)
+    for metric in METRICS:
+        weights = {"lambda_a": 0.7, "lambda_mu": 3.0} if metric == "alignment" else {}
+        np.testing.assert_allclose(
+            distance_matrix(gram, metric, **weights),
+            distance_matrix(expected, metric, **weights),
+            atol=TOLERANCE,
+        )
+    # An eigenvector has a sign that round-off may turn.
+    np.testing.assert_allclose(np.abs(gram.observer), np.abs(expected.observer), atol=TOLERANCE)
+    np.testing.assert_allclose(gram.mean, expected.mean, atol=1e-12)
+    for one, other in zip(found, systems, strict=True):
+        np.testing.assert_allclose(np.abs(one.transition), np.abs(other.transition), atol=TOLERANCE)
+        np.testing.assert_allclose(np.abs(one.states), np.abs(other.states), atol=TOLERANCE)
+        np.testing.assert_allclose(one.eigenvalues, other.eigenvalues, rtol=1e-9)
+        np.testing.assert_allclose(one.observer_gram, np.eye(order), atol=1e-8)
+        assert one.explained == pytest.approx(other.explained, rel=1e-9)
+        assert one.residual == pytest.approx(other.residual, rel=1e-6)
+
+
+def test_the_gram_is_that_of_the_systems():
+    systems, gram = truncate(*identified(LARGEST), 2)
+    again = cross_gram(systems)
+    for one, other in [
+        (gram.observer, again.observer),
+        (gram.mean, again.mean),
+        (gram.rows.transition, again.rows.transition),
+        (gram.rows.observer_gram, again.rows.observer_gram),
+        (gram.rows.mean_norm, again.rows.mean_norm),
+        (gram.rows.orders, again.rows.orders),
+    ]:
+        np.testing.assert_allclose(one, other, atol=1e-12)
+    assert gram.symmetric
+
+
+def test_smaller_systems_stay_as_they_are():
+    systems = [identify(stream, order=order) for stream, order in zip(STREAMS, [2, 6, 4, 3, 1], strict=True)]
+    found, gram = truncate(systems, cross_gram(systems), 3)
+    assert [system.order for system in found] == gram.rows.orders.tolist() == [2, 3, 3, 3, 1]
+    assert [found[i] is systems[i] for i in range(5)] == [True, False, False, True, True]
+    expected = cross_gram([identify(s, order=n) for s, n in zip(STREAMS, [2, 3, 3, 3, 1], strict=True)])
+    np.testing.assert_allclose(distance_matrix(gram), distance_matrix(expected), atol=TOLERANCE)
+
+
+def test_the_full_order_changes_nothing():
+    systems, gram = identified(4)
+    found, same = truncate(systems, gram, 4)
+    assert found == systems
+    np.testing.assert_array_equal(same.observer, gram.observer)
+
+
+def test_mistakes():
+    systems, gram = identified(3)
+    bare = [System(s.transition, s.samples, s.alpha, s.beta) for s in systems]
+    for arguments, sentence in [
+        ((systems, gram, 4), "order is 4, but the largest among the systems is 3"),
+        ((systems, gram, 0), "order is 0, but it must be a whole number"),
+        ((systems[:2], gram, 2), "gram must be the CrossGram of the 2 systems"),
+        ((systems, cross_gram(systems, systems), 2), "gram must be the CrossGram of the 5 systems"),
+        ((bare, gram, 2), "systems[0] keeps no states"),
+    ]:
+        with pytest.raises(ParameterError) as caught:
+            truncate(*arguments)
+        assert sentence in str(caught.value)

@@ -1,0 +1,179 @@
+"""Parts of an evaluation against loops over align, frechet_mean and leave_one_out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from helpers import make_stream
+from sysbags import align, alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
+from sysbags.distances.scaling import classical_scaling
+from sysbags.errors import ParameterError
+from sysbags.evaluate import leave_one_out
+from sysbags.evaluate.assemble import curves, method, pair_parts, relations
+from sysbags.report.statistics import mcnemar, rate
+
+LABELS = np.array(list("aaaabbbbccc"))
+CODES = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2])
+GROUPS = np.array([7, 7, 1, 2, 1, 3, 3, 4, 5, 5, 5])  # 1 straddles two classes, 5 is a whole class
+WEIGHTS = (0.4, 2.0)
+NAMES = ("transition", "observer", "mean")
+MEAN_TOLERANCE = 1e-4  # a mean from another start ends in the same place only roughly
+
+
+def member(kind, seed, share=0.9):
+    common = make_stream(np.random.default_rng(kind), frames=40)
+    return share * common + (1 - share) * np.random.default_rng([kind, seed]).dirichlet(np.ones(8), size=40)
+
+
+@pytest.fixture(scope="module")
+def systems():
+    return [identify(member(ord(x), k), order=2 if k == 3 else 3) for k, x in enumerate(LABELS)]
+
+
+@pytest.fixture(scope="module")
+def gram(systems):
+    return cross_gram(systems)
+
+
+@pytest.fixture(scope="module")
+def found(systems, gram):
+    return relations(systems, gram, CODES, GROUPS, *WEIGHTS, neighbours=4, n_jobs=2)
+
+
+def test_distances_and_neighbours(systems, found):
+    expected = pairwise_distances(systems, lambda_a=WEIGHTS[0], lambda_mu=WEIGHTS[1])
+    np.testing.assert_array_equal(found.distances, expected)
+    for i, nearest in enumerate(found.neighbours):
+        others = sorted((j for j in range(len(systems)) if j != i), key=lambda j: expected[i, j])
+        assert nearest.tolist() == others[:4]
+
+
+def test_neighbour_parts_sum_to_the_distances_and_are_those_of_align(systems, found):
+    sums = np.take_along_axis(found.distances, found.neighbours, axis=1)
+    np.testing.assert_allclose(found.neighbour_parts.sum(axis=2), sums, rtol=1e-10, atol=1e-12)
+    for i, nearest in enumerate(found.neighbours):
+        for k, j in enumerate(nearest):
+            parts = align(systems[min(i, j)], systems[max(i, j)], *WEIGHTS).parts
+            # The maximum is flat, so that the split is known to the root of the value's precision.
+            expected = [parts[name] for name in NAMES]
+            np.testing.assert_allclose(found.neighbour_parts[i, k], expected, rtol=1e-5, atol=1e-7)
+
+
+def test_class_parts_are_of_means_without_the_group(systems, gram, found):
+    for i, theta in enumerate(systems):
+        for c in range(3):
+            rest = [s for k, s in enumerate(systems) if CODES[k] == c and GROUPS[k] != GROUPS[i]]
+            if not rest:
+                assert np.isnan(found.class_parts[i, c]).all()
+                continue
+            distance = alignment_distance(frechet_mean(rest, *WEIGHTS).system, theta, *WEIGHTS)
+            assert found.class_parts[i, c].sum() == pytest.approx(distance, rel=1e-9)
+    judged = leave_one_out(gram, LABELS, groups=GROUPS, lambda_a=WEIGHTS[0], lambda_mu=WEIGHTS[1])
+    left = np.isfinite(judged.distances)
+    np.testing.assert_array_equal(left, ~np.isnan(found.class_parts[..., 0]))
+    sums = found.class_parts.sum(axis=2)
+    np.testing.assert_allclose(sums[left], judged.distances[left], atol=MEAN_TOLERANCE)
+
+
+def test_threads_change_nothing(systems, gram, found):
+    again = relations(systems, gram, CODES, GROUPS, *WEIGHTS, neighbours=4)
+    np.testing.assert_array_equal(found.neighbour_parts, again.neighbour_parts)
+    np.testing.assert_array_equal(found.class_parts, again.class_parts)
+
+
+def test_few_clips_have_few_neighbours(systems, gram):
+    few = relations(systems[:3], gram.subset(range(3)), CODES[:3], np.arange(3), 0.25, 0.0)
+    assert few.neighbours.shape == (3, 2)
+    assert few.neighbour_parts.shape == (3, 2, 3)
+
+
+def test_parts_between_two_collections(systems):
+    between = cross_gram(systems[:3], systems[3:6])
+    pairs = np.array([[0, 0], [2, 1], [1, 2]])
+    parts = pair_parts(between, pairs, *WEIGHTS, 0)
+    for (i, j), split in zip(pairs, parts, strict=True):
+        expected = align(systems[i], systems[3 + j], *WEIGHTS)
+        assert split.sum() == pytest.approx(expected.distance, rel=1e-10)
+
+
+def test_scaling_finds_a_plane_again():
+    points = np.random.default_rng(0).normal(size=(7, 2)) * [3.0, 1.0]
+    squared = ((points[:, None] - points) ** 2).sum(axis=2)
+    found = classical_scaling(squared)
+    np.testing.assert_allclose(((found[:, None] - found) ** 2).sum(axis=2), squared, atol=1e-10)
+    np.testing.assert_allclose(found.mean(axis=0), 0.0, atol=1e-12)
+    assert (np.abs(found).max(axis=0) == found.max(axis=0)).all()
+
+
+def test_scaling_of_distances_that_no_points_have():
+    """Of a star, whose ends are farther apart than any points could be, the negative part is left out."""
+    star = np.full((4, 4), 4.0)
+    star[0, :] = star[:, 0] = 0.9
+    np.fill_diagonal(star, 0.0)
+    assert np.isfinite(classical_scaling(star)).all()
+    assert classical_scaling(np.zeros((1, 1))).tolist() == [[0.0, 0.0]]
+
+
+@pytest.mark.parametrize("groups", [None, GROUPS])
+def test_curves_are_loops_over_one_weight(gram, groups):
+    grid_a, grid_mu = (0.0, 0.25, 2.0), (0.0, 30.0)
+    found = curves(
+        gram,
+        LABELS,
+        groups,
+        lambda_a=0.5,
+        lambda_mu=1.0,
+        grid_a=grid_a,
+        grid_mu=grid_mu,
+        classifiers=("1-NN", "nearest mean"),
+    )
+    assert [(c.weight, c.classifier, c.fixed) for c in found] == [
+        ("lambda_a", "1-NN", 1.0),
+        ("lambda_mu", "1-NN", 0.5),
+        ("lambda_a", "nearest mean", 1.0),
+        ("lambda_mu", "nearest mean", 0.5),
+    ]
+    for curve in found:
+        kind = {"1-NN": "nearest-system", "nearest mean": "nearest-mean"}[curve.classifier]
+        other = "lambda_mu" if curve.weight == "lambda_a" else "lambda_a"
+        for value, accuracy in zip(curve.values, curve.accuracies, strict=True):
+            weights = {curve.weight: value, other: curve.fixed}
+            assert accuracy == leave_one_out(gram, LABELS, groups=groups, classifier=kind, **weights).accuracy
+    assert found[0].values == grid_a
+    assert found[1].values == grid_mu
+
+
+def test_curves_of_three_codebooks_judge_each_clip_by_its_own(gram, systems):
+    """Two of the three know the class of each clip, and none of them may be asked by the wrong third."""
+    thirds = np.array([0, 0, 1, 2, 1, 1, 1, 0, 2, 2, 2])
+    worse = cross_gram([identify(member(k, k, 0.3), order=3) for k in range(len(LABELS))])
+    grid = {"grid_a": (0.25,), "grid_mu": (0.0,), "classifiers": ("1-NN",)}
+    (found, _), (good, _), (bad, _) = (
+        curves(g, LABELS, GROUPS, **grid, **more)
+        for g, more in ((([gram, worse, gram]), {"thirds": thirds}), (gram, {}), (worse, {}))
+    )
+    options = {"groups": GROUPS, "classifier": "nearest-system"}
+    right = [leave_one_out(g, LABELS, **options).predictions == LABELS for g in (gram, worse, gram)]
+    expected = np.mean([right[third][k] for k, third in enumerate(thirds)])
+    assert found.accuracies == (expected,)
+    assert bad.accuracies[0] < found.accuracies[0] < good.accuracies[0]
+
+
+def test_the_papers_grids(gram):
+    first, second = curves(gram, LABELS, None)
+    assert first.values == (0.15, 0.35, 0.55, 0.75, 0.95, 1.15, 1.35, 1.55, 1.75, 1.95)
+    assert second.values == tuple(range(0, 101, 10))
+    with pytest.raises(ParameterError, match="classifier is 'nearest'"):
+        curves(gram, LABELS, None, classifiers=("nearest",))
+
+
+def test_a_method_has_its_rate_and_its_test():
+    labels, groups = list("aaabbb"), np.array([0, 0, 1, 1, 2, 2])
+    main = np.array([True, True, True, True, False, False])
+    found = method("x", "1-NN", "comparator", list("aabbba"), labels, groups, main, 1.5, {"order": 3})
+    right = np.array([True, True, False, True, True, False])
+    assert found.rate == rate(right, groups)
+    assert found.p_value == mcnemar(main, right)
+    assert (found.predictions, found.seconds, found.settings) == (tuple("aabbba"), 1.5, {"order": 3})
+    assert method("x", "1-NN", "systems", np.array(labels), labels, None).p_value is None

@@ -1,0 +1,320 @@
+"""Candidates against twins that refit everything from the bare items for every item and group left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helpers import make_stream
+from sysbags import alignment_distance, cross_gram, frechet_mean, identify, medoid, pairwise_distances
+from sysbags.distances.pairwise import distance_matrix
+from sysbags.errors import ParameterError
+from sysbags.evaluate import vote
+from sysbags.evaluate.candidates import Means, in_thirds, medoids, neighbours
+
+CODES = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2])
+GROUPS = np.array([7, 7, 1, 2, 1, 3, 3, 4, 5, 5, 5])  # 1 straddles two classes, 5 is a whole class
+LEFT_OUT = [None, 1, 2, 3, 4, 5, 7]
+WEIGHTS = {"lambda_a": 0.4, "lambda_mu": 2.0}
+# Both take the same steps from the same start; the twin evaluates the kernel of the mean's many samples anew.
+TOLERANCE = 1e-7
+
+
+def member(kind, seed, share=0.5):
+    """A stream of a class that overlaps with others."""
+    common = make_stream(np.random.default_rng(kind), frames=30)
+    return share * common + (1 - share) * make_stream(np.random.default_rng([kind, seed]), frames=30)
+
+
+@pytest.fixture(scope="module")
+def systems():
+    return [identify(member(code, k), order=3) for k, code in enumerate(CODES)]
+
+
+@pytest.fixture(scope="module")
+def gram(systems):
+    return cross_gram(systems)
+
+
+def allowed(item, group, code=None):
+    """Who may have a part in the verdict on an item."""
+    return [
+        j for j in range(len(CODES)) if GROUPS[j] not in (GROUPS[item], group) and code in (None, CODES[j])
+    ]
+
+
+def judged(group):
+    return [i for i in range(len(CODES)) if GROUPS[i] != group]
+
+
+def slow_vote(distances, codes, count):
+    """The definition: most votes among the nearest, then the nearest."""
+    nearest = [codes[j] for j in np.argsort(distances, kind="stable")[:count]]
+    votes = Counter(nearest)
+    return next((code for code in nearest if votes[code] == max(votes.values())), -1)
+
+
+@pytest.mark.parametrize("metric", ["alignment", "martin"])
+@pytest.mark.parametrize("n_neighbors", [1, 2, 3, 30])
+def test_neighbours_are_those_among_the_remaining_systems(systems, gram, metric, n_neighbors):
+    weights = WEIGHTS if metric == "alignment" else {}
+    predict = neighbours(distance_matrix(gram, metric, **weights), CODES, GROUPS, n_neighbors)
+    for group in LEFT_OUT:
+        found = predict(group)
+        for i in judged(group):
+            rest = allowed(i, group)
+            between = pairwise_distances([systems[i]], [systems[j] for j in rest], metric, **weights)
+            assert found[i] == slow_vote(between[0], CODES[rest], n_neighbors)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 14), st.integers(1, 12))
+def test_neighbours_of_any_table(seed, items, n_neighbors):
+    """Few different distances, so that there are ties, and infinite ones."""
+    rng = np.random.default_rng(seed)
+    codes, groups = rng.integers(0, 4, size=items), rng.integers(0, 5, size=items)
+    distances = rng.choice([0.0, 1.0, 2.0, 3.0, np.inf], size=(items, items))
+    predict = neighbours(distances, codes, groups, n_neighbors)
+    for group in [None, *np.unique(groups)]:
+        found = predict(group)
+        for i in np.flatnonzero(groups != group):
+            rest = np.flatnonzero((groups != groups[i]) & (groups != group))
+            assert found[i] == slow_vote(distances[i, rest], codes[rest], n_neighbors)
+
+
+@pytest.mark.parametrize("n_neighbors", [1, 3, 6])
+def test_neighbours_vote_as_everywhere(n_neighbors):
+    rng = np.random.default_rng(n_neighbors)
+    codes, distances = rng.integers(0, 3, size=20), rng.random((20, 20))
+    alone = distances + np.diag(np.full(20, np.inf))
+    expected = vote(alone, codes, 3, n_neighbors)
+    np.testing.assert_array_equal(neighbours(distances, codes, np.arange(20), n_neighbors)(None), expected)
+
+
+def slow_medoid(systems, rest, metric, weights, known):
+    """The medoid of some systems, from the bare systems, once for each selection of them."""
+    if tuple(rest) not in known:
+        some = [systems[j] for j in rest]
+        known[tuple(rest)] = some[medoid(some, metric, **weights)] if some else None
+    return known[tuple(rest)]
+
+
+def slow_mean_distance(systems, item, rest, weights, known):
+    """Distance of an item to the mean of others, from the bare systems, once for each selection of them."""
+    if not rest:
+        return np.inf
+    if tuple(rest) not in known:
+        known[tuple(rest)] = frechet_mean([systems[j] for j in rest], **weights).system
+    return alignment_distance(known[tuple(rest)], systems[item], **weights)
+
+
+@pytest.mark.parametrize("metric", ["alignment", "martin", "max-singular-value"])
+def test_medoids_are_those_of_the_remaining_systems(systems, gram, metric):
+    weights = WEIGHTS if metric == "alignment" else {}
+    predict, known = medoids(distance_matrix(gram, metric, **weights), CODES, GROUPS), {}
+    for group in LEFT_OUT:
+        found = predict(group)
+        for i in judged(group):
+            centres = [slow_medoid(systems, allowed(i, group, c), metric, weights, known) for c in range(3)]
+            present = [c for c in range(3) if centres[c] is not None]
+            distances = pairwise_distances([systems[i]], [centres[c] for c in present], metric, **weights)
+            assert found[i] == present[distances.argmin()]
+
+
+@pytest.fixture(scope="module")
+def mean_distances(systems):
+    """Distances to means made from the bare systems, for every item and every group left out."""
+    tables, known = {}, {}
+    for group in LEFT_OUT:
+        tables[group] = np.full((len(CODES), 3), np.nan)
+        for i in judged(group):
+            for c in range(3):
+                rest = allowed(i, group, c)
+                tables[group][i, c] = slow_mean_distance(systems, i, rest, WEIGHTS, known)
+    return tables
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_means_are_those_of_the_remaining_systems(gram, mean_distances, n_jobs):
+    means = Means(gram, CODES, GROUPS, WEIGHTS["lambda_a"], n_jobs=n_jobs)
+    predict = means.at(WEIGHTS["lambda_mu"])
+    wrong = 0
+    for group in LEFT_OUT:
+        rows, expected = judged(group), mean_distances[group]
+        distances = means.distances(group) @ [1.0, WEIGHTS["lambda_mu"]]
+        np.testing.assert_allclose(distances[rows], expected[rows], atol=TOLERANCE)
+        np.testing.assert_array_equal(predict(group)[rows], expected[rows].argmin(axis=1))
+        wrong += int((predict(group)[rows] != CODES[rows]).sum())
+    assert wrong > 0  # the classes overlap: it matters who is left out
+
+
+def test_order_of_the_questions_does_not_matter(gram):
+    """Means are worked out when they are needed: for groups first, or for None first."""
+    first, second = (Means(gram, CODES, GROUPS, 0.4) for _ in range(2))
+    asked = [first.distances(group) for group in LEFT_OUT]
+    again = [second.distances(group) for group in LEFT_OUT[::-1]][::-1]
+    for one, other in zip(asked, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_one_pass_serves_every_weight_of_the_mean(gram, monkeypatch):
+    means = Means(gram, CODES, GROUPS, 0.4)
+    means.at(0.0)(1)
+    monkeypatch.setattr("sysbags.evaluate.candidates.mean_of_gram", None)
+    appearance = means.at(1e9)(None)
+    norms = gram.rows.mean_norm
+    for i in range(len(CODES)):
+        distances = []
+        for c in range(3):
+            rest = allowed(i, None, c)
+            share = np.full(len(rest), 1 / max(len(rest), 1))
+            to_mean = (
+                norms[i] - 2 * gram.mean[i, rest] @ share + share @ gram.mean[np.ix_(rest, rest)] @ share
+            )
+            distances.append(to_mean if rest else np.inf)
+        assert appearance[i] == np.argmin(distances)
+
+
+def test_systems_of_different_orders():
+    """Where the group alone has the largest order, the mean without it lives in a smaller space."""
+    mixed = [identify(member(CODES[k], k), order=n) for k, n in enumerate([4, 4, 3, 3, 3, 2, 2, 3, 4, 3, 3])]
+    means, known = Means(cross_gram(mixed), CODES, GROUPS, 0.4), {}
+    for group in LEFT_OUT:
+        distances = means.distances(group)[:, :, 0]
+        for i in judged(group):
+            expected = [
+                slow_mean_distance(mixed, i, allowed(i, group, c), {"lambda_a": 0.4}, known) for c in range(3)
+            ]
+            np.testing.assert_allclose(distances[i], expected, atol=TOLERANCE)
+
+
+def changed(systems, rows):
+    """The same systems but for some that are replaced by others."""
+    return [
+        identify(make_stream(np.random.default_rng(500 + i), frames=30), order=3) if i in rows else system
+        for i, system in enumerate(systems)
+    ]
+
+
+def everything(systems, codes):
+    """One candidate of each kind, and a distance table for those with centres."""
+    gram = cross_gram(systems)
+    between = distance_matrix(gram, **WEIGHTS)
+    means = Means(gram, codes, GROUPS, WEIGHTS["lambda_a"])
+    return means, [
+        neighbours(between, codes, GROUPS),
+        neighbours(between, codes, GROUPS, 3),
+        medoids(between, codes, GROUPS),
+        means.at(0.0),
+        means.at(2.0),
+    ]
+
+
+def assert_same_distances(new, old):
+    """Equal but for the order of sums; a class that went with the group is infinitely far away."""
+    classes = new.shape[1]
+    np.testing.assert_allclose(new, old[:, :classes], rtol=1e-12)
+    assert np.isinf(old[:, classes:, 0]).all()
+
+
+@pytest.mark.parametrize("group", LEFT_OUT[1:])
+def test_a_group_left_out_has_no_say(systems, group):
+    """Whatever the clips of a group are and whatever they are called, the others are judged as before."""
+    rows, others = np.flatnonzero(group == GROUPS), judged(group)
+    codes = CODES.copy()
+    codes[rows] = (codes[rows] + 1) % 3
+    means, candidates = everything(systems, CODES)
+    new_means, new_candidates = everything(changed(systems, rows), codes)
+    for old, new in zip(candidates, new_candidates, strict=True):
+        np.testing.assert_array_equal(new(group)[others], old(group)[others])
+    assert_same_distances(new_means.distances(group)[others], means.distances(group)[others])
+
+
+@pytest.mark.parametrize("group", [1, 5, 7])
+def test_the_own_group_has_no_say(systems, group):
+    """An item's verdict does not depend on its companions: neither on their data nor on their classes."""
+    item, *companions = np.flatnonzero(group == GROUPS)
+    codes = CODES.copy()
+    codes[[item, *companions]] = (codes[[item, *companions]] + 1) % 3
+    means, candidates = everything(systems, CODES)
+    new_means, new_candidates = everything(changed(systems, companions), codes)
+    for left_out in LEFT_OUT:
+        if left_out != group:
+            for old, new in zip(candidates, new_candidates, strict=True):
+                assert new(left_out)[item] == old(left_out)[item]
+            assert_same_distances(new_means.distances(left_out)[[item]], means.distances(left_out)[[item]])
+
+
+def test_an_own_mean_would_show(systems, gram):
+    """A mean in which the item had a part would be nearer to it by far more than the tolerances here."""
+    distances = Means(gram, CODES, GROUPS, 0.4).distances(None)[:, :, 0]
+    for i in range(len(CODES)):
+        own = [systems[j] for j in np.flatnonzero(CODES[i] == CODES)]
+        leaked = alignment_distance(frechet_mean(own, 0.4).system, systems[i], 0.4)
+        assert leaked < distances[i, CODES[i]] - 0.01
+
+
+def test_nobody_left_is_never_predicted(gram):
+    between = distance_matrix(gram)
+    codes, groups = np.array([0, 0, 1, 1]), np.array([0, 0, 1, 2])
+    small = gram.subset(range(4))
+    for predict in (
+        neighbours(between[:4, :4], codes, groups),
+        neighbours(between[:4, :4], codes, groups, 5),
+        medoids(between[:4, :4], codes, groups),
+        Means(small, codes, groups, 0.25).at(0.0),
+    ):
+        assert predict(None)[:2].tolist() == [1, 1]
+        assert predict(0)[2:].tolist() == [1, 1]
+        assert predict(2)[:3].tolist() == [1, 1, 0]
+    two = neighbours(between[:4, :4], codes, np.array([0, 0, 1, 1]))
+    assert two(1)[:2].tolist() == [-1, -1]
+    assert Means(small, codes, np.array([0, 0, 1, 1]), 0.25).at(0.0)(1)[:2].tolist() == [-1, -1]
+
+
+def test_infinite_distances_lead_back_to_nobody():
+    """Baselines may give infinity between others; still nothing comes from the own group."""
+    far, codes = np.full((4, 4), np.inf), np.array([0, 0, 1, 1])
+    for predict in (neighbours(far, codes, np.arange(4)), medoids(far, codes, np.arange(4))):
+        assert set(predict(None)) <= {0, 1}
+    assert neighbours(far, codes, np.array([0, 0, 1, 1]))(None).tolist() == [1, 1, 0, 0]
+
+
+def test_thirds_are_judged_by_what_was_learnt_without_them():
+    thirds, groups = np.array([0, 0, 1, 1, 2, 2]), np.array([4, 4, 5, 6, 7, 8])
+    asked = []
+
+    def candidate(k):
+        def predict(group):
+            asked.append((k, group))
+            return np.full(6, k)
+
+        return predict
+
+    predict = in_thirds([candidate(k) for k in range(3)], thirds, groups)
+    assert predict(None).tolist() == thirds.tolist()
+    asked.clear()
+    for group, third in [(4, 0), (5, 1), (6, 1), (7, 2), (8, 2)]:
+        assert predict(group).tolist() == [third] * 6
+    assert asked == [(0, 4), (1, 5), (1, 6), (2, 7), (2, 8)]  # no other codebook is even looked at
+
+
+def test_mistakes(systems, gram):
+    for call, sentence in [
+        (lambda: neighbours(np.zeros((11, 11)), CODES, GROUPS, 0), "n_neighbors is 0, but it must be"),
+        (lambda: neighbours(np.zeros((3, 3)), CODES, GROUPS), "distances has shape (3, 3)"),
+        (lambda: neighbours(np.full((11, 11), np.nan), CODES, GROUPS), "distances holds NaN"),
+        (lambda: medoids(np.zeros((3, 11)), CODES, GROUPS), "distances has shape (3, 11)"),
+        (lambda: Means(gram, CODES, GROUPS, -1.0), "lambda_a is -1.0, but it must be"),
+        (lambda: Means(gram, CODES, GROUPS, 1.0).at(np.nan), "lambda_mu is nan, but it must be"),
+        (lambda: Means(gram.subset([0, 1], [2, 3]), CODES, GROUPS, 1.0), "one collection with itself"),
+        (lambda: in_thirds([], CODES, GROUPS), "there are 0 candidates"),
+        (lambda: in_thirds([len] * 3, CODES, GROUPS), "group 1 straddles two thirds"),
+    ]:
+        with pytest.raises(ParameterError) as caught:
+            call()
+        assert sentence in str(caught.value)

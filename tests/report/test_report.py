@@ -1,0 +1,327 @@
+"""The report as a file: what is in it, and that nothing else can be."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import json
+import re
+import warnings
+from html.parser import HTMLParser
+from importlib import resources
+
+import cv2
+import numpy as np
+import pytest
+
+from clips import moving_frames, write_clip
+from evaluations import EVIL, make_evaluation, make_pictures, with_evil_names
+from sysbags.datasets import make_clips
+from sysbags.errors import FileError, ParameterError, VideoError, VideoWarning
+from sysbags.report import data
+from sysbags.report import page as report
+from sysbags.report.results import Clip
+from sysbags.video import frames
+
+
+class Page(HTMLParser):
+    """Checks that what is opened is closed, and keeps elements, text, style, data and script."""
+
+    VOID = frozenset({"meta", "link", "input", "img", "br"})
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.seen, self.text, self.raw = [], [], "", {}
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append((tag, dict(attributes)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, text):
+        if self.open[-1:] in (["style"], ["script"]):
+            self.raw[dict(self.seen[-1][1]).get("type", self.open[-1])] = text
+        else:
+            self.text += text
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.seen if name == tag]
+
+
+@pytest.fixture(scope="module")
+def evaluation():
+    return make_evaluation()
+
+
+@pytest.fixture(scope="module")
+def shots(evaluation):
+    return make_pictures(evaluation)
+
+
+@pytest.fixture(scope="module")
+def text(evaluation, shots):
+    return report.page(evaluation, shots)
+
+
+def test_the_page_asks_nobody_and_runs_only_its_own_script(text):
+    page = Page(text)
+    assert not re.search(r"""https?://(?!www\.w3\.org/2000/svg)|@import|url\(""", text)
+    assert [link["href"] for link in page.all("link")] == ["data:,"]
+    assert all(anchor["href"].startswith("#") for anchor in page.all("a"))
+    assert not [a for _, a in page.seen if "src" in a or any(name.startswith("on") for name in a)]
+    [policy] = [meta["content"] for meta in page.all("meta") if "http-equiv" in meta]
+    digest = base64.b64encode(hashlib.sha256(page.raw["module"].encode()).digest()).decode()
+    assert policy == (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; " + f"script-src 'sha256-{digest}'"
+    )
+    targets = {a["id"] for _, a in page.seen if "id" in a}
+    assert {anchor["href"][1:] for anchor in page.all("a")} <= targets
+    assert len(targets) == sum("id" in a for _, a in page.seen)
+
+
+def test_summary_and_tables_need_no_script(evaluation, text):
+    said = Page(text).text
+    main = evaluation.methods[evaluation.main]
+    assert evaluation.title in said
+    assert evaluation.protocol in said
+    assert "20 clips in 4 classes" in said
+    assert f"{main.rate.right} of 20 clips right" in said
+    for method in evaluation.methods:
+        assert f"{100 * method.rate.share:.1f} %" in said
+        assert method.name in said
+        assert method.classifier in said
+    for p in ("0.031", "0.400", "<\N{NO-BREAK SPACE}0.001"):
+        assert p in said
+    for figure in evaluation.published:
+        assert f"{figure.rate:.1f} %" in said
+        assert figure.source in said
+    assert said.count("published") == len(evaluation.published) + 1  # each figure, and the best in the head
+    for stage, took in (
+        ("reading", "12.3 s"),
+        ("systems", "0.84 s"),
+        ("kernel", "140 s"),
+        ("in all", "153 s"),
+    ):
+        assert stage in said
+        assert took in said
+    assert "LocalBinaryPatterns" in said
+    assert "0.00123456" in said
+
+
+def test_intervals_are_drawn_to_scale(evaluation, text):
+    body = text[text.index("<tbody>") :]
+    drawn = re.findall(r'class="range" style="left: ([\d.]+)%; width: ([\d.]+)%', body)
+    for method, (left, width) in zip(evaluation.methods, drawn, strict=True):
+        assert float(left) == pytest.approx(100 * method.rate.low, abs=0.01)  # two decimals are kept
+        assert float(left) + float(width) == pytest.approx(100 * method.rate.high, abs=0.01)
+
+
+def test_the_best_of_each_kind_stands_in_the_head(evaluation):
+    better = dataclasses.replace(evaluation.methods[3], rate=dataclasses.replace(evaluation.methods[1].rate))
+    chosen = dataclasses.replace(evaluation, methods=(*evaluation.methods[:3], better), published=())
+    head = report.page(chosen, [b""] * 20).split("</header>")[0]
+    assert "the same rate, p" in head
+    assert "Best published" not in head
+    alone = dataclasses.replace(evaluation, methods=evaluation.methods[1:2], main=0)
+    head = report.page(alone, [b""] * 20).split("</header>")[0]
+    assert head.count('class="tile"') == 1  # beside the main method only the best published figure
+
+
+def test_data_round_trip(evaluation, shots, text):
+    stored = json.loads(Page(text).raw["application/json"])
+    assert [base64.b64decode(shot) for shot in stored.pop("pictures")] == shots
+    assert stored == json.loads(json.dumps(data.compact(evaluation)))
+    code = evaluation.classes.index
+    assert stored["truth"] == [code(clip.label) for clip in evaluation.clips]
+    verdicts = np.array(stored["verdicts"][stored["main"]])
+    counts = np.zeros((4, 4), dtype=int)
+    np.add.at(counts, (np.array(stored["truth"]), verdicts), 1)
+    assert np.array_equal(counts, evaluation.confusion())
+    near = evaluation.relations
+    # Three significant digits are kept, four in the plane: relative errors up to half a unit of the last.
+    np.testing.assert_allclose(stored["neighbour_parts"], near.neighbour_parts, rtol=5e-3, atol=1e-12)
+    np.testing.assert_allclose(stored["class_parts"], near.class_parts, rtol=5e-3, atol=1e-12)
+    np.testing.assert_allclose(stored["plane"], near.plane, rtol=5e-4, atol=1e-12)
+
+
+def test_names_cannot_break_out(evaluation, shots):
+    hostile = with_evil_names(evaluation)
+    page = Page(report.page(hostile, shots))
+    assert [script.get("type") for script in page.all("script")] == ["application/json", "module"]
+    assert not page.all("img")
+    stored = json.loads(page.raw["application/json"])
+    assert stored["classes"] == list(hostile.classes)
+    assert [clip["name"] for clip in stored["clips"]] == [clip.name for clip in hostile.clips]
+    assert EVIL[0] in page.text
+
+
+def test_a_class_without_others_and_systems_without_states(evaluation):
+    parts = evaluation.relations.class_parts.copy()
+    parts[0, 0] = np.nan
+    lonely = dataclasses.replace(
+        evaluation,
+        relations=dataclasses.replace(evaluation.relations, class_parts=parts),
+        systems=tuple(dataclasses.replace(system, states=None) for system in evaluation.systems),
+    )
+    found = data.compact(lonely)
+    assert found["class_parts"][0][0] == [None, None, None]
+    assert set(found["systems"][0]) == {"eigenvalues"}
+
+
+def test_quantised_numbers():
+    values = np.random.default_rng(0).standard_normal((3, 50))
+    found = data.quantised(values)
+    levels = np.frombuffer(base64.b64decode(found["bytes"]), dtype=np.int8).reshape(3, 50)
+    # Half a level, and the scale has three significant digits.
+    tolerance = (0.5 / 127 + 5e-3) * np.abs(values).max()
+    np.testing.assert_allclose(levels * found["scale"], values, rtol=0, atol=tolerance)
+    assert np.abs(levels).max() == 127
+    assert data.quantised(np.zeros(2)) == {"scale": 0, "bytes": "AAA="}
+
+
+def test_trajectories(evaluation):
+    system = evaluation.systems[0]
+    states = np.random.default_rng(0).standard_normal((700, system.order))
+    found = data._system(dataclasses.replace(system, states=states))
+    assert (found["steps"], found["frames"]) == (600, 700)
+    levels = np.frombuffer(base64.b64decode(found["states"]["bytes"]), dtype=np.int8).reshape(3, 600)
+    # A cosine of 1 up to rounding: the first 600 steps of the first three states, in this order.
+    for drawn, state in zip(levels.astype(float), states[:600, :3].T, strict=True):
+        assert drawn @ state > 0.999 * np.linalg.norm(drawn) * np.linalg.norm(state)
+    eigenvalues = np.array(found["eigenvalues"]) @ [1, 1j]
+    np.testing.assert_allclose(eigenvalues, np.linalg.eigvals(system.transition), rtol=0, atol=1e-3)
+
+
+def test_atlas(evaluation):
+    rng = np.random.default_rng(0)
+    swings = rng.permutation(np.linspace(0.1, 1.0, 300))
+    wave = np.sin(np.arange(40))[:, None]
+    mean = dataclasses.replace(
+        evaluation.atlas[0], histogram=rng.dirichlet(np.ones(300)), dynamics=5.0 + wave * swings
+    )
+    found = data._mean(mean)
+    assert found["bins"] == sorted(np.argsort(swings)[-24:])
+    assert (found["steps"], found["length"], found["size"]) == (40, 300, 5)
+    assert found["members"] == list(mean.members[:6])
+    course = np.frombuffer(base64.b64decode(found["dynamics"]["bytes"]), dtype=np.int8).reshape(24, 40)
+    expected = (wave - wave.mean()).T * swings[found["bins"]][:, None]
+    np.testing.assert_allclose(course * found["dynamics"]["scale"], expected, rtol=0, atol=0.01)
+    bars = np.frombuffer(base64.b64decode(found["histogram"]["bytes"]), dtype=np.int8)
+    assert len(bars) == 256
+    merged = np.zeros(256)  # bin b belongs to the last bar that begins at or before it
+    for b, mass in enumerate(mean.histogram):
+        merged[max(k for k in range(256) if k * 300 // 256 <= b)] += mass
+    np.testing.assert_allclose(bars * found["histogram"]["scale"], merged, rtol=0, atol=0.01 * merged.max())
+
+
+def test_420_clips_stay_small(evaluation):
+    times = 21
+    tall = {"distances": np.zeros((0, 0))}  # never needed
+    for name in ("plane", "neighbours", "neighbour_parts", "class_parts"):
+        tall[name] = np.repeat(getattr(evaluation.relations, name), times, axis=0)
+    tall["class_parts"] = np.repeat(tall["class_parts"], 5, axis=1)  # as if of 20 classes
+    tall["neighbour_parts"] = np.repeat(tall["neighbour_parts"], 2, axis=1)
+    states = np.random.default_rng(0).standard_normal((500, 3))
+    system = dataclasses.replace(evaluation.systems[0], states=states)
+    many = dataclasses.replace(
+        evaluation,
+        clips=evaluation.clips * times,
+        methods=tuple(
+            dataclasses.replace(method, predictions=method.predictions * times)
+            for method in evaluation.methods
+        ),
+        systems=(system,) * 420,
+        relations=dataclasses.replace(evaluation.relations, **tall),
+        atlas=evaluation.atlas * 5,
+    )
+    noise = np.random.default_rng(0).integers(0, 256, (120, 213, 3), dtype=np.uint8)
+    smooth = cv2.GaussianBlur(noise, (0, 0), 1.0)  # still busier than a frame of a clip
+    jpeg = cv2.imencode(".jpg", smooth, [cv2.IMWRITE_JPEG_QUALITY, report.JPEG_QUALITY])[1].tobytes()
+    assert len(report.page(many, [jpeg] * 420)) < 8e6
+
+
+def grey_of(jpeg):
+    return cv2.imdecode(np.frombuffer(jpeg, dtype=np.uint8), cv2.IMREAD_COLOR)
+
+
+@pytest.mark.parametrize(("count", "tolerance"), [(1, 4), (9, 4), (64, 4), (200, 12)])
+def test_pictures_are_from_the_middle(tmp_path, count, tolerance):
+    """Each frame is grey, the brighter the later: 1 level a frame, and JPEG may err by a few."""
+    film = np.arange(20, 20 + count, dtype=np.uint8)[:, None, None] * np.ones((1, 30, 40), dtype=np.uint8)
+    path = write_clip(tmp_path / "clip.mkv", film, pixel_format="gray")
+    [jpeg] = report.pictures([Clip("a/clip", path, "a")], height=24)
+    shown = grey_of(jpeg)
+    assert shown.shape == (24, 32, 3)
+    assert abs(shown.mean() - (20 + count / 2)) <= tolerance
+
+
+def test_pictures_keep_order_colours_and_proportions(tmp_path):
+    film = np.zeros((3, 64, 32, 3), dtype=np.uint8)
+    film[..., 0] = 200
+    upright = write_clip(tmp_path / "upright.mp4", film)
+    wide = write_clip(tmp_path / "wide.mp4", film.transpose(0, 2, 1, 3)[..., ::-1])
+    clips = [Clip("a/upright", upright, "a"), Clip("b/wide", wide, "b")]
+    one, two = (grey_of(jpeg) for jpeg in report.pictures(clips, height=40, n_jobs=2))
+    assert (one.shape, two.shape) == ((40, 20, 3), (40, 80, 3))
+    assert one[..., 2].mean() > 150 > 50 > one[..., 0].mean()  # OpenCV's order: blue first
+    assert two[..., 0].mean() > 150 > 50 > two[..., 2].mean()
+
+
+def test_broken_and_missing_clips(tmp_path):
+    path = write_clip(tmp_path / "clip.mkv", moving_frames(30), pixel_format="gray")
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.warns(VideoWarning):
+        list(frames(path))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(report.pictures([Clip("a/clip", path, "a")])) == 1
+    with pytest.raises(VideoError, match=r"gone\.mp4 does not exist"):
+        report.pictures([Clip("a/gone", tmp_path / "gone.mp4", "a")])
+    with pytest.raises(ParameterError, match="height"):
+        report.pictures([], height=1)
+
+
+def test_write(tmp_path, monkeypatch):
+    paths, _ = make_clips(tmp_path, 2, frames=3, height=32, width=48, textures=["fire", "rain"])
+    evaluation = make_evaluation(2, 2, names=("fire", "rain"), neighbours=2, paths=paths)
+    target = tmp_path / "new folder" / "report.html"
+    report.write(target, evaluation, n_jobs=2)
+    assert target.read_text(encoding="utf-8") == report.page(evaluation, report.pictures(evaluation.clips))
+    # Half a surrogate pair is what a file name that is no text looks like.
+    strange = dataclasses.replace(evaluation, title="caf\udce9")
+    report.write(target, strange)
+    assert "<title>caf?: " in target.read_text(encoding="utf-8")
+
+    before = target.read_bytes()
+    with pytest.raises(FileError, match="folder"):
+        report.write(tmp_path, evaluation)
+    monkeypatch.setattr(report, "page", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        report.write(target, evaluation)
+    assert target.read_bytes() == before
+    assert [file.name for file in target.parent.iterdir()] == ["report.html"]
+
+
+def test_a_picture_for_each_clip(evaluation):
+    with pytest.raises(ParameterError, match="3 pictures, but it must be 20, one for each clip"):
+        report.page(evaluation, [b""] * 3)
+
+
+def test_own_files_cannot_end_their_element():
+    files = {
+        file.name: file.read_text(encoding="utf-8")
+        for file in resources.files("sysbags.report").iterdir()
+        if file.is_file()
+    }
+    scripts = [name for name in files if name.endswith(".js")]
+    assert sorted(scripts) == sorted(report.SCRIPTS)
+    for name in (*scripts, "style.css"):
+        assert "</" not in files[name]
+        assert "<!--" not in files[name]

@@ -1,0 +1,230 @@
+"""The transition of least residual under a bound on its spectral norm."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.optimize
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sysbags._numba.stability import accelerated_gradient, clip_singular_values, optimality_gap
+from sysbags.errors import ParameterError, StreamError
+from sysbags.systems import stability
+from sysbags.systems.stability import stable_transition
+
+
+def make_states(order, frames, spread, seed):
+    """States of a noisy random walk: uncorrelated, with variances from 1 down to 1 / spread."""
+    rng = np.random.default_rng(seed)
+    walk = np.cumsum(rng.standard_normal((frames, order)), axis=0)
+    left = np.linalg.svd(walk - walk.mean(axis=0), full_matrices=False)[0]
+    return left * np.sqrt(np.geomspace(1.0, 1.0 / spread, order))
+
+
+def residual(states, A):
+    return np.linalg.norm(states[1:] - states[:-1] @ A.T)
+
+
+def slow_clip(matrix, bound):
+    left, values, right = np.linalg.svd(matrix)
+    return left @ np.diag(np.minimum(values, bound)) @ right
+
+
+def slow_gap(states, A, bound):
+    """Duality gap over the largest eigenvalue of G, from NumPy's SVD."""
+    X1, X2 = states[:-1].T, states[1:].T
+    D = (X2 - A @ X1) @ X1.T
+    gap = bound * np.linalg.norm(D, "nuc") - np.sum(D * A)
+    return gap / np.linalg.norm(X1 @ X1.T, 2)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(1, 7), st.floats(0.01, 2.0), st.integers(0, 10_000))
+def test_compiled_clipping_equals_numpy(n, bound, seed):
+    matrix = np.random.default_rng(seed).standard_normal((n, n))
+    np.testing.assert_allclose(
+        clip_singular_values(matrix, bound), slow_clip(matrix, bound), rtol=0, atol=1e-13
+    )
+
+
+def test_clipping_leaves_what_is_inside():
+    matrix = 0.1 * np.random.default_rng(0).standard_normal((4, 4))
+    np.testing.assert_array_equal(clip_singular_values(matrix, 10.0), matrix)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(1, 6), st.floats(0.3, 1.0), st.integers(0, 10_000))
+def test_compiled_gap_equals_numpy_and_bounds_the_objective(n, bound, seed):
+    rng = np.random.default_rng(seed)
+    states = make_states(n, 5 * n + 3, 10.0, seed)
+    G, H = states[:-1].T @ states[:-1], states[1:].T @ states[:-1]
+    scale = np.linalg.norm(G, 2)
+    A, B = (slow_clip(rng.standard_normal((n, n)), bound) for _ in range(2))
+    gap = optimality_gap(A, G / scale, H / scale, bound)
+    assert gap == pytest.approx(slow_gap(states, A, bound), abs=1e-12)
+    # No other feasible matrix may be better by more than the gap.
+    improvement = 0.5 * (residual(states, A) ** 2 - residual(states, B) ** 2) / scale
+    assert improvement <= gap + 1e-12
+
+
+def plain_projected_gradient(states, bound, steps):
+    """The textbook method: small steps along the gradient, each followed by the projection."""
+    G, H = states[:-1].T @ states[:-1], states[1:].T @ states[:-1]
+    step = 1.0 / np.linalg.norm(G, 2)
+    A = np.zeros_like(G)
+    for _ in range(steps):
+        A = slow_clip(A - step * (A @ G - H), bound)
+    return A
+
+
+@pytest.mark.parametrize(("order", "seed"), [(1, 0), (2, 1), (3, 2), (5, 3), (8, 4)])
+def test_agrees_with_plain_projected_gradient(order, seed):
+    # Variances within a factor 3: 1500 plain steps contract by (1 - 1/3)^1500, far below the last bit.
+    states = make_states(order, 10 * order + 5, 3.0, seed)
+    slow = plain_projected_gradient(states, 0.8, 1500)
+    # The gap of 1e-13 bounds the squared error of A by 2e-13 over the smallest curvature 1/3; so 1e-6.
+    np.testing.assert_allclose(stable_transition(states, margin=0.2), slow, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        residual(states, slow), residual(states, stable_transition(states, margin=0.2))
+    )
+
+
+def test_agrees_with_a_general_solver():
+    """SLSQP knows nothing of singular values but their largest, as a constraint."""
+    states = make_states(2, 30, 5.0, 7)
+    found = min(
+        scipy.optimize.minimize(
+            lambda m: residual(states, 0.9 * m.reshape(2, 2)) ** 2,
+            np.random.default_rng(seed).uniform(-0.5, 0.5, 4),
+            constraints={"type": "ineq", "fun": lambda m: 1.0 - np.linalg.norm(m.reshape(2, 2), 2)},
+            options={"ftol": 1e-14, "maxiter": 500},
+        ).fun
+        for seed in range(3)
+    )
+    ours = residual(states, stable_transition(states, margin=0.1)) ** 2
+    # SLSQP may leave the feasible set by about 1e-8, so it may be better by that much, but no more.
+    assert ours == pytest.approx(found, rel=1e-6)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 8), st.floats(1.0, 1e6), st.floats(0.0, 0.6), st.integers(0, 10_000))
+def test_the_optimality_condition_holds(order, spread, margin, seed):
+    states = make_states(order, 4 * order + 10, spread, seed)
+    A = stable_transition(states, margin=margin)
+    assert np.linalg.norm(A, 2) <= 1.0 - margin + 1e-13
+    if np.linalg.norm(A, 2) < 1.0 - margin - 1e-9:
+        # Inside: the gradient vanishes. lstsq is exact to about eps times the root of the spread.
+        gradient = (states[1:] - states[:-1] @ A.T).T @ states[:-1]
+        assert np.abs(gradient).max() <= 1e-12
+    else:
+        # The stated tolerance is 1e-13; the two ways to sum the gap differ by round-off.
+        assert slow_gap(states, A, 1.0 - margin) <= 3e-13
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(1, 6), st.floats(1.0, 1e4), st.integers(0, 10_000))
+def test_order_of_the_residuals(order, spread, seed):
+    states = make_states(order, 30, spread, seed)
+    free, best, clipped = (
+        residual(states, stable_transition(states, stability=kind, margin=0.05))
+        for kind in ("none", "constrained", "clip")
+    )
+    assert free <= best * (1 + 1e-12)
+    assert best <= clipped * (1 + 1e-12)
+
+
+def test_clipping_predicts_worse_where_the_bound_binds():
+    states = make_states(5, 60, 1e4, 3)
+    best, clipped = (
+        residual(states, stable_transition(states, stability=kind)) for kind in ("constrained", "clip")
+    )
+    assert np.linalg.norm(stable_transition(states, stability="none"), 2) > 1.0
+    assert clipped > 1.1 * best
+
+
+@pytest.mark.parametrize("kind", ["constrained", "clip", "none"])
+def test_a_feasible_least_squares_solution_is_untouched(kind):
+    rng = np.random.default_rng(1)
+    states = np.empty((200, 3))
+    states[0] = 1.0
+    for t in range(1, 200):
+        states[t] = 0.5 * states[t - 1] + rng.standard_normal(3)
+    free = np.linalg.lstsq(states[:-1], states[1:], rcond=None)[0].T
+    np.testing.assert_array_equal(stable_transition(states, stability=kind), free)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.floats(-10, 10), min_size=3, max_size=12), st.floats(0.0, 0.9))
+def test_order_one_by_hand(values, margin):
+    x = np.array(values)
+    energy = x[:-1] @ x[:-1]
+    if energy < 1e-3:
+        return
+    expected = np.clip(x[1:] @ x[:-1] / energy, margin - 1.0, 1.0 - margin)
+    assert stable_transition(x[:, None], margin=margin)[0, 0] == pytest.approx(expected, abs=1e-12)
+
+
+def test_gradient_alone_agrees_with_newton(monkeypatch):
+    states = make_states(6, 40, 1e3, 11)
+    with_newton = stable_transition(states)
+    monkeypatch.setattr(stability, "LARGEST_NEWTON_ORDER", 0)
+    # A gap of 1e-13 and a smallest curvature of 1e-3 let A be off by sqrt(2e-10).
+    np.testing.assert_allclose(stable_transition(states), with_newton, rtol=0, atol=1.5e-5)
+
+
+def test_gradient_stops_at_the_limit_of_its_steps():
+    states = make_states(4, 40, 1e4, 2)
+    G, H = states[:-1].T @ states[:-1], states[1:].T @ states[:-1]
+    scale = np.linalg.norm(G, 2)
+    gaps = [
+        accelerated_gradient(np.zeros((4, 4)), G / scale, H / scale, 0.9, 0.0, k)[1] for k in (1, 20, 400)
+    ]
+    assert gaps[0] > gaps[1] > gaps[2] > -1e-15
+
+
+def test_dependent_states_are_no_problem():
+    """Two equal states: many minimisers, each with the same residual."""
+    states = np.repeat(make_states(1, 20, 1.0, 0), 2, axis=1) * 3.0
+    A = stable_transition(states, margin=0.3)
+    assert np.linalg.norm(A, 2) <= 0.7 + 1e-13
+    # Along the common direction it is a problem of order 1.
+    single = stable_transition(states[:, :1], margin=0.3)
+    assert residual(states, A) == pytest.approx(np.sqrt(2.0) * residual(states[:, :1], single), rel=1e-9)
+
+
+def test_scale_does_not_matter_and_the_input_stays():
+    states = make_states(4, 30, 50.0, 5)
+    kept = states.copy()
+    A = stable_transition(states)
+    np.testing.assert_array_equal(states, kept)
+    for scale in (1e-8, 1e8):
+        np.testing.assert_allclose(stable_transition(scale * states), A, rtol=0, atol=1e-9)
+
+
+def test_still_states_have_no_transition_to_speak_of():
+    np.testing.assert_array_equal(stable_transition(np.zeros((5, 2))), np.zeros((2, 2)))
+
+
+STATES = make_states(2, 10, 2.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("states", "options", "error", "sentence"),
+    [
+        (STATES, {"stability": "clipped"}, ParameterError, "one of 'constrained', 'clip', 'none'"),
+        (STATES, {"stability": None}, ParameterError, "stability is None"),
+        (STATES, {"margin": -0.1}, ParameterError, "margin is -0.1, but it must be a number in [0, 1)"),
+        (STATES, {"margin": 1.0}, ParameterError, "margin is 1.0"),
+        (STATES, {"margin": np.nan}, ParameterError, "margin is nan"),
+        (STATES, {"margin": "small"}, ParameterError, "margin is 'small'"),
+        (STATES[:1], {}, StreamError, "at least two time steps"),
+        (STATES[:, 0], {}, StreamError, "states has shape (10,)"),
+        (STATES * np.inf, {}, StreamError, "every entry must be finite"),
+        (np.empty((3, 0)), {}, StreamError, "states is empty"),
+    ],
+)
+def test_bad_input(states, options, error, sentence):
+    with pytest.raises(error) as caught:
+        stable_transition(states, **options)
+    assert sentence in str(caught.value)
