@@ -20,6 +20,7 @@ demo: .venv/for-use
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 
 types: .venv/installed
 	$(BIN)/mypy

@@ -134,13 +134,13 @@ def _measure_twin(
                 if rest:
                     twin.mean_distance(A, blocks, rest, [item], LAMBDA_A)
     count = times.clips * (times.clips - 1) / 2
-    strangers = times.clips * (len(np.unique(all_labels)) - 1)  # items and the means of other classes
+    unknown_folders = times.clips * (len(np.unique(all_labels)) - 1)  # items and the means of other classes
     times.twin = {
         "CrossGram": spent["kernel"] * count / len(some),
         "all distances": spent["alignments"] * count / len(pairs),
         "leave-one-out 1-NN": spent["alignments"] * count / len(pairs),
         "leave-one-out NCC": spent["means"] * _members_aligned(all_labels) / _members_aligned(labels)
-        + spent["alignments"] * strangers / len(pairs),
+        + spent["alignments"] * unknown_folders / len(pairs),
     }
 
 

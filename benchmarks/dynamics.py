@@ -53,7 +53,7 @@ Row = tuple[str, str]
 Verdicts = dict[Row, IntArray]
 
 
-def of_systems(streams: list[Array], codes: IntArray, groups: IntArray) -> Verdicts:
+def alignment_methods(streams: list[Array], codes: IntArray, groups: IntArray) -> Verdicts:
     """Class codes that systems of LBP give to all clips."""
     systems = sysbags.SystemIdentifier(order=PAPER[0], n_jobs=-1).transform(streams)
     gram = sysbags.cross_gram(systems, n_jobs=-1)
@@ -107,7 +107,7 @@ def shared_pictures(seed: int, deep: bool) -> tuple[Verdicts, IntArray, IntArray
         groups = np.unique(np.array(clips.sources), return_inverse=True)[1]
         streams = LocalBinaryPatterns(n_jobs=-1).transform(clips.paths)
         averages = activations(clips.paths) if deep else None
-    verdicts = of_systems(streams, codes, groups)
+    verdicts = alignment_methods(streams, codes, groups)
     verdicts |= of_averages("LBP", "chi2", np.array([s.mean(axis=0) for s in streams]), codes, groups)
     if averages is not None:
         verdicts |= of_averages("CNN activations", "cosine", averages, codes, groups)
@@ -128,7 +128,7 @@ def own_pictures(seed: int) -> tuple[Verdicts, IntArray, IntArray]:
     clips = [(code, number) for code in range(len(DYNAMICS)) for number in range(PER_CLASS)]
     streams = run(stream, clips, -1, "clips")
     codes, groups = np.array(clips).T
-    verdicts = of_systems(streams, codes, groups)
+    verdicts = alignment_methods(streams, codes, groups)
     averages = np.array([s.mean(axis=0) for s in streams])
     return verdicts | of_averages("LBP", "chi2", averages, codes, groups), codes, groups
 

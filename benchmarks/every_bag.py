@@ -19,13 +19,13 @@ from rich.table import Table
 
 from sysbags._common.parallel import run
 from sysbags.bags import Concatenated, DeepActivations, LocalBinaryPatterns, OpticalFlow, VisualWords
-from sysbags.bags.base import Bags
+from sysbags.bags.base import BagTransformer
 from sysbags.datasets.folder import class_folders
 from sysbags.errors import SysbagsError
 
 # The slow ones look at some of the frames, at half the size.
 FEW = {"stride": 10, "max_frames": 12, "size": 120}
-BAGS: dict[str, Bags] = {
+BAGS: dict[str, BagTransformer] = {
     "lbp": LocalBinaryPatterns(),
     "lbp, three radii, uniform": LocalBinaryPatterns(points=(8, 12, 16), radius=(1, 2, 3), method="uniform"),
     "surf": VisualWords(100, "surf", frames=FEW, n_jobs=-1),
@@ -41,7 +41,7 @@ BAGS: dict[str, Bags] = {
 }
 
 
-def stream_or_sentence(bag: Bags, path: Path) -> str | int:
+def stream_or_sentence(bag: BagTransformer, path: Path) -> str | int:
     """Length of the stream of a clip, or what is wrong."""
     try:
         stream = bag.stream(path)

@@ -22,7 +22,8 @@ from sysbags.report.statistics import mcnemar
 RUNS: dict[str, list[str]] = {
     "lbp": ["--compare"],
     "deep": shlex.split(
-        "--bag deep --own-shape --size 256 --stride 12 --max-frames 21 --also deep-words --also colour"
+        "--bag deep --keep-aspect --size 256 --stride 12 --max-frames 21 "
+        "--add-bag deep-words --add-bag colour"
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Systems of Bags: streams of histograms as points of a metric space.
+"""Systems of BagTransformer: streams of histograms as points of a metric space.
 
 A stream of per-frame histograms becomes a `System`, a kernelised linear dynamic system; systems have
 distances (`pairwise_distances`), means (`frechet_mean`) and classifiers (`NearestSystem`,
@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sysbags._common.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from sysbags import bags as bags
     from sysbags import comparators as comparators
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from sysbags import evaluate as evaluate
     from sysbags import kernels as kernels
     from sysbags import video as video
-    from sysbags.classifiers import KernelMachine as KernelMachine
+    from sysbags.classifiers import KernelRidgeClassifier as KernelRidgeClassifier
     from sysbags.classifiers import NearestMean as NearestMean
     from sysbags.classifiers import NearestSystem as NearestSystem
     from sysbags.classifiers import SystemIdentifier as SystemIdentifier
@@ -40,14 +42,13 @@ if TYPE_CHECKING:
     from sysbags.systems import System as System
     from sysbags.systems import identify as identify
 
-__version__ = "0.1.0"
 
 _HOMES = {
     "Alignment": "distances",
     "BlockAlignment": "distances",
     "CrossGram": "distances",
     "FrechetMean": "means",
-    "KernelMachine": "classifiers",
+    "KernelRidgeClassifier": "classifiers",
     "NearestMean": "classifiers",
     "NearestSystem": "classifiers",
     "SysbagsError": "errors",

@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-from sysbags._common.files import written_whole
+from sysbags._common.files import atomic_write
 from sysbags.errors import FileError
 
 
@@ -18,7 +18,7 @@ def names(folder):
 
 
 def put(path, text):
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(text)
 
 
@@ -46,7 +46,7 @@ def test_a_bare_name_is_in_the_working_folder(tmp_path, monkeypatch):
 def test_the_target_keeps_its_content_until_the_end(tmp_path):
     target = tmp_path / "clip.mp4"
     target.write_text("old")
-    with written_whole(target) as temporary:
+    with atomic_write(target) as temporary:
         assert temporary.parent == tmp_path
         assert temporary.suffix == ".mp4"
         assert temporary.read_bytes() == b""
@@ -64,7 +64,7 @@ def test_an_interruption_leaves_what_was_there(tmp_path, error, existing):
         target.write_text("old")
 
     def interrupted():
-        with written_whole(target) as temporary:
+        with atomic_write(target) as temporary:
             temporary.write_text("half")
             raise error
 
@@ -99,11 +99,11 @@ def test_a_full_disk_in_the_middle(tmp_path):
     """A limit on the size of files stands for the disk."""
     code = """
         import resource, signal, sys
-        from sysbags._common.files import written_whole
+        from sysbags._common.files import atomic_write
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         try:
-            with written_whole(sys.argv[1]) as temporary:
+            with atomic_write(sys.argv[1]) as temporary:
                 temporary.write_bytes(bytes(100_000))
         except ValueError as error:
             print(type(error).__name__, error)

@@ -9,10 +9,10 @@ import warnings
 import numpy as np
 import pytest
 
-import sysbags
 from clips import moving_frames, write_clip
-from sysbags._common.cache import Store, clip_key, fingerprint, records, streams
+from sysbags._common.cache import Store, clip_key, fingerprint, records
 from sysbags.bags import Concatenated, LocalBinaryPatterns, OpticalFlow, VisualWords
+from sysbags.bags.cached import cached_streams
 from sysbags.errors import ParameterError, StreamError, VideoError, VideoWarning
 
 
@@ -63,7 +63,7 @@ def test_another_key_is_another_record(tmp_path):
 def test_another_version_is_another_record(tmp_path, monkeypatch):
     make = Counting(x=np.zeros(1))
     Store(tmp_path).arrays({"a": 1}, make)
-    monkeypatch.setattr(sysbags, "__version__", "99.0")
+    monkeypatch.setattr("sysbags._common.cache.__version__", "99.0")
     Store(tmp_path).arrays({"a": 1}, make)
     assert make.calls == 2
 
@@ -188,17 +188,19 @@ def clips(tmp_path_factory):
 def test_streams_are_the_bags_own(tmp_path, clips, n_jobs, monkeypatch):
     bags = LocalBinaryPatterns(method="uniform")
     for _ in range(2):
-        found = streams(Store(tmp_path), bags, clips, n_jobs=n_jobs)
+        found = cached_streams(Store(tmp_path), bags, clips, n_jobs=n_jobs)
         for path, stream in zip(clips, found, strict=True):
             np.testing.assert_array_equal(stream, bags.stream(path))
     monkeypatch.setattr(LocalBinaryPatterns, "stream", None)  # the third time no clip is read
-    streams(Store(tmp_path), bags, clips, n_jobs=n_jobs)
+    cached_streams(Store(tmp_path), bags, clips, n_jobs=n_jobs)
 
 
 def test_a_bad_clip_takes_its_own_place_only(tmp_path, clips):
     bad = tmp_path / "bad.mp4"
     bad.write_bytes(b"no video")
-    first, error, second = streams(Store(tmp_path / "kept"), LocalBinaryPatterns(), [clips[0], bad, clips[1]])
+    first, error, second = cached_streams(
+        Store(tmp_path / "kept"), LocalBinaryPatterns(), [clips[0], bad, clips[1]]
+    )
     assert isinstance(error, VideoError)
     assert str(bad) in str(error)
     assert first.shape == second.shape == (6, 256)
@@ -215,7 +217,7 @@ def test_a_sentence_without_the_clip_gets_its_name(clips):
 
 def test_a_mistake_of_the_caller_is_raised(clips):
     with pytest.raises(ParameterError):
-        streams(Store(None), LocalBinaryPatterns(points=0), clips)
+        cached_streams(Store(None), LocalBinaryPatterns(points=0), clips)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -227,7 +229,7 @@ def test_a_clip_that_breaks_off_warns_from_the_store_too(tmp_path, clips, n_jobs
     for _ in range(2):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            streams(Store(tmp_path / "kept"), LocalBinaryPatterns(), [clips[0], cut], n_jobs=n_jobs)
+            cached_streams(Store(tmp_path / "kept"), LocalBinaryPatterns(), [clips[0], cut], n_jobs=n_jobs)
         told.append([str(w.message) for w in caught if issubclass(w.category, VideoWarning)])
     assert told[0] == told[1]
     assert len(told[0]) == 1

@@ -18,12 +18,12 @@ import sysbags
 from clips import moving_frames, write_clip
 from sysbags import errors, video
 from sysbags.bags import LocalBinaryPatterns
-from sysbags.bags.base import Bags, check_videos, pool
+from sysbags.bags.base import BagTransformer, check_videos, pool
 
 WILD = Path(__file__).parents[2].parent / "shared" / "data" / "wild-scenes"
 
 
-class Levels(Bags):
+class Levels(BagTransformer):
     """How many pixels have each of four levels of grey; black ones do not count."""
 
     def __init__(self, *, window=1, step=None, frames=None, n_jobs=None):
@@ -111,7 +111,7 @@ def test_senseless_windows(options):
         LocalBinaryPatterns(**options).transform([moving_frames(3)])
 
 
-# Bags
+# BagTransformer
 
 
 def test_an_empty_bag_is_uniform():

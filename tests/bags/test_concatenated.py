@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from clips import moving_frames, write_clip
 from sysbags import bags as kinds
 from sysbags.bags import Concatenated
-from sysbags.bags.base import Bags
+from sysbags.bags.base import BagTransformer
 from sysbags.errors import ParameterError, StreamError, VideoError
 
 CLIP = moving_frames(7)
 
 
-class Levels(Bags):
+class Levels(BagTransformer):
     """Histogram of grey levels; `drop` leaves out rows, as flow does."""
 
     def __init__(self, bins=4, drop=0, *, window=1, step=None, frames=None, n_jobs=None):

@@ -112,17 +112,17 @@ def test_the_command_line_makes_them():
 def test_frames_may_keep_their_shape():
     """The short side as asked for, both sides multiples of 32; a square of that size is what it was."""
     tall = moving_frames(2, 120, 60, colour=True)
-    shapes = {frame.shape for frame in DeepActivations(size=64, own_shape=True).read(tall)}
+    shapes = {frame.shape for frame in DeepActivations(size=64, keep_aspect=True).read(tall)}
     assert shapes == {(128, 64, 3)}
     small = moving_frames(2, 64, 64, colour=True)
-    for own_shape in (False, True):
-        frames = list(DeepActivations(size=64, own_shape=own_shape).read(small))
+    for keep_aspect in (False, True):
+        frames = list(DeepActivations(size=64, keep_aspect=keep_aspect).read(small))
         np.testing.assert_array_equal(frames, small)
-    assert DeepActivations(WORDS, size=64, own_shape=True).stream(tall).shape == (2, 1000)
+    assert DeepActivations(WORDS, size=64, keep_aspect=True).stream(tall).shape == (2, 1000)
 
 
 def test_the_shape_is_for_networks():
-    assert Settings(bag=Bag.DEEP, own_shape=True, size=256).make_bags().own_shape
-    assert Settings(bag=Bag.DEEP, own_shape=True, words=3).of(Bag.COLOUR).given() == ["--bag"]
-    with pytest.raises(ParameterError, match="--own-shape is for the bags deep and deep-words"):
-        Settings(bag=Bag.LBP, own_shape=True).make_bags()
+    assert Settings(bag=Bag.DEEP, keep_aspect=True, size=256).make_bags().keep_aspect
+    assert Settings(bag=Bag.DEEP, keep_aspect=True, words=3).of(Bag.COLOUR).given() == ["--bag"]
+    with pytest.raises(ParameterError, match="--keep-aspect is for the bags deep and deep-words"):
+        Settings(bag=Bag.LBP, keep_aspect=True).make_bags()

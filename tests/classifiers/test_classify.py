@@ -162,8 +162,8 @@ def test_means_are_frechet_means(training, queries):
     for c, label in enumerate(model.classes_):
         members = [s for s, own in zip(systems, labels, strict=True) if own == label]
         centre = frechet_mean(members, **WEIGHTS).system
-        np.testing.assert_array_equal(model.means_[c].transition, centre.transition)
-        np.testing.assert_array_equal(model.means_[c].alpha, centre.alpha)
+        np.testing.assert_array_equal(model.centers_[c].transition, centre.transition)
+        np.testing.assert_array_equal(model.centers_[c].alpha, centre.alpha)
         for i, theta in enumerate(queries[0]):
             distances[i, c] = alignment_distance(theta, centre, **WEIGHTS)
     # The batch and the single alignment add the same few terms in another order.
@@ -177,10 +177,10 @@ def test_means_are_frechet_means(training, queries):
 def test_baselines_have_medoids(training, queries, metric):
     systems, labels = training
     model = NearestMean(metric=metric).fit(systems, labels)
-    for label, centre in zip(model.classes_, model.means_, strict=True):
+    for label, centre in zip(model.classes_, model.centers_, strict=True):
         members = [s for s, own in zip(systems, labels, strict=True) if own == label]
         assert centre is members[medoid(members, metric)]
-    expected = pairwise_distances(queries[0], model.means_, metric)
+    expected = pairwise_distances(queries[0], model.centers_, metric)
     np.testing.assert_array_equal(model.decision_function(queries[0]), -expected)
     assert model.score(*queries) == 1.0
 
@@ -200,13 +200,13 @@ def test_decision_of_two_classes_is_one_number(training, queries, metric):
 def test_compressed_means_rest_on_few_samples_and_say_what_was_lost(training, queries):
     systems, labels = training
     exact = NearestMean(lambda_mu=1.0).fit(systems, labels)
-    assert [mean.size for mean in exact.means_] == [120, 120, 120]
+    assert [mean.size for mean in exact.centers_] == [120, 120, 120]
     before = exact.distances(queries[0])
     errors = []
     for size in (4, 15, 60):
         model = NearestMean(lambda_mu=1.0, compress=size).fit(systems, labels)
-        assert [mean.size for mean in model.means_] == [size] * 3
-        for mean, whole, error in zip(model.means_, exact.means_, model.compression_errors_, strict=True):
+        assert [mean.size for mean in model.centers_] == [size] * 3
+        for mean, whole, error in zip(model.centers_, exact.centers_, model.compression_errors_, strict=True):
             lost = alignment_distance(mean, whole, lambda_a=0.0, lambda_mu=1.0)
             # Alignment may undo a part of the observer's error, never of the mean's.
             assert mean.compression_error["mean"] - 1e-9 <= lost
@@ -214,7 +214,7 @@ def test_compressed_means_rest_on_few_samples_and_say_what_was_lost(training, qu
             assert error == mean.compression_error["relative"] > 0
         # The distance is a metric, so no distance moves by more than what was lost.
         moved = np.abs(np.sqrt(model.distances(queries[0])) - np.sqrt(before))
-        total = [m.compression_error["observer"] + m.compression_error["mean"] for m in model.means_]
+        total = [m.compression_error["observer"] + m.compression_error["mean"] for m in model.centers_]
         assert np.all(moved <= np.sqrt(total) + 1e-9)
         errors.append(model.compression_errors_.max())
     assert errors[0] > errors[1] > errors[2]
@@ -232,7 +232,7 @@ def test_class_with_one_member_is_that_member(training, queries):
     systems, labels = training
     model = NearestMean(**WEIGHTS).fit(systems[2:6], labels[2:6])
     # Found by sweeps from the member itself: the same system up to a rotation.
-    assert alignment_distance(model.means_[0], systems[2], **WEIGHTS) < 1e-9
+    assert alignment_distance(model.centers_[0], systems[2], **WEIGHTS) < 1e-9
     model = NearestMean().fit(systems[:3], labels[:3])
     assert set(model.predict(queries[0])) == {"calm"}
     assert model.decision_function(queries[0]).shape == (len(queries[0]), 1)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sysbags
-from sysbags.classifiers.kernel_ridge import KernelMachine
+from sysbags.classifiers.kernel_ridge import KernelRidgeClassifier
 from sysbags.datasets import make_streams
 from sysbags.distances.pairwise import pairwise_distances
 from sysbags.errors import ParameterError
@@ -76,7 +76,7 @@ def test_closed_form_is_the_estimator_fitted_anew(clips):
     predicted = machine(between, codes, groups, ridge=3.0)(None)
     for group in np.unique(groups):
         rest, judged = np.flatnonzero(groups != group), np.flatnonzero(groups == group)
-        model = KernelMachine(**WEIGHTS, ridge=3.0, bag_weights=[1.0, 0.5])
+        model = KernelRidgeClassifier(**WEIGHTS, ridge=3.0, bag_weights=[1.0, 0.5])
         model.fit([both[k] for k in rest], labels[rest])
         assert (
             model.predict([both[k] for k in judged]).tolist()
@@ -86,7 +86,7 @@ def test_closed_form_is_the_estimator_fitted_anew(clips):
 
 def test_training_items_are_met_as_the_ridge_falls(clips):
     systems, _, labels = clips
-    model = KernelMachine(ridge=1e-6).fit(systems, labels)
+    model = KernelRidgeClassifier(ridge=1e-6).fit(systems, labels)
     wanted = np.where(labels[:, None] == model.classes_, 1.0, -1.0)
     np.testing.assert_allclose(model.decision_function(systems), wanted, atol=1e-3)
     np.testing.assert_allclose(model.coefficients_.sum(axis=0), 0.0, atol=1e-9)
@@ -94,15 +94,17 @@ def test_training_items_are_met_as_the_ridge_falls(clips):
 
 def test_one_bag_and_a_list_of_one_are_the_same(clips):
     systems, _, labels = clips
-    plain = KernelMachine().fit(systems, labels).decision_function(systems)
-    listed = KernelMachine().fit([[s] for s in systems], labels).decision_function([[s] for s in systems])
+    plain = KernelRidgeClassifier().fit(systems, labels).decision_function(systems)
+    listed = (
+        KernelRidgeClassifier().fit([[s] for s in systems], labels).decision_function([[s] for s in systems])
+    )
     np.testing.assert_array_equal(plain, listed)
 
 
 def test_two_classes_have_one_score(clips):
     systems, _, labels = clips
     two = np.flatnonzero(labels != labels[-1])
-    model = KernelMachine().fit([systems[k] for k in two], labels[two])
+    model = KernelRidgeClassifier().fit([systems[k] for k in two], labels[two])
     scores = model.decision_function(systems)
     assert scores.shape == (15,)
     np.testing.assert_array_equal(model.predict(systems), model.classes_[(scores > 0).astype(int)])
@@ -120,13 +122,13 @@ def test_two_classes_have_one_score(clips):
 def test_bad_options(clips, options, sentence):
     systems, _, labels = clips
     with pytest.raises(ParameterError, match=sentence):
-        KernelMachine(**options).fit(systems, labels)
+        KernelRidgeClassifier(**options).fit(systems, labels)
 
 
 def test_bad_systems(clips):
     first, second, labels = clips
     with pytest.raises(ParameterError, match="same number of systems"):
-        KernelMachine().fit([first[0], [first[1], second[1]]], labels[:2])
-    model = KernelMachine().fit(first, labels)
+        KernelRidgeClassifier().fit([first[0], [first[1], second[1]]], labels[:2])
+    model = KernelRidgeClassifier().fit(first, labels)
     with pytest.raises(ParameterError, match="there must be 1"):
         model.predict(list(zip(first, second, strict=True)))

@@ -120,7 +120,9 @@ def test_tables_for_people(capsys, place):
 def test_a_second_run_reads_no_clip(capsys, place, monkeypatch):
     first = evaluate(capsys, place, *FIXED)
     monkeypatch.setattr(LocalBinaryPatterns, "masses", lambda *args: pytest.fail("counted again"))
-    monkeypatch.setattr("sysbags.evaluate._kept.cross_gram", lambda *a, **k: pytest.fail("kernel again"))
+    monkeypatch.setattr(
+        "sysbags.evaluate.cached_gram.cross_gram", lambda *a, **k: pytest.fail("kernel again")
+    )
     second = evaluate(capsys, place, *FIXED)
     for found in (first, second):
         found.pop("seconds")
@@ -332,7 +334,7 @@ def test_a_class_without_a_usable_clip_is_told_of(capsys, copy):
 
 def test_further_bags_are_judged_together(capsys, place):
     """With a further bag the kernel machine on all bags is the main method; zero weight leaves one alone."""
-    found = evaluate(capsys, place, *FIXED, "--also", "colour", "--also", "flow")
+    found = evaluate(capsys, place, *FIXED, "--add-bag", "colour", "--add-bag", "flow")
     main = found["methods"][0]
     assert (main["name"], main["classifier"]) == ("LBP + colour + flow systems, alignment", "kernel machine")
     assert main["main"]

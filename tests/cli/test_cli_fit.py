@@ -183,7 +183,7 @@ def test_compress(capsys, classes, tmp_path, classifier):
     words = ("--order", 3, "--compress", 8, "--classifier", classifier)
     call_json(capsys, "fit", classes, "--out", tmp_path / "m", *words)
     judge = sysbags.load(tmp_path / "m").named_steps["classify"]
-    kept = judge.means_ if classifier == "nearest-mean" else judge.systems_
+    kept = judge.centers_ if classifier == "nearest-mean" else judge.systems_
     assert [system.size for system in kept] == [8] * len(kept)
     assert FRAMES > 8
 
@@ -287,12 +287,12 @@ def test_interrupted_while_reading(classes, tmp_path, monkeypatch):
 
 
 def test_classes_of_one_clip_cannot_be_judged(capsys, classes, tmp_path):
-    lonely = make_classes(tmp_path / "lonely", per_class=1)
-    code, out, err = call(capsys, "fit", lonely, "--out", tmp_path / "m", "--order", 3)
+    single_group_classes = make_classes(tmp_path / "single_group_classes", per_class=1)
+    code, out, err = call(capsys, "fit", single_group_classes, "--out", tmp_path / "m", "--order", 3)
     assert (code, out) == (2, "")
     assert "each class has a single clip or source" in err
-    write_clip(lonely / "waves" / "1.mp4", waves(1))
-    code, out, err = call(capsys, "fit", lonely, "--out", tmp_path / "m", "--order", 3)
+    write_clip(single_group_classes / "waves" / "1.mp4", waves(1))
+    code, out, err = call(capsys, "fit", single_group_classes, "--out", tmp_path / "m", "--order", 3)
     assert code == 0
     assert "the class flicker has a single clip or source" in err
 

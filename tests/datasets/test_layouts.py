@@ -123,14 +123,14 @@ def test_a_difference_is_told_in_one_sentence(tmp_path, counts, sentence):
         SMALL.find(fill(tmp_path, counts))
     assert str(caught.value) == (
         f"{tmp_path} is not Small as in the paper, 3 clips in 2 classes: {sentence} "
-        "(--partial goes on with what is there)"
+        "(--allow-incomplete goes on with what is there)"
     )
 
 
 def test_partial_goes_on_with_what_is_there(tmp_path):
-    found = SMALL.find(fill(tmp_path, {"sea": 3, "pond": 1, "Birds": 2}), partial=True)
+    found = SMALL.find(fill(tmp_path, {"sea": 3, "pond": 1, "Birds": 2}), allow_incomplete=True)
     assert found.labels == ["Sea"] * 3 + ["Calm water"]  # all of a class, nothing of a stranger
-    assert found.strangers == {"Birds": 2}
+    assert found.unknown_folders == {"Birds": 2}
     assert found.differences == [
         "Sea has 3 clips, 1 more than 2",
         "the folder Birds (2 clips) is none of its classes",
@@ -139,13 +139,13 @@ def test_partial_goes_on_with_what_is_there(tmp_path):
 
 def test_less_than_two_classes_are_refused(tmp_path):
     with pytest.raises(FileError, match=r"fewer than two classes of Small.*at least two of its 2: Sea, Calm"):
-        SMALL.find(fill(tmp_path, {"sea": 2, "Birds": 2}), partial=True)
+        SMALL.find(fill(tmp_path, {"sea": 2, "Birds": 2}), allow_incomplete=True)
 
 
 @pytest.mark.parametrize("partial", [False, True])
 def test_two_folders_for_one_class_are_refused(tmp_path, partial):
     with pytest.raises(FileError, match=r"the folders (pond and calm|calm water and pond).* it must be one"):
-        SMALL.find(fill(tmp_path, {"pond": 1, "calm water": 1, "sea": 2}), partial=partial)
+        SMALL.find(fill(tmp_path, {"pond": 1, "calm water": 1, "sea": 2}), allow_incomplete=partial)
 
 
 def test_a_missing_folder(tmp_path):

@@ -151,7 +151,7 @@ def test_curves_of_three_codebooks_judge_each_clip_by_its_own(gram, systems):
     grid = {"grid_a": (0.25,), "grid_mu": (0.0,), "classifiers": ("1-NN",)}
     (found, _), (good, _), (bad, _) = (
         curves(g, LABELS, GROUPS, **grid, **more)
-        for g, more in ((([gram, worse, gram]), {"thirds": thirds}), (gram, {}), (worse, {}))
+        for g, more in ((([gram, worse, gram]), {"codebook_folds": thirds}), (gram, {}), (worse, {}))
     )
     options = {"groups": GROUPS, "classifier": "nearest-system"}
     right = [leave_one_out(g, LABELS, **options).predictions == LABELS for g in (gram, worse, gram)]

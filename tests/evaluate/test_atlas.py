@@ -8,7 +8,7 @@ import pytest
 from helpers import make_stream, make_system, orthogonal
 from sysbags import alignment_distance, cross_gram, frechet_mean, identify
 from sysbags.errors import ParameterError
-from sysbags.evaluate.atlas import atlas, typical_course
+from sysbags.evaluate.atlas import atlas, simulate_states
 
 LABELS = np.array(list("bbbbaaa"))
 WEIGHTS = (0.4, 2.0)
@@ -55,7 +55,7 @@ def test_histograms_are_those_of_the_mean_system(systems, pages):
             ],
             axis=0,
         )
-        course = typical_course(mean.transition, P, 25)
+        course = simulate_states(mean.transition, P, 25)
         rows = np.maximum((mean.beta + course @ mean.alpha.T) @ mean.samples, 0.0)
         np.testing.assert_allclose(page.dynamics, rows / rows.sum(axis=1, keepdims=True), atol=1e-9)
 
@@ -96,25 +96,25 @@ def test_the_basis_of_a_member_does_not_matter(systems):
 def test_courses_keep_the_covariance():
     rng = np.random.default_rng(0)
     A = 0.9 * orthogonal(3, rng)
-    course = typical_course(A, np.diag([2.0, 2.0, 2.0]), 20_000)
+    course = simulate_states(A, np.diag([2.0, 2.0, 2.0]), 20_000)
     # The states of about 2000 independent frames: their covariance is known to a few per cent.
     np.testing.assert_allclose(np.cov(course.T), np.diag([2.0, 2.0, 2.0]), atol=0.3)
     steps = course[1:] - course[:-1] @ A.T
     np.testing.assert_allclose(np.cov(steps.T), 0.19 * 2.0 * np.eye(3), atol=0.05)
-    np.testing.assert_array_equal(course, typical_course(A, np.diag([2.0, 2.0, 2.0]), 20_000, seed=0))
-    assert (course != typical_course(A, np.diag([2.0, 2.0, 2.0]), 20_000, seed=1)).all()
+    np.testing.assert_array_equal(course, simulate_states(A, np.diag([2.0, 2.0, 2.0]), 20_000, seed=0))
+    assert (course != simulate_states(A, np.diag([2.0, 2.0, 2.0]), 20_000, seed=1)).all()
 
 
 @pytest.mark.parametrize("transition", [np.array([[0.0, 5.0], [0.0, 0.0]]), np.diag([1.5, 0.2])])
 def test_a_covariance_that_the_transition_cannot_keep_is_kept_in_size(transition):
-    course = typical_course(transition, np.diag([1.0, 0.5]), 30_000)
+    course = simulate_states(transition, np.diag([1.0, 0.5]), 30_000)
     assert np.isfinite(course).all()
     if abs(transition[0, 0]) < 1.0:  # near the unit circle a course is too short to say
         assert np.trace(np.cov(course.T)) == pytest.approx(1.5, rel=0.1)
 
 
 def test_a_resting_system_rests():
-    assert not typical_course(np.zeros((2, 2)), np.zeros((2, 2)), 5).any()
+    assert not simulate_states(np.zeros((2, 2)), np.zeros((2, 2)), 5).any()
 
 
 def test_means_have_no_states(systems):

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from helpers import make_stream
 from sysbags import alignment_distance, cross_gram, frechet_mean, identify, medoid, pairwise_distances
+from sysbags.classifiers.votes import vote
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.errors import ParameterError
-from sysbags.evaluate import vote
-from sysbags.evaluate.candidates import Means, in_thirds, medoids, neighbours
+from sysbags.evaluate.candidates import Means, by_codebook_fold, medoids, neighbours
 
 CODES = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2])
 GROUPS = np.array([7, 7, 1, 2, 1, 3, 3, 4, 5, 5, 5])  # 1 straddles two classes, 5 is a whole class
@@ -295,7 +295,7 @@ def test_thirds_are_judged_by_what_was_learnt_without_them():
 
         return predict
 
-    predict = in_thirds([candidate(k) for k in range(3)], thirds, groups)
+    predict = by_codebook_fold([candidate(k) for k in range(3)], thirds, groups)
     assert predict(None).tolist() == thirds.tolist()
     asked.clear()
     for group, third in [(4, 0), (5, 1), (6, 1), (7, 2), (8, 2)]:
@@ -312,8 +312,8 @@ def test_mistakes(systems, gram):
         (lambda: Means(gram, CODES, GROUPS, -1.0), "lambda_a is -1.0, but it must be"),
         (lambda: Means(gram, CODES, GROUPS, 1.0).at(np.nan), "lambda_mu is nan, but it must be"),
         (lambda: Means(gram.subset([0, 1], [2, 3]), CODES, GROUPS, 1.0), "one collection with itself"),
-        (lambda: in_thirds([], CODES, GROUPS), "there are 0 candidates"),
-        (lambda: in_thirds([len] * 3, CODES, GROUPS), "group 1 straddles two thirds"),
+        (lambda: by_codebook_fold([], CODES, GROUPS), "there are 0 candidates"),
+        (lambda: by_codebook_fold([len] * 3, CODES, GROUPS), "group 1 is in two codebook folds"),
     ]:
         with pytest.raises(ParameterError) as caught:
             call()

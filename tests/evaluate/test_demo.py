@@ -13,6 +13,7 @@ from sysbags.cli import main
 from sysbags.datasets import TEXTURES
 from sysbags.evaluate import demo
 from sysbags.report import demo_page as _demo_page
+from sysbags.report.demo import AVERAGES, CLASSIFIERS, DISTANCES, ORDER, Settings
 
 RATE = re.compile(r"\d+\.\d % \(\d+ of \d+\)")
 
@@ -48,7 +49,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo")
-    return demo.experiment(demo.Settings(out, per_class=4, frames=32, seed=0, jobs=2))
+    return demo.experiment(Settings(out, per_class=4, frames=32, seed=0, jobs=2))
 
 
 def test_the_table_is_above_chance_and_below_certainty(outcome):
@@ -56,9 +57,7 @@ def test_the_table_is_above_chance_and_below_certainty(outcome):
     assert outcome.chance == 1 / 8
     right = {(rate.distance, rate.classifier): rate.right / rate.total for rate in outcome.rates}
     assert set(right) == {
-        (distance, classifier)
-        for distance in (*demo.DISTANCES.values(), demo.AVERAGES)
-        for classifier in demo.CLASSIFIERS
+        (distance, classifier) for distance in (*DISTANCES.values(), AVERAGES) for classifier in CLASSIFIERS
     }
     assert right["alignment", "nearest-mean"] >= outcome.chance + 0.4
     assert right["alignment", "nearest-system"] >= outcome.chance + 0.4
@@ -69,7 +68,7 @@ def test_the_table_is_above_chance_and_below_certainty(outcome):
 
 def test_the_outcome_is_consistent(outcome):
     assert len(outcome.clips) == len(outcome.labels) == len(outcome.systems) == 32
-    assert all(system.order == demo.ORDER for system in outcome.systems)
+    assert all(system.order == ORDER for system in outcome.systems)
     assert outcome.distances.shape == (32, 32)
     assert np.array_equal(outcome.distances, outcome.distances.T)
     assert outcome.new_labels == list(TEXTURES)
@@ -119,7 +118,7 @@ def test_command(tmp_path, capsys):
     options = ["--out", str(out), "--per-class", "2", "--frames", "16", "--jobs", "2"]
     assert main(["demo", *options]) == 0
     said = capsys.readouterr().out
-    for name in (*demo.DISTANCES.values(), *demo.CLASSIFIERS.values(), demo.AVERAGES, "chance", "12.5 %"):
+    for name in (*DISTANCES.values(), *CLASSIFIERS.values(), AVERAGES, "chance", "12.5 %"):
         assert name in said
     rates = RATE.findall(said)
     assert len(rates) == 8

@@ -17,18 +17,25 @@ from sysbags import (
     max_singular_value_distance,
 )
 from sysbags._common.cache import Store
+from sysbags._common.stages import Stages
 from sysbags.bags import DeepActivations, LocalBinaryPatterns, OpticalFlow, VisualWords
-from sysbags.bags.base import Bags
-from sysbags.cli._output import Stages
+from sysbags.bags.base import BagTransformer
 from sysbags.comparators.base import Comparator
 from sysbags.datasets import make_streams
 from sysbags.errors import OrderError, ParameterError, StreamError
 from sysbags.evaluate import experiment as experiments
 from sysbags.evaluate import leave_one_out, tuning
-from sysbags.evaluate._kept import kept_gram
-from sysbags.evaluate.entries import Entry, Items, View, aligned, cautious, judged
+from sysbags.evaluate.cached_gram import cached_gram
+from sysbags.evaluate.entries import (
+    EvaluationSet,
+    MethodSpec,
+    SystemSet,
+    aligned,
+    evaluate_method,
+    one_standard_error_rule,
+)
 from sysbags.evaluate.experiment import Options, experiment
-from sysbags.evaluate.features import Features, falling, identified, learns
+from sysbags.evaluate.features import Features, descending_orders, identified, learns
 from sysbags.evaluate.tuning import BAGS, bag_settings, kept
 from sysbags.report.results import Clip
 from sysbags.report.statistics import mcnemar, rate
@@ -51,7 +58,7 @@ def items(data):
     clips = tuple(
         Clip(f"{label}/{k}", Path(f"{k}.mp4"), str(label), sources[k]) for k, label in enumerate(data[1])
     )
-    return Items(clips, GROUPS, GROUPS % 3, "one source left out at a time")
+    return EvaluationSet(clips, GROUPS, GROUPS % 3, "one source left out at a time")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +67,7 @@ def systems(data):
 
 
 def run(items, streams, **options):
-    features = Features([clip.path for clip in items.clips], items.thirds, Store(None), 1)
+    features = Features([clip.path for clip in items.clips], items.codebook_folds, Store(None), 1)
     asked = Options(**{"order": ORDER, "lambda_a": WEIGHTS[0], "lambda_mu": WEIGHTS[1], **options})
     return experiment("test", items, [streams], LocalBinaryPatterns(), features, asked, Stages())
 
@@ -246,10 +253,10 @@ def test_a_line_of_several_candidates_is_nested(items):
     """One candidate is always right, one never; with one alone nothing is chosen."""
     good = ({"way": "good"}, lambda group: items.codes)
     bad = ({"way": "bad"}, lambda group: (items.codes + 1) % 3)
-    line, usual = judged(Entry("x", "y", "systems", lambda: [bad, good]), items, None)
+    line, usual = evaluate_method(MethodSpec("x", "y", "systems", lambda: [bad, good]), items, None)
     assert line.rate.right == len(items.clips)
     assert (usual, line.settings) == ({"way": "good"}, {"way": "good"})
-    line, usual = judged(Entry("x", "y", "systems", lambda: [bad]), items, None)
+    line, usual = evaluate_method(MethodSpec("x", "y", "systems", lambda: [bad]), items, None)
     assert (line.rate.right, usual) == (0, {"way": "bad"})
 
 
@@ -259,11 +266,11 @@ def test_a_choice_among_equals_does_no_harm():
     right = np.array([rng.permutation(items) < items // 2 for _ in range(40)])
     inner = (right.sum(axis=1) - right.T) / (items - 1)  # each item is a group of its own
     assert right[inner.argmax(axis=1), np.arange(items)].mean() == 0.0
-    assert right[cautious(inner, items), np.arange(items)].mean() == 0.5
+    assert right[one_standard_error_rule(inner, items), np.arange(items)].mean() == 0.5
 
 
 def test_kept_candidates_answer_the_same(items, systems):
-    view = View(systems, cross_gram(systems))
+    view = SystemSet(systems, cross_gram(systems))
     for _, candidate in aligned([view], items, "1-NN", (0.25,), (1.0,), (1, 3)):
         answers = kept(candidate, items.groups)
         for group in (None, *np.unique(GROUPS).tolist()):
@@ -285,12 +292,12 @@ def test_orders_fall_until_a_clip_has_one(data):
     still = np.tile(data[0][0][:3], (5, 1))  # three bags in turn: rank 2
     with pytest.raises(OrderError):
         identified([still], [5], "chi2", 1)
-    assert identified([data[0][0], still], falling((3, 5)), "chi2", 1)[1].order == 2
+    assert identified([data[0][0], still], descending_orders((3, 5)), "chi2", 1)[1].order == 2
     assert identified([data[0][0], still], [5, 1], "chi2", 1)[1].order == 1
-    assert falling(["auto"]) == ["auto"]
+    assert descending_orders(["auto"]) == ["auto"]
 
 
-class Words(Bags):
+class Words(BagTransformer):
     """A codebook that is the names of the clips it was learnt from."""
 
     fits = 0
@@ -363,16 +370,16 @@ def test_without_three_groups_nothing_is_learnt(nine):
 
 
 def test_a_gram_is_found_again(systems, tmp_path, monkeypatch):
-    from sysbags.evaluate import _kept
+    from sysbags.evaluate import cached_gram as _kept
 
     store, expected = Store(tmp_path), cross_gram(systems)
-    first = kept_gram(store, systems, 1).gram
+    first = cached_gram(store, systems, 1).gram
     monkeypatch.setattr(_kept, "cross_gram", lambda *args, **options: pytest.fail("worked out again"))
-    again = kept_gram(store, systems, 1).gram
+    again = cached_gram(store, systems, 1).gram
     for gram in (first, again):
         np.testing.assert_array_equal(gram.observer, expected.observer)
         np.testing.assert_array_equal(gram.rows.transition, expected.rows.transition)
         assert gram.symmetric
     monkeypatch.undo()
-    other = kept_gram(store, systems[::-1], 1).gram
+    other = cached_gram(store, systems[::-1], 1).gram
     np.testing.assert_allclose(other.mean, expected.mean[::-1, ::-1], rtol=1e-12)

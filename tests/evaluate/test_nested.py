@@ -11,9 +11,9 @@ from helpers import make_stream
 from sysbags import cross_gram, identify
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.errors import ParameterError
-from sysbags.evaluate.candidates import Means, in_thirds, medoids, neighbours, vectors
+from sysbags.evaluate.candidates import Means, by_codebook_fold, medoids, neighbours, vectors
 from sysbags.evaluate.nested import nested
-from sysbags.evaluate.protocols import thirds
+from sysbags.evaluate.protocols import codebook_folds
 
 
 def slow_nested(candidates, codes, groups):
@@ -72,7 +72,7 @@ def test_the_tested_group_does_not_choose():
 
 CODES = np.array([0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2])
 GROUPS = np.array([0, 0, 1, 2, 3, 2, 4, 5, 5, 6, 7, 7, 7, 8, 9])
-THIRDS = thirds(CODES, GROUPS)
+THIRDS = codebook_folds(CODES, GROUPS)
 
 
 def member(kind, seed, share=0.5):
@@ -104,7 +104,7 @@ def everything(streams, codes):
         means.at(10.0),
         vectors(points, codes, GROUPS, "1-NN", "chi2"),
         vectors(points, codes, GROUPS, "nearest centroid", "cosine"),
-        in_thirds(books, THIRDS, GROUPS),
+        by_codebook_fold(books, THIRDS, GROUPS),
     ]
 
 

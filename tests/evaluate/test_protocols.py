@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sysbags.errors import ParameterError
-from sysbags.evaluate.protocols import describe, protocol_groups, thirds
+from sysbags.evaluate.protocols import codebook_folds, describe, protocol_groups
 
 # A few items of a few classes, each of one of a few sources; sources may straddle classes.
 ITEMS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 11)), min_size=1, max_size=60)
@@ -60,9 +60,9 @@ def test_thirds_are_alike_and_split_no_group(items, seed):
     labels, groups = (np.array(column) for column in zip(*items, strict=True))
     if len(np.unique(groups)) < 3:
         with pytest.raises(ParameterError, match="3 parts need at least as many"):
-            thirds(labels, groups)
+            codebook_folds(labels, groups)
         return
-    parts = thirds(labels, groups, random_state=seed)
+    parts = codebook_folds(labels, groups, random_state=seed)
     assert np.unique(parts).tolist() == [0, 1, 2]
     for group in np.unique(groups):
         assert len(np.unique(parts[groups == group])) == 1
@@ -75,7 +75,7 @@ def test_thirds_of_sources_spread_classes():
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(8), 12)
     sources = 100 * labels + rng.integers(0, 7, size=len(labels))
-    counts = held(thirds(labels, sources), labels)
+    counts = held(codebook_folds(labels, sources), labels)
     assert np.ptp(counts.sum(axis=1)) <= 3
     assert counts.min() >= 2
 
@@ -85,7 +85,9 @@ def test_the_seed_decides():
     same = [protocol_groups(labels, "folds", random_state=3).tolist() for _ in range(2)]
     assert same[0] == same[1]
     assert same[0] != protocol_groups(labels, "folds", random_state=4).tolist()
-    assert np.any(thirds(labels, range(40), random_state=0) != thirds(labels, range(40), random_state=1))
+    assert np.any(
+        codebook_folds(labels, range(40), random_state=0) != codebook_folds(labels, range(40), random_state=1)
+    )
 
 
 def test_words_for_people():

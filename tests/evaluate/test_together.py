@@ -10,7 +10,7 @@ import pytest
 import sysbags
 from sysbags.datasets import make_streams
 from sysbags.evaluate import together
-from sysbags.evaluate.entries import Items, View, judged
+from sysbags.evaluate.entries import EvaluationSet, SystemSet, evaluate_method
 from sysbags.evaluate.nested import nested
 from sysbags.report.results import Clip
 
@@ -20,24 +20,29 @@ GROUPS = np.array([0, 0, 1, 2, 3, 3, 4, 5, 6])
 def view(bins, seed):
     streams, labels = make_streams(classes=3, per_class=3, frames=30, bins=bins, random_state=seed)
     systems = sysbags.SystemIdentifier(order=2).fit_transform(streams)
-    return View(systems, sysbags.cross_gram(systems)), [str(label) for label in labels]
+    return SystemSet(systems, sysbags.cross_gram(systems)), [str(label) for label in labels]
 
 
 @pytest.fixture(scope="module")
 def setting():
     (first, labels), (second, _), (third, _) = view(6, 0), view(9, 1), view(5, 2)
     clips = tuple(Clip(f"{k}", Path(f"{k}"), label) for k, label in enumerate(labels))
-    return Items(clips, GROUPS, np.array([0, 0, 1, 2, 0, 0, 1, 2, 2]), "some left out"), first, second, third
+    return (
+        EvaluationSet(clips, GROUPS, np.array([0, 0, 1, 2, 0, 0, 1, 2, 2]), "some left out"),
+        first,
+        second,
+        third,
+    )
 
 
 def test_each_alternative_is_the_estimator_without_the_group(setting):
     items, first, second, _ = setting
-    entry = together.of_machine(["one", "two"], [[first], [second]], items)
+    entry = together.kernel_ridge_method(["one", "two"], [[first], [second]], items)
     alternatives = entry.alternatives()
     assert len(alternatives) == 2 * 3 * 3 * 3
     both = list(zip(first.systems, second.systems, strict=True))
     for settings, candidate in alternatives[::17]:
-        model = sysbags.KernelMachine(
+        model = sysbags.KernelRidgeClassifier(
             lambda_a=settings["lambda_a"],
             lambda_mu=settings["lambda_mu"],
             ridge=settings["ridge"],
@@ -52,8 +57,8 @@ def test_each_alternative_is_the_estimator_without_the_group(setting):
 
 def test_a_bag_of_weight_0_has_no_say(setting):
     items, first, second, third = setting
-    one = together.of_machine(["a", "b"], [[first], [second]], items).alternatives()
-    other = together.of_machine(["a", "b"], [[first], [third]], items).alternatives()
+    one = together.kernel_ridge_method(["a", "b"], [[first], [second]], items).alternatives()
+    other = together.kernel_ridge_method(["a", "b"], [[first], [third]], items).alternatives()
     same = [settings["weight of b"] == 0.0 for settings, _ in one]
     assert any(same)
     assert not all(same)
@@ -64,20 +69,24 @@ def test_a_bag_of_weight_0_has_no_say(setting):
 
 def test_codebooks_by_thirds_and_plain_bags_go_together(setting):
     items, first, second, third = setting
-    entry = together.of_machine(["a", "b"], [[first, second, third], [second]], items, 0.25, 30.0)
+    entry = together.kernel_ridge_method(["a", "b"], [[first, second, third], [second]], items, 0.25, 30.0)
     for settings, candidate in entry.alternatives():
         assert (settings["lambda_a"], settings["lambda_mu"]) == (0.25, 30.0)
         predicted = candidate(None)
         for k, own in enumerate((first, second, third)):
-            alone = together.of_machine(["a", "b"], [[own], [second]], items, 0.25, 30.0).alternatives()
+            alone = together.kernel_ridge_method(
+                ["a", "b"], [[own], [second]], items, 0.25, 30.0
+            ).alternatives()
             match = next(c for s, c in alone if s == settings)
-            np.testing.assert_array_equal(predicted[items.thirds == k], match(None)[items.thirds == k])
+            np.testing.assert_array_equal(
+                predicted[items.codebook_folds == k], match(None)[items.codebook_folds == k]
+            )
 
 
 def test_the_very_best_is_chosen_without_the_group(setting):
     items, first, second, _ = setting
-    entry = together.of_machine(["a", "b"], [[first], [second]], items)
-    line, _ = judged(entry, items, None)
+    entry = together.kernel_ridge_method(["a", "b"], [[first], [second]], items)
+    line, _ = evaluate_method(entry, items, None)
     found = nested([candidate for _, candidate in entry.alternatives()], items.codes, GROUPS)
     assert list(line.predictions) == np.unique(items.labels)[found.predictions].tolist()
     assert line.classifier == "kernel machine"

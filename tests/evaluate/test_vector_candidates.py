@@ -89,7 +89,7 @@ def pipeline(points, rest, judged, machine):
 
 
 def right(model, points, codes):
-    """Items counted, not folds averaged: GridSearchCV takes the plain mean of its folds."""
+    """EvaluationSet counted, not folds averaged: GridSearchCV takes the plain mean of its folds."""
     return float((model.predict(points) == codes).sum())
 
 

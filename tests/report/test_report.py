@@ -165,12 +165,12 @@ def test_names_cannot_break_out(evaluation, shots):
 def test_a_class_without_others_and_systems_without_states(evaluation):
     parts = evaluation.relations.class_parts.copy()
     parts[0, 0] = np.nan
-    lonely = dataclasses.replace(
+    single_group_classes = dataclasses.replace(
         evaluation,
         relations=dataclasses.replace(evaluation.relations, class_parts=parts),
         systems=tuple(dataclasses.replace(system, states=None) for system in evaluation.systems),
     )
-    found = data.compact(lonely)
+    found = data.compact(single_group_classes)
     assert found["class_parts"][0][0] == [None, None, None]
     assert set(found["systems"][0]) == {"eigenvalues"}
 

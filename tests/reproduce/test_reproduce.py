@@ -12,11 +12,11 @@ from cli_folder import call, call_json
 from clips import image_bytes, moving_frames, write_clip
 from miniatures import FRAMES, HEIGHT, WIDTH, findings, miniature, run
 from sysbags._common.cache import Store
+from sysbags._common.stages import Stages
 from sysbags.bags import LocalBinaryPatterns
-from sysbags.cli._output import Stages
 from sysbags.datasets import make_frames
 from sysbags.errors import FileError, OrderError, VideoError
-from sysbags.evaluate import _kept
+from sysbags.evaluate import cached_gram as _kept
 from sysbags.reproduce import Options, _common, dyntex, published
 
 
@@ -171,7 +171,9 @@ def test_the_command_in_json_and_in_words(alpha, capsys, tmp_path, monkeypatch):
     found, outcome, cache = alpha
     data = found.paths[0].parents[1]
     monkeypatch.chdir(tmp_path)
-    told = call_json(capsys, "reproduce", "dyntex-alpha", data, "--partial", "--cache", cache, "--jobs", 1)
+    told = call_json(
+        capsys, "reproduce", "dyntex-alpha", data, "--allow-incomplete", "--cache", cache, "--jobs", 1
+    )
     assert told["set"] == "dyntex-alpha"
     assert told["classes"]["Sea"] == {"paper": 20, "found": ["0.avi", "1.mov", "2.mp4", "3"]}
     assert [m["per_cent"] for m in told["methods"]] == [
@@ -185,7 +187,7 @@ def test_the_command_in_json_and_in_words(alpha, capsys, tmp_path, monkeypatch):
     assert told["runtimes"]["1-NN"]["paper"] == 112.8
     assert json.dumps(told["curves"])
     code, out, err = call(
-        capsys, "reproduce", "dyntex-alpha", data, "--partial", "--cache", cache, "--jobs", 1
+        capsys, "reproduce", "dyntex-alpha", data, "--allow-incomplete", "--cache", cache, "--jobs", 1
     )
     assert code == 0
     assert "Sea has 4 clips, 16 fewer than 20" in err
@@ -207,7 +209,7 @@ def test_the_command_keeps_its_stages_in_the_working_folder(capsys, tmp_path, mo
         "reproduce",
         "dyntex-beta",
         "data",
-        "--partial",
+        "--allow-incomplete",
         "--max-frames",
         12,
         "--report",
@@ -232,7 +234,7 @@ def test_the_command_keeps_its_stages_in_the_working_folder(capsys, tmp_path, mo
         ),
         (["dyntex-alpha", "nowhere"], "there is no folder nowhere"),
         (
-            ["dyntex-alpha", "data", "--partial", "--words", "9"],
+            ["dyntex-alpha", "data", "--allow-incomplete", "--words", "9"],
             "--words is for yupenn, but the data set is dyntex-alpha",
         ),
         (["dyntex-alpha", "data", "--report", "no/where.html"], "cannot write no/where.html"),

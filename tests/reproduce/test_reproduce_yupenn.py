@@ -9,8 +9,8 @@ import sysbags
 from clips import moving_frames, write_clip
 from miniatures import FRAMES, HEIGHT, WIDTH, WORDS, findings, miniature, run
 from sysbags._common.cache import Store
+from sysbags._common.stages import Stages
 from sysbags.bags import VisualWords
-from sysbags.cli._output import Stages
 from sysbags.errors import ParameterError
 from sysbags.reproduce import Options, _words, yupenn
 
@@ -27,7 +27,7 @@ def described(found, cache):
     """Samples, thirds and codebooks of a miniature, by the pieces."""
     store, bags = Store(cache), VisualWords(WORDS)
     samples = _words.sampled(store, bags, found.paths, 1)
-    third = sysbags.evaluate.protocols.thirds(found.labels, range(len(samples)))
+    third = sysbags.evaluate.protocols.codebook_folds(found.labels, range(len(samples)))
     return samples, third, _words.codebooks(store, bags, samples, third)
 
 
@@ -84,7 +84,7 @@ def test_yupenn_has_the_papers_table_and_a_sweep(scenes):
     assert over_a.accuracies[over_a.values.index(0.5)] == over_mu.accuracies[over_mu.values.index(0.8)]
     assert outcome.runtimes["1-NN"][1] == 31423.0
     assert outcome.details["departures"] == [f"there are {WORDS} words, not 500"]
-    parts = list(outcome.details["thirds"].values())
+    parts = list(outcome.details["codebook_folds"].values())
     assert sorted(np.bincount(parts)) == [4, 4, 4]
 
 

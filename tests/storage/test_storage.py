@@ -230,7 +230,8 @@ def test_another_process_classifies_the_same(tmp_path):
     for name, model in models.items():
         with np.load(tmp_path / f"{name}.npz") as told:
             assert flat(told["labels"]) == flat(model.predict(CLIPS))
-            assert flat(told["values"]) == flat(model.decision_function(CLIPS))
+            # Sums in another process may run in another order: round-off of numbers of order 1.
+            np.testing.assert_allclose(told["values"], model.decision_function(CLIPS), rtol=1e-12, atol=1e-12)
 
 
 def test_an_onnx_file_becomes_part_of_the_model(tmp_path):
@@ -329,7 +330,7 @@ def test_what_cannot_be_saved_gets_a_sentence(tmp_path):
 
 def test_an_estimator_that_was_tampered_with_is_not_saved(tmp_path):
     model = EXAMPLES["NearestMean"][0]()
-    model.means_ = model.means_[:1]
+    model.centers_ = model.centers_[:1]
     with pytest.raises(ParameterError, match="classes_ of a NearestMean does not fit: it must be 'any C'"):
         storage.save(tmp_path / "model", model)
 

@@ -18,14 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import sysbags
-from sysbags._common.files import IMAGE_SUFFIXES, written_whole
+from sysbags._common.files import IMAGE_SUFFIXES, atomic_write
 from sysbags._common.parallel import run
-from sysbags._common.types import Array
-from sysbags.bags.base import Bags
+from sysbags._common.version import __version__
 from sysbags.errors import ParameterError, StreamError, SysbagsError, VideoError, VideoWarning
 
-__all__ = ["Store", "clip_key", "fingerprint", "named_error", "records", "streams"]
+__all__ = ["Store", "clip_key", "fingerprint", "named_error", "records"]
 
 SUFFIX = ".safetensors"
 
@@ -65,7 +63,7 @@ class Store:
         """
         if self.folder is None:
             return _plain(make())
-        text = json.dumps({"sysbags": sysbags.__version__, **key}, sort_keys=True, allow_nan=False)
+        text = json.dumps({"sysbags": __version__, **key}, sort_keys=True, allow_nan=False)
         path = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:40]}{SUFFIX}"
         kept = _read(path, text)
         if kept is None:
@@ -102,8 +100,6 @@ def fingerprint(value: Any) -> Any:
     --------
     >>> fingerprint({"words": 5, "size": (3, 4)})
     {'words': 5, 'size': [3, 4]}
-    >>> fingerprint(sysbags.bags.LocalBinaryPatterns(n_jobs=4))["points"]
-    8
     """
     if isinstance(value, np.generic):
         value = value.item()
@@ -127,24 +123,6 @@ def fingerprint(value: Any) -> Any:
     raise ParameterError(
         f"results that depend on a {type(value).__name__} cannot be kept on disk, as it has no fingerprint"
     )
-
-
-def streams(
-    store: Store, bags: Bags, paths: Sequence[Path], *, n_jobs: int | None = None, description: str = "clips"
-) -> list[Array | SysbagsError]:
-    """Turn clips into streams, one record a clip; what is wrong with a clip takes the place of its stream.
-
-    Parameters
-    ----------
-    store : Store
-    bags : Bags
-        Fitted, where they learn something.
-    paths, n_jobs, description
-        See `records`.
-    """
-    key = {"bags": fingerprint(bags)} if store.folder is not None else {}
-    found = records(store, key, lambda path: {"stream": bags.stream(path)}, paths, n_jobs, description)
-    return [one if isinstance(one, SysbagsError) else one["stream"] for one in found]
 
 
 def records(
@@ -218,7 +196,7 @@ def _plain(arrays: Mapping[str, npt.ArrayLike]) -> Arrays:
 def _write(path: Path, text: str, arrays: Arrays) -> None:
     from safetensors.numpy import save_file
 
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         save_file(arrays, temporary, {"key": text, "checksum": _checksum(arrays)})
 
 

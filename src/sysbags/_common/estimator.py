@@ -6,10 +6,10 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-__all__ = ["OfObjects"]
+__all__ = ["SequenceEstimator"]
 
 
-class OfObjects(BaseEstimator):  # type: ignore[misc]
+class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
     """What takes a list of objects (videos, streams, systems), not a table of numbers."""
 
     def __sklearn_tags__(self) -> Any:

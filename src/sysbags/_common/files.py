@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sysbags.errors import FileError
 
-__all__ = ["IMAGE_SUFFIXES", "natural_order", "written_whole"]
+__all__ = ["IMAGE_SUFFIXES", "atomic_write", "natural_order"]
 
 IMAGE_SUFFIXES = frozenset(
     {".bmp", ".jp2", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
@@ -27,7 +27,7 @@ def natural_order(path: Path) -> tuple[list[tuple[bool, int, str]], str]:
 
 
 @contextmanager
-def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary path to write to; it takes the place of `path` only if all went well.
 
     Whatever interrupts the writing, a Ctrl-C too, leaves what was at `path` before and no half file.
@@ -38,7 +38,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     --------
     >>> import tempfile, pathlib
     >>> target = pathlib.Path(tempfile.mkdtemp()) / "new" / "table.csv"
-    >>> with written_whole(target) as temporary:
+    >>> with atomic_write(target) as temporary:
     ...     _ = temporary.write_text("1,2")
     >>> target.read_text()
     '1,2'

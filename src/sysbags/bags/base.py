@@ -13,19 +13,19 @@ import numpy as np
 from sklearn.base import TransformerMixin
 
 from sysbags import video
-from sysbags._common.estimator import OfObjects
+from sysbags._common.estimator import SequenceEstimator
 from sysbags._common.parallel import run
 from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
 from sysbags.errors import ParameterError, StreamError, SysbagsError, VideoError
 from sysbags.video import Frame, Video
 
-__all__ = ["Bags", "check_videos", "pool"]
+__all__ = ["BagTransformer", "check_videos", "pool"]
 
-Self = TypeVar("Self", bound="Bags")
+Self = TypeVar("Self", bound="BagTransformer")
 
 
-class Bags(TransformerMixin, OfObjects):  # type: ignore[misc]
+class BagTransformer(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
     """A transformer from videos to streams of histograms; a child says what one frame is worth.
 
     A child names its `colour`, keeps `window`, `step`, `frames` and `n_jobs` as parameters, and has

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
-from sysbags.bags.base import Bags
+from sysbags.bags.base import BagTransformer
 from sysbags.errors import ParameterError
 from sysbags.video import Frame
 
@@ -19,7 +19,7 @@ __all__ = ["ColourHistogram", "colour_histogram"]
 MOST_BINS = (256, 128, 128)  # as many as there are values to tell apart
 
 
-class ColourHistogram(Bags):
+class ColourHistogram(BagTransformer):
     """Turn a video into joint histograms of colour, one for each cell of a grid over the picture.
 
     A pixel's colour is its lightness L and its place a from green to red and b from blue to yellow: CIELAB

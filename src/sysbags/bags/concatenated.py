@@ -12,14 +12,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from sysbags._common.types import Array
-from sysbags.bags.base import Bags, check_videos
+from sysbags.bags.base import BagTransformer, check_videos
 from sysbags.errors import ParameterError, StreamError
 from sysbags.video import Video
 
 __all__ = ["Concatenated"]
 
 
-class Concatenated(Bags):
+class Concatenated(BagTransformer):
     """Several bags as one: a row is the members' rows side by side, each times its weight.
 
     The members see the same video, each in its own way; what must agree is how many rows they make of it,
@@ -58,7 +58,7 @@ class Concatenated(Bags):
 
     def __init__(
         self,
-        bags: Sequence[Bags],
+        bags: Sequence[BagTransformer],
         weights: Sequence[float] | None = None,
         *,
         n_jobs: int | None = None,
@@ -127,10 +127,10 @@ class Concatenated(Bags):
             return False
         return True
 
-    def _checked(self) -> tuple[list[Bags], npt.NDArray[np.float64]]:
+    def _checked(self) -> tuple[list[BagTransformer], npt.NDArray[np.float64]]:
         """Return the members and their shares."""
         members = list(self.bags) if isinstance(self.bags, (list, tuple)) else []
-        if not members or not all(isinstance(member, Bags) for member in members):
+        if not members or not all(isinstance(member, BagTransformer) for member in members):
             raise ParameterError(
                 f"bags is {self.bags!r}, but it must be a list of bags, for instance "
                 "[LocalBinaryPatterns(), OpticalFlow()]"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
-from sysbags.bags.base import Bags
+from sysbags.bags.base import BagTransformer
 from sysbags.bags.networks import Network, layer_name, network
 from sysbags.errors import ParameterError, StreamError
 from sysbags.video import Frame, Video
@@ -21,12 +21,12 @@ from sysbags.video import Frame, Video
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DeepActivations", "channel_masses"]
+__all__ = ["DeepActivations", "channel_masses", "check_colours", "check_layers", "check_size"]
 
 STRIDE = 32
 
 
-class DeepActivations(Bags):
+class DeepActivations(BagTransformer):
     """Activation mass per channel of a convolutional network.
 
     A channel of a late layer answers to something it has learnt to see; how much it fires in a frame,
@@ -56,7 +56,7 @@ class DeepActivations(Bags):
         Frames that go through the network at once.
     size : int or (height, width), default=224
         Frames are scaled to this, a number means a square, whatever their shape was.
-    own_shape : bool, default=False
+    keep_aspect : bool, default=False
         Keep the proportions of frames: their short side becomes `size`, a number, and both sides the
         nearest multiple of 32, the stride of common networks.
     mean, std : float or three floats, default=127.0, 128.0
@@ -90,7 +90,7 @@ class DeepActivations(Bags):
         grid: int = 1,
         batch_size: int = 16,
         size: int | tuple[int, int] = 224,
-        own_shape: bool = False,
+        keep_aspect: bool = False,
         mean: float | Sequence[float] = 127.0,
         std: float | Sequence[float] = 128.0,
         window: int = 1,
@@ -103,7 +103,7 @@ class DeepActivations(Bags):
         self.grid = grid
         self.batch_size = batch_size
         self.size = size
-        self.own_shape = own_shape
+        self.keep_aspect = keep_aspect
         self.mean = mean
         self.std = std
         self.window = window
@@ -119,17 +119,17 @@ class DeepActivations(Bags):
                 f"frames is {options!r}, but it must be a mapping of options for reading, without 'size', "
                 "which DeepActivations has itself"
             )
-        if not self.own_shape:
-            return super().read(source, size=_pair(self.size), **own)
-        return map(partial(_own_shape, short=check_integer(self.size, "size")), super().read(source, **own))
+        if not self.keep_aspect:
+            return super().read(source, size=check_size(self.size), **own)
+        return map(partial(_keep_aspect, short=check_integer(self.size, "size")), super().read(source, **own))
 
     def masses(self, frames: Iterator[Frame]) -> Iterable[Array]:
         """Turn frames into masses, (p,) each, a batch at a time."""
         count, grid = check_integer(self.batch_size, "batch_size"), check_integer(self.grid, "grid")
-        mean, std = _colours(self.mean, "mean"), _colours(self.std, "std")
+        mean, std = check_colours(self.mean, "mean"), check_colours(self.std, "std")
         if std.min() <= 0.0:
             raise ParameterError(f"std is {self.std!r}, but it must be above 0")
-        run = network(self.model, _names(self.layers), _pair(self.size))
+        run = network(self.model, check_layers(self.layers), check_size(self.size))
         return _masses(iter(frames), run, count, grid, mean, std)
 
 
@@ -213,7 +213,7 @@ def _cells(length: int, grid: int) -> Array:
     return np.asarray(inside / inside.sum(axis=1, keepdims=True))
 
 
-def _own_shape(frame: Frame, short: int) -> Frame:
+def _keep_aspect(frame: Frame, short: int) -> Frame:
     """Scale the short side to a length, and both sides to the nearest multiples of the stride."""
     import cv2
 
@@ -223,14 +223,16 @@ def _own_shape(frame: Frame, short: int) -> Frame:
     return np.asarray(cv2.resize(frame, (width, height), interpolation=way), dtype=np.uint8)
 
 
-def _pair(size: Any) -> tuple[int, int]:
+def check_size(size: Any) -> tuple[int, int]:
+    """Return the height and the width that a size means."""
     if isinstance(size, (tuple, list)) and len(size) == 2:
         return check_integer(size[0], "the height in size"), check_integer(size[1], "the width in size")
     whole = check_integer(size, "size")
     return whole, whole
 
 
-def _names(layers: Any) -> tuple[str, ...] | None:
+def check_layers(layers: Any) -> tuple[str, ...] | None:
+    """Return the names of one layer or several; None for the network's own choice."""
     if layers is None or isinstance(layers, str):
         return None if layers is None else (layers,)
     names = tuple(layers) if isinstance(layers, Iterable) else ()
@@ -239,7 +241,7 @@ def _names(layers: Any) -> tuple[str, ...] | None:
     return names
 
 
-def _colours(value: Any, name: str) -> npt.NDArray[np.float32]:
+def check_colours(value: Any, name: str) -> npt.NDArray[np.float32]:
     """Return one number or three as float32."""
     try:
         array = np.asarray(value, dtype=np.float32)

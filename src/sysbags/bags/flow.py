@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sysbags._common.types import Array
 from sysbags._common.validation import check_choice, check_integer, check_weight
-from sysbags.bags.base import Bags
+from sysbags.bags.base import BagTransformer
 from sysbags.video import Frame
 
 __all__ = ["METHODS", "OpticalFlow", "optical_flow", "oriented_histogram"]
@@ -20,7 +20,7 @@ METHODS = ("dis", "farneback")
 SMALLEST = 32  # DIS reads beyond smaller pictures: it finds patches of 8 pixels in a quarter of the size
 
 
-class OpticalFlow(Bags):
+class OpticalFlow(BagTransformer):
     """Turn a video into histograms of oriented optical flow (HOOF).
 
     Between neighbouring frames each pixel moves by a vector (x, y). It adds its length to the bin of its

@@ -13,7 +13,7 @@ import numpy as np
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer
 from sysbags._numba.lbp import count_nearest, count_patterns, pattern_bins
-from sysbags.bags.base import Bags
+from sysbags.bags.base import BagTransformer
 from sysbags.errors import ParameterError
 from sysbags.video import Frame
 
@@ -24,7 +24,7 @@ MAX_POINTS = {"default": 16, "ror": 16, "uniform": 32, "nri_uniform": 32}
 MAX_RADIUS = 1000
 
 
-class LocalBinaryPatterns(Bags):
+class LocalBinaryPatterns(BagTransformer):
     """Local binary patterns (Ojala, Pietikainen and Maenpaa 2002): how often each occurs in a frame.
 
     Around each pixel lie `points` neighbours on a circle. Those at least as bright as the pixel are 1,

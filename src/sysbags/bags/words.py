@@ -12,14 +12,14 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from sysbags._common.parallel import run
+from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array
 from sysbags._common.validation import check_choice, check_integer, check_matrix, check_weight
-from sysbags.bags.base import Bags, check_videos
-from sysbags.distances.starts import seed_of
+from sysbags.bags.base import BagTransformer, check_videos
 from sysbags.errors import ParameterError, VideoError
 from sysbags.video import Frame, Video
 
-__all__ = ["VisualWords", "draw", "learn_words", "second_word_bandwidth", "word_masses"]
+__all__ = ["VisualWords", "draw", "learn_words", "nearness", "second_word_bandwidth", "word_masses"]
 
 Descriptors = npt.NDArray[np.float32]
 
@@ -27,7 +27,7 @@ LENGTHS = {"surf": 64, "sift": 128}
 THRESHOLDS = {"surf": 0.1, "sift": 0.04}
 
 
-class VisualWords(Bags):
+class VisualWords(BagTransformer):
     """Turn a video into histograms of visual words: which kinds of local structure a frame holds.
 
     A frame is described at keypoints, or on a grid, by SURF (mahotas) or SIFT (OpenCV). `fit` learns a
@@ -265,7 +265,7 @@ def second_word_bandwidth(sample: Descriptors, words: Array) -> float:
     """Return the bandwidth at which, for the median descriptor, the second word weighs 1/e of the first."""
     if len(words) == 1:
         return 1.0
-    nearest = np.sort(_nearness(sample[:: -(-len(sample) // 4096)], words), axis=1)
+    nearest = np.sort(nearness(sample[:: -(-len(sample) // 4096)], words), axis=1)
     return float(np.sqrt(np.median(nearest[:, -1] - nearest[:, -2]))) or 1.0
 
 
@@ -280,14 +280,14 @@ def word_masses(descriptors: npt.ArrayLike, words: Array, bandwidth: float | Non
     >>> word_masses([[0.5]], words, bandwidth=0.3)
     array([0.5, 0.5])
     """
-    nearness = _nearness(descriptors, words)
+    near = nearness(descriptors, words)
     if bandwidth is None:
-        return np.bincount(nearness.argmax(axis=1), minlength=len(words)).astype(np.float64)
-    shares = np.exp((nearness - nearness.max(axis=1, keepdims=True)) / bandwidth**2)
+        return np.bincount(near.argmax(axis=1), minlength=len(words)).astype(np.float64)
+    shares = np.exp((near - near.max(axis=1, keepdims=True)) / bandwidth**2)
     return np.asarray((shares / shares.sum(axis=1, keepdims=True)).sum(axis=0))
 
 
-def _nearness(descriptors: npt.ArrayLike, words: Array) -> Array:
+def nearness(descriptors: npt.ArrayLike, words: Array) -> Array:
     """Return x'w - |w|^2 / 2: minus half the squared distance, but for |x|^2 / 2, the same for all words."""
     products = np.asarray(descriptors, dtype=np.float64) @ words.T
     return np.asarray(products - 0.5 * (words**2).sum(axis=1))

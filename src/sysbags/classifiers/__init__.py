@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sysbags.classifiers.kernel_ridge import KernelMachine
+from sysbags.classifiers.kernel_ridge import KernelRidgeClassifier
 from sysbags.classifiers.nearest import NearestMean, NearestSystem, SystemIdentifier
 
-__all__ = ["KernelMachine", "NearestMean", "NearestSystem", "SystemIdentifier"]
+__all__ = ["KernelRidgeClassifier", "NearestMean", "NearestSystem", "SystemIdentifier"]

@@ -10,19 +10,20 @@ import numpy.typing as npt
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sysbags._common.estimator import OfObjects
+from sysbags._common.estimator import SequenceEstimator
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_labels, check_systems, check_weight
+from sysbags._common.validation import check_labels, check_weight
 from sysbags.distances.pairwise import pairwise_distances
 from sysbags.errors import ParameterError
 from sysbags.systems.system import System
+from sysbags.systems.validation import check_systems
 
-__all__ = ["KernelMachine", "bordered", "targets"]
+__all__ = ["KernelRidgeClassifier", "bordered", "targets"]
 
 Item = System | Sequence[System]
 
 
-class KernelMachine(ClassifierMixin, OfObjects):  # type: ignore[misc]
+class KernelRidgeClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[misc]
     """Classify systems by regularised least squares on their squared alignment distances.
 
     Each class has a score ``f(x) = b - 1/2 sum_i a_i d(x, x_i)^2`` with ``sum_i a_i = 0``: a linear
@@ -66,7 +67,7 @@ class KernelMachine(ClassifierMixin, OfObjects):  # type: ignore[misc]
     >>> from sysbags.datasets import make_streams
     >>> streams, labels = make_streams(classes=2, per_class=6, frames=30, bins=8)
     >>> systems = sysbags.SystemIdentifier(order=2).fit_transform(streams)
-    >>> machine = sysbags.KernelMachine().fit(systems, labels)
+    >>> machine = sysbags.KernelRidgeClassifier().fit(systems, labels)
     >>> machine.coefficients_.shape, machine.decision_function(systems[:3]).shape
     ((12, 2), (3,))
     >>> bool((machine.predict(systems) == labels).all())
@@ -90,7 +91,7 @@ class KernelMachine(ClassifierMixin, OfObjects):  # type: ignore[misc]
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, systems: Sequence[Item], labels: npt.ArrayLike) -> KernelMachine:
+    def fit(self, systems: Sequence[Item], labels: npt.ArrayLike) -> KernelRidgeClassifier:
         """Solve for the coefficients.
 
         Parameters

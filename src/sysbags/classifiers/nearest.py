@@ -10,21 +10,22 @@ import numpy.typing as npt
 from sklearn.base import ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sysbags._common.estimator import OfObjects
+from sysbags._common.estimator import SequenceEstimator
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray, KernelLike
-from sysbags._common.validation import check_choice, check_integer, check_labels, check_systems
+from sysbags._common.validation import check_choice, check_integer, check_labels
+from sysbags.classifiers.votes import vote
 from sysbags.distances.pairwise import METRICS, pairwise_distances
 from sysbags.errors import ParameterError
-from sysbags.evaluate import vote
 from sysbags.means.frechet import frechet_mean, medoid
 from sysbags.systems.identification import identify
 from sysbags.systems.system import System
+from sysbags.systems.validation import check_systems
 
 __all__ = ["NearestMean", "NearestSystem", "SystemIdentifier"]
 
 
-class SystemIdentifier(TransformerMixin, OfObjects):  # type: ignore[misc]
+class SystemIdentifier(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
     """Turn each stream of histograms into a system (`identify`, Algorithm 1).
 
     Parameters
@@ -89,7 +90,7 @@ class SystemIdentifier(TransformerMixin, OfObjects):  # type: ignore[misc]
         return True
 
 
-class _ByDistance(ClassifierMixin, OfObjects):  # type: ignore[misc]
+class _ByDistance(ClassifierMixin, SequenceEstimator):  # type: ignore[misc]
     """What classifies by one of the distances between systems."""
 
     metric: str
@@ -226,7 +227,7 @@ class NearestMean(_ByDistance):
     Attributes
     ----------
     classes_ : (C,) array
-    means_ : list of System
+    centers_ : list of System
         The centre of each class.
     compression_errors_ : (C,) array
         Relative squared error that `compress` made in each centre, 0 where nothing was dropped.
@@ -237,7 +238,7 @@ class NearestMean(_ByDistance):
     >>> streams = np.random.default_rng(0).dirichlet(np.ones(6), size=(4, 30))
     >>> systems = sysbags.SystemIdentifier(order=2).fit_transform(streams)
     >>> model = sysbags.NearestMean(compress=20).fit(systems, ["a", "a", "b", "b"])
-    >>> [mean.size for mean in model.means_]
+    >>> [mean.size for mean in model.centers_]
     [20, 20]
     >>> model.predict(systems)
     array(['a', 'a', 'b', 'b'], dtype='<U1')
@@ -273,23 +274,23 @@ class NearestMean(_ByDistance):
             "random_state": self.random_state,
             "n_jobs": self.n_jobs,
         }
-        self.means_ = []
+        self.centers_ = []
         for code in range(len(self.classes_)):
             group = [member for member, own in zip(members, codes, strict=True) if own == code]
             if self.metric == "alignment":
                 centre = frechet_mean(group, **options).system
             else:
                 centre = group[medoid(group, self.metric, **options)]
-            self.means_.append(centre if self.compress is None else centre.compress(self.compress))
+            self.centers_.append(centre if self.compress is None else centre.compress(self.compress))
         self.compression_errors_ = np.array(
-            [0.0 if m.compression_error is None else m.compression_error["relative"] for m in self.means_]
+            [0.0 if m.compression_error is None else m.compression_error["relative"] for m in self.centers_]
         )
         return self
 
     def distances(self, systems: Sequence[System]) -> Array:
         """Return the squared distances of systems to the classes' centres, (K, C)."""
         check_is_fitted(self)
-        return self._between(systems, self.means_)
+        return self._between(systems, self.centers_)
 
     def decision_function(self, systems: Sequence[System]) -> Array:
         """Return how near each class's centre is, larger is nearer: minus the squared distance, (K, C).

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn, cast
 
 import typer
 
-import sysbags
+from sysbags._common.version import __version__
 from sysbags.cli._output import note
 from sysbags.errors import SysbagsError
 
@@ -38,7 +38,7 @@ for _name in ("fit", "classify", "evaluate", "reproduce", "distance", "matrix", 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"sysbags {sysbags.__version__}")
+        print(f"sysbags {__version__}")
         raise typer.Exit
 
 

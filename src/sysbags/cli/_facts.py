@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sysbags.cli._output import Stages
+from sysbags._common.stages import Stages
 from sysbags.cli._reading import read_clips
 from sysbags.cli._settings import Settings
 from sysbags.errors import OrderError, VideoWarning
@@ -52,7 +52,7 @@ def look_at_saved(file: Path) -> tuple[dict[str, Any], Named]:
     labels = [str(name) for name in getattr(last, "classes_", ())]
     if hasattr(last, "systems_"):
         return facts, [(labels[code], one) for code, one in zip(last._codes, last.systems_, strict=True)]
-    return facts, list(zip(labels, getattr(last, "means_", ()), strict=True))
+    return facts, list(zip(labels, getattr(last, "centers_", ()), strict=True))
 
 
 def look_at_clip(file: Path, settings: Settings) -> tuple[dict[str, Any], Named]:
@@ -69,7 +69,7 @@ def look_at_clip(file: Path, settings: Settings) -> tuple[dict[str, Any], Named]
     bags, identifier = settings.make_bags(), settings.make_identifier()
     try:
         clips = read_clips([file], bags, identifier, Stages(), 1, learn=True)
-        clips.insist()
+        clips.raise_first_error()
     except OrderError as error:  # a still or a very short clip is worth a look too
         facts["note"] = str(error)
         return facts, []

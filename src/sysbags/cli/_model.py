@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sysbags.cli._output import Stages
+from sysbags._common.stages import Stages
 from sysbags.cli._reading import Clips, read_clips
 from sysbags.cli._settings import Settings
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
-    from sysbags.bags.base import Bags
+    from sysbags.bags.base import BagTransformer
     from sysbags.classifiers.nearest import NearestMean, NearestSystem, SystemIdentifier
 
 __all__ = ["Features", "load_model"]
@@ -29,7 +29,7 @@ class Features:
         They come from a model, so that there is nothing to learn.
     """
 
-    bags: Bags
+    bags: BagTransformer
     identifier: SystemIdentifier
     lambda_a: float
     lambda_mu: float
@@ -75,19 +75,19 @@ def _first(value: float | None, otherwise: float) -> float:
     return otherwise if value is None else value
 
 
-def load_model(path: Path) -> tuple[Bags, SystemIdentifier, NearestMean | NearestSystem]:
+def load_model(path: Path) -> tuple[BagTransformer, SystemIdentifier, NearestMean | NearestSystem]:
     """Load what `fit` has saved: the three steps of its pipeline."""
     from sklearn.exceptions import NotFittedError
     from sklearn.pipeline import Pipeline
     from sklearn.utils.validation import check_is_fitted
 
-    from sysbags.bags.base import Bags
+    from sysbags.bags.base import BagTransformer
     from sysbags.classifiers.nearest import NearestMean, NearestSystem, SystemIdentifier
     from sysbags.storage import load
 
     found = load(path)
     steps = [step for _, step in found.steps] if isinstance(found, Pipeline) else []
-    kinds = (Bags, SystemIdentifier, NearestMean | NearestSystem)
+    kinds = (BagTransformer, SystemIdentifier, NearestMean | NearestSystem)
     if len(steps) != 3 or not all(isinstance(step, kind) for step, kind in zip(steps, kinds, strict=True)):
         raise FileError(
             f"{path} holds a {type(found).__name__}, but it must be a model that `sysbags fit` has saved"

@@ -6,15 +6,13 @@ import json
 import math
 import os
 import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from sysbags.errors import FileError
 
-__all__ = ["Stages", "check_out", "note", "number", "print_json", "say", "show_table"]
+__all__ = ["check_out", "note", "number", "print_json", "say", "show_table"]
 
 
 def print_json(document: Any) -> None:
@@ -71,28 +69,6 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return text == "-"
     return True
-
-
-class Stages:
-    """Times the stages of a command, and says on a terminal which one is on.
-
-    Attributes
-    ----------
-    seconds : dict
-        How long each stage took.
-    """
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
-        """Time one stage."""
-        if sys.stderr.isatty():
-            print(f"{name} ...", file=sys.stderr)
-        started = time.perf_counter()
-        yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
 
 def check_out(path: Path) -> None:

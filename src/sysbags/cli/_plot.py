@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sysbags._common.files import written_whole
+from sysbags._common.files import atomic_write
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def draw(systems: Named, path: Path, title: str, *, lambda_a: float = 0.25, lamb
     figure.suptitle(title)
     for number, panel in enumerate(panels, start=1):
         panel(figure.add_subplot(1, len(panels), number), systems)
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         try:
             figure.savefig(temporary, format=path.suffix[1:] or "png", dpi=120)
         except ValueError:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sysbags.cli._output import Stages, note
+from sysbags._common.stages import Stages
+from sysbags.cli._output import note
 from sysbags.errors import OrderError, StreamError, SysbagsError, VideoError, VideoWarning
 
 if TYPE_CHECKING:
-    from sysbags.bags.base import Bags
+    from sysbags.bags.base import BagTransformer
     from sysbags.classifiers.nearest import SystemIdentifier
     from sysbags.systems.system import System
 
@@ -52,20 +53,25 @@ class Clips:
                 raise type(error)(f"none of the clips can be used: {error}")
             note(f"skipped: {error}")
 
-    def insist(self) -> None:
+    def raise_first_error(self) -> None:
         """Raise what is wrong with the first bad clip."""
         for error in self.failures.values():
             raise error
 
 
 def read_clips(
-    paths: Sequence[Path], bags: Bags, identifier: SystemIdentifier, stages: Stages, jobs: int, learn: bool
+    paths: Sequence[Path],
+    bags: BagTransformer,
+    identifier: SystemIdentifier,
+    stages: Stages,
+    jobs: int,
+    learn: bool,
 ) -> Clips:
     """Turn clips into systems; with `learn`, the bags learn from them first what they need.
 
     A bad clip becomes one of the failures, and the others go on; one that breaks off is used, with a note.
     """
-    from sysbags.bags.base import Bags
+    from sysbags.bags.base import BagTransformer
 
     def readable(path: Path) -> Path:
         next(iter(bags.read(path)))
@@ -73,7 +79,7 @@ def read_clips(
 
     outcomes: list[Any] = list(paths)
     with warnings_as_notes():
-        if learn and type(bags).fit is not Bags.fit:
+        if learn and type(bags).fit is not BagTransformer.fit:
             with stages("codebook"):
                 # A clip that cannot be read must not keep the others from a codebook.
                 outcomes = _attempt(readable, outcomes, jobs, "first frames")

@@ -14,7 +14,7 @@ from sysbags.cli._options import Bag, Kernel
 from sysbags.errors import ParameterError
 
 if TYPE_CHECKING:
-    from sysbags.bags.base import Bags
+    from sysbags.bags.base import BagTransformer
     from sysbags.classifiers.nearest import SystemIdentifier
 
 __all__ = ["Settings", "with_settings"]
@@ -44,10 +44,10 @@ class Settings:
         int | None,
         _option("Shrink the short side to N pixels; for deep and deep-words, both.", False, "N", 1),
     ] = None
-    own_shape: Annotated[
+    keep_aspect: Annotated[
         bool | None,
         typer.Option(
-            "--own-shape",
+            "--keep-aspect",
             help="For deep and deep-words: keep the proportions of frames, --size is their short side.",
             show_default=False,
             rich_help_panel=PANEL,
@@ -64,10 +64,10 @@ class Settings:
             self,
             bag=bag,
             words=self.words if bag in WORDS else None,
-            own_shape=self.own_shape if bag in NETWORKS else None,
+            keep_aspect=self.keep_aspect if bag in NETWORKS else None,
         )
 
-    def make_bags(self, seed: int = 0) -> Bags:
+    def make_bags(self, seed: int = 0) -> BagTransformer:
         """Return the bags, not fitted yet."""
         from sysbags import bags
 
@@ -76,9 +76,9 @@ class Settings:
         name = self.bag or Bag.LBP
         network: dict[str, Any] = {}
         if name in NETWORKS:
-            network = {"size": frames.pop("size", 224), "own_shape": bool(self.own_shape)}
-        elif self.own_shape:
-            raise ParameterError(f"--own-shape is for the bags deep and deep-words, but the bag is {name}")
+            network = {"size": frames.pop("size", 224), "keep_aspect": bool(self.keep_aspect)}
+        elif self.keep_aspect:
+            raise ParameterError(f"--keep-aspect is for the bags deep and deep-words, but the bag is {name}")
         common: dict[str, Any] = {"window": self.window or 1, "frames": frames or None, **network}
         if name in WORDS:
             return bags.VisualWords(self.words or 500, str(name), random_state=seed, **common)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sysbags._common.stages import Stages
 from sysbags.cli._model import load_model
 from sysbags.cli._options import Jobs, Json
-from sysbags.cli._output import Stages, note, number, print_json, show_table
+from sysbags.cli._output import note, number, print_json, show_table
 from sysbags.cli._reading import read_clips
 
 if TYPE_CHECKING:
@@ -61,9 +62,9 @@ def verdict(system: System, classifier: NearestMean | NearestSystem) -> dict[str
     import numpy as np
 
     from sysbags.classifiers.nearest import NearestMean
+    from sysbags.classifiers.votes import vote
     from sysbags.distances.alignment import align
     from sysbags.distances.pairwise import pairwise_distances
-    from sysbags.evaluate import vote
 
     weights: dict[str, Any] = {
         "lambda_a": classifier.lambda_a,
@@ -74,7 +75,7 @@ def verdict(system: System, classifier: NearestMean | NearestSystem) -> dict[str
     aligned = classifier.metric == "alignment"
     winner = None
     if isinstance(classifier, NearestMean):
-        members = classifier.means_
+        members = classifier.centers_
         distances = [] if aligned else pairwise_distances([system], members, classifier.metric)[0].tolist()
     else:
         between = pairwise_distances([system], classifier.systems_, classifier.metric, **weights)

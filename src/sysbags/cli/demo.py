@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from sysbags._common.stages import Stages
 from sysbags.cli._options import Jobs, Json, Seed
-from sysbags.cli._output import Stages, check_out, number, print_json, say, show_table
+from sysbags.cli._output import check_out, number, print_json, say, show_table
 
 __all__ = ["demo"]
 
@@ -30,15 +31,16 @@ def demo(
 
     Example: sysbags demo --out demo, then open demo/report.html
     """
-    from sysbags._common.files import written_whole
-    from sysbags.evaluate.demo import Settings, experiment
+    from sysbags._common.files import atomic_write
+    from sysbags.evaluate.demo import experiment
+    from sysbags.report.demo import Settings
     from sysbags.report.demo_page import page
 
     settings = Settings(out, per_class, frames, seed, jobs)
     out.mkdir(parents=True, exist_ok=True)
     check_out(settings.report)
     outcome = experiment(settings, Stages())
-    with written_whole(settings.report) as temporary:
+    with atomic_write(settings.report) as temporary:
         temporary.write_text(page(outcome), encoding="utf-8")
     right = sum(a == b for a, b in zip(outcome.verdicts, outcome.new_labels, strict=True))
     if as_json:

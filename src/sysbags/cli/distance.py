@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from sysbags._common.stages import Stages
 from sysbags.cli._model import Features
 from sysbags.cli._options import Jobs, Json, LambdaA, LambdaMu, Metric, Model, Seed
-from sysbags.cli._output import Stages, number, print_json, show_table
+from sysbags.cli._output import number, print_json, show_table
 from sysbags.cli._settings import Settings, with_settings
 
 __all__ = ["distance"]
@@ -42,7 +43,7 @@ def distance(
 
     features = Features.of(settings, model, lambda_a, lambda_mu, seed)
     clips = features.read([first, second], Stages(), jobs)
-    clips.insist()
+    clips.raise_first_error()
     facts: dict[str, Any] = {"clips": [first, second], "metric": str(metric)}
     if metric == Metric.ALIGNMENT:
         one, other = clips.systems

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sysbags._common.stages import Stages
 from sysbags.cli._options import Bag, Jobs, Json, Seed, number_or_auto
-from sysbags.cli._output import Stages, check_out, note, number, print_json, say, show_table
+from sysbags.cli._output import check_out, note, number, print_json, say, show_table
 from sysbags.cli._settings import Settings, with_settings
 from sysbags.errors import FileError
 
@@ -60,7 +61,7 @@ def evaluate(
     compare: Annotated[
         bool, typer.Option("--compare", help="All distances, averages over time, other people's methods.")
     ] = False,
-    also: Annotated[
+    add_bag: Annotated[
         list[Bag] | None,
         typer.Option(metavar="BAG", help="A further bag beside --bag, for the kernel machine; repeatable."),
     ] = None,
@@ -98,7 +99,7 @@ def evaluate(
     from sysbags.cli._reading import warnings_as_notes
     from sysbags.datasets.folder import class_folders
     from sysbags.evaluate.experiment import Options, experiment
-    from sysbags.evaluate.features import falling
+    from sysbags.evaluate.features import descending_orders
     from sysbags.evaluate.gather import gather
 
     fixed_a, fixed_mu = number_or_auto(lambda_a, "--lambda-a"), number_or_auto(lambda_mu, "--lambda-mu")
@@ -121,7 +122,7 @@ def evaluate(
         compare=compare,
         tune=tune,
         bag=TITLES[settings.bag or Bag.LBP],
-        also={TITLES[other]: settings.of(other).make_bags(seed) for other in also or ()},
+        add_bags={TITLES[other]: settings.of(other).make_bags(seed) for other in add_bag or ()},
         fixed=[name for name in ("window", "words") if getattr(settings, name) is not None],
         frames={name: value for name, value in read.items() if value is not None},
     )
@@ -130,7 +131,7 @@ def evaluate(
             found,
             bags,
             _protocol(found, protocol, folder),
-            orders=[identifier.order] if settings.order else falling([identifier.order]),
+            orders=[identifier.order] if settings.order else descending_orders([identifier.order]),
             kernel=str(identifier.kernel),
             folds=folds,
             store=store,
@@ -140,7 +141,7 @@ def evaluate(
         )
         for error in good.failures.values():
             note(f"skipped: {error}")
-        for name in good.lonely:
+        for name in good.single_group_classes:
             note(f"the class {name} has its clips in a single group, and none is right when it is left out")
         title = folder.absolute().name
         outcome = experiment(title, good.items, good.streams, bags, good.features, options, stages)

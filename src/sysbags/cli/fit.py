@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sysbags._common.stages import Stages
 from sysbags.cli._options import Jobs, Json, Seed, number_or_auto
-from sysbags.cli._output import Stages, check_out, note, number, print_json, say, show_table
+from sysbags.cli._output import check_out, note, number, print_json, say, show_table
 from sysbags.cli._reading import Clips, read_clips
 from sysbags.cli._settings import Settings, with_settings
 from sysbags.errors import FileError
@@ -75,12 +76,12 @@ def fit(
         groups = None
     with stages("kernel"):
         gram = cross_gram(clips.systems, n_jobs=jobs)
-    lonely = _lonely(labels, groups or clips.paths)
-    if len(lonely) == len(set(labels)):
+    single_group_classes = _single_group_classes(labels, groups or clips.paths)
+    if len(single_group_classes) == len(set(labels)):
         raise FileError(
             "each class has a single clip or source, so none can be left out to judge by: there must be two"
         )
-    for name in lonely:
+    for name in single_group_classes:
         note(f"the class {name} has a single clip or source, which is never right when it is left out")
     with stages("leave-one-out"):
         chosen = choose_weights(
@@ -136,7 +137,7 @@ def _labels(found: ClipFolder, clips: Clips) -> list[str]:
     return labels
 
 
-def _lonely(labels: list[str], groups: Sequence[object]) -> list[str]:
+def _single_group_classes(labels: list[str], groups: Sequence[object]) -> list[str]:
     """Return the classes that have all their clips from one group."""
     pairs = set(zip(labels, groups, strict=True))
     return [name for name in dict.fromkeys(labels) if sum(label == name for label, _ in pairs) < 2]

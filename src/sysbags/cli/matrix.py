@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
+from sysbags._common.stages import Stages
 from sysbags.cli._model import Features
 from sysbags.cli._options import Jobs, Json, LambdaA, LambdaMu, Metric, Model, Seed
-from sysbags.cli._output import Stages, check_out, print_json, say
+from sysbags.cli._output import check_out, print_json, say
 from sysbags.cli._settings import Settings, with_settings
 
 __all__ = ["matrix"]
@@ -37,7 +38,7 @@ def matrix(
 
     Example: sysbags matrix clips --out distances.csv
     """
-    from sysbags._common.files import written_whole
+    from sysbags._common.files import atomic_write
     from sysbags.datasets.folder import clips_under
     from sysbags.distances.pairwise import pairwise_distances
 
@@ -55,7 +56,7 @@ def matrix(
             n_jobs=jobs,
         )
     names = [path.relative_to(folder).as_posix() for path in clips.paths]
-    with written_whole(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+    with atomic_write(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
         table.writerow(["clip", *names])
         table.writerows([name, *row] for name, row in zip(names, distances.tolist(), strict=True))

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from sysbags._common.stages import Stages
 from sysbags.cli._model import Features
 from sysbags.cli._options import Jobs, Json, LambdaA, LambdaMu, Model, Seed
-from sysbags.cli._output import Stages, check_out, print_json, show_table
+from sysbags.cli._output import check_out, print_json, show_table
 from sysbags.cli._settings import Settings, with_settings
 
 __all__ = ["mean"]
@@ -44,7 +45,7 @@ def mean(
     check_out(out)
     features, stages = Features.of(settings, model, lambda_a, lambda_mu, seed), Stages()
     read = features.read(clips, stages, jobs)
-    read.insist()
+    read.raise_first_error()
     with stages("mean"):
         found = frechet_mean(
             read.systems, features.lambda_a, features.lambda_mu, random_state=seed, n_jobs=jobs

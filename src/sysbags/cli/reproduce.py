@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sysbags._common.stages import Stages
 from sysbags.cli._options import Jobs, Json, Seed
-from sysbags.cli._output import Stages, check_out, note, number, print_json, say, show_table
+from sysbags.cli._output import check_out, note, number, print_json, say, show_table
 from sysbags.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -48,9 +49,11 @@ def reproduce(
             metavar="DIR", help="Folder for finished stages, from which an interrupted run goes on."
         ),
     ] = Path(".sysbags-cache"),
-    partial: Annotated[
+    allow_incomplete: Annotated[
         bool,
-        typer.Option("--partial", help="Go on if clips are missing or surplus.", rich_help_panel=READING),
+        typer.Option(
+            "--allow-incomplete", help="Go on if clips are missing or surplus.", rich_help_panel=READING
+        ),
     ] = False,
     words: Annotated[int | None, _reading("Visual words for yupenn; 500 in the paper.")] = None,
     stride: Annotated[int | None, _reading("Take every N-th frame.")] = None,
@@ -77,7 +80,7 @@ def reproduce(
         raise ParameterError(f"--words is for yupenn, but the data set is {name}")
     if report is not None:
         check_out(report)
-    found = LAYOUTS[name].find(data, partial=partial)
+    found = LAYOUTS[name].find(data, allow_incomplete=allow_incomplete)
     if found.differences:
         note(f"{data} is not {found.layout.title} as in the paper: {'; '.join(found.differences)}")
     read = {"stride": stride, "max_frames": max_frames, "size": size}
@@ -130,7 +133,7 @@ def _document(
             label: {"paper": found.layout.counts[label], "found": [path.name for path in members]}
             for label, members in found.members.items()
         },
-        "strangers": dict(found.strangers),
+        "unknown_folders": dict(found.unknown_folders),
         "skipped": [{"path": path, "error": str(error)} for path, error in outcome.skipped.items()],
         "clips": [clip.name for clip in evaluation.clips],
         "methods": [

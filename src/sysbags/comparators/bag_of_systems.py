@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
+from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer
 from sysbags.comparators.base import Comparator, name_of
 from sysbags.distances.baselines import baseline_matrix
-from sysbags.distances.gram import CrossGram, Side
+from sysbags.distances.gram import CrossGram, SystemStack
 from sysbags.distances.scaling import classical_scaling
-from sysbags.distances.starts import seed_of
 from sysbags.errors import ParameterError, VideoError
 from sysbags.video import Frame, Video
 
@@ -273,9 +273,9 @@ def martin(systems: LocalSystems, others: LocalSystems | None = None, n_jobs: in
     return baseline_matrix(gram, "martin", n_jobs)
 
 
-def _side(systems: LocalSystems) -> Side:
+def _side(systems: LocalSystems) -> SystemStack:
     A, C = systems
-    return Side(np.full(len(A), A.shape[1]), A, C @ C.transpose(0, 2, 1), np.zeros(len(A)))
+    return SystemStack(np.full(len(A), A.shape[1]), A, C @ C.transpose(0, 2, 1), np.zeros(len(A)))
 
 
 def embed(squared: Array, dimensions: int) -> Array:

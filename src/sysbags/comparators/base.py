@@ -9,10 +9,10 @@ from typing import Any, ClassVar, TypeVar, cast
 import numpy as np
 from sklearn.base import TransformerMixin
 
-from sysbags._common.estimator import OfObjects
+from sysbags._common.estimator import SequenceEstimator
 from sysbags._common.parallel import run
 from sysbags._common.types import Array
-from sysbags.bags.base import Bags, check_videos
+from sysbags.bags.base import BagTransformer, check_videos
 from sysbags.errors import ParameterError, SysbagsError
 from sysbags.video import Frame, Video
 
@@ -22,7 +22,7 @@ Self = TypeVar("Self", bound="Comparator")
 Result = TypeVar("Result")
 
 
-class Comparator(TransformerMixin, OfObjects):  # type: ignore[misc]
+class Comparator(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
     """A transformer from videos to vectors; a child says what one video is worth.
 
     A child has `vector`, which turns a video into a (p,) array, keeps `frames` and `n_jobs` as parameters
@@ -79,7 +79,9 @@ class Comparator(TransformerMixin, OfObjects):  # type: ignore[misc]
 
     def read(self, source: Video, **own: Any) -> Iterator[Frame]:
         """Read the frames of a video as bags do; `own` are options that a child fixes."""
-        return Bags.read(cast(Bags, self), source, **own)  # it needs no more than `colour` and `frames`
+        return BagTransformer.read(
+            cast(BagTransformer, self), source, **own
+        )  # it needs no more than `colour` and `frames`
 
     def __sklearn_is_fitted__(self) -> bool:
         return True

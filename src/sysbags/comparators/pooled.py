@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
-from sysbags.bags.deep import _colours, _names, _pair, channel_masses
+from sysbags.bags.deep import channel_masses, check_colours, check_layers, check_size
 from sysbags.bags.networks import Network, layer_name, network
 from sysbags.comparators.base import Comparator, name_of
 from sysbags.errors import ParameterError, StreamError, VideoError
@@ -97,10 +97,10 @@ class PooledActivations(Comparator):
         """Turn one video into the averages of its streams, each of length 1."""
         streams, name = _check_streams(self.streams), name_of(video)
         count = check_integer(self.batch_size, "batch_size")
-        mean, std = _colours(self.mean, "mean"), _colours(self.std, "std")
+        mean, std = check_colours(self.mean, "mean"), check_colours(self.std, "std")
         if std.min() <= 0.0:
             raise ParameterError(f"std is {self.std!r}, but it must be above 0")
-        run = network(self.model, _names(self.layers), _pair(self.size))
+        run = network(self.model, check_layers(self.layers), check_size(self.size))
         sums: dict[str, Array] = {}  # a sum has the direction of the average
         pairs = self._pairs(video)
         while batch := list(islice(pairs, count)):
@@ -125,7 +125,7 @@ class PooledActivations(Comparator):
                 "which PooledActivations has itself"
             )
         stride, most = check_integer(options.get("stride", 1), "stride"), options.get("max_frames")
-        found = self.read(video, size=_pair(self.size), stride=1, max_frames=None)
+        found = self.read(video, size=check_size(self.size), stride=1, max_frames=None)
         return islice(
             with_differences(found, stride), None if most is None else check_integer(most, "max_frames")
         )

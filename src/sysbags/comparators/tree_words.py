@@ -9,11 +9,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer
-from sysbags.bags.words import LENGTHS, Descriptors, VisualWords, _nearness, draw, learn_words
+from sysbags.bags.words import LENGTHS, Descriptors, VisualWords, draw, learn_words, nearness
 from sysbags.comparators.base import Comparator
-from sysbags.distances.starts import seed_of
 from sysbags.errors import ParameterError
 from sysbags.video import Video
 
@@ -196,7 +196,7 @@ def grow(sample: Descriptors, branches: int, depth: int, seed: int) -> tuple[Arr
         first = len(parts)
         if level < depth and len(np.unique(part, axis=0)) >= branches:
             words = learn_words(part, branches, seed)
-            nearest = _nearness(part, words).argmax(axis=1)
+            nearest = nearness(part, words).argmax(axis=1)
             for word in np.unique(nearest):  # mini-batches may leave a centre to nobody
                 centres.append(words[word])
                 parts.append((part[nearest == word], level + 1))
@@ -222,7 +222,7 @@ def descend(descriptors: Descriptors, centres: Array, children: IntArray) -> Int
             first, end = children[node]
             if first < end:
                 rows = np.flatnonzero(here == node)
-                below[rows] = first + _nearness(descriptors[rows], centres[first:end]).argmax(axis=1)
+                below[rows] = first + nearness(descriptors[rows], centres[first:end]).argmax(axis=1)
         way.append(below)
         nodes = [int(node) for node in np.unique(below) if node]
     return np.stack(way[1:-1], axis=1) if len(way) > 2 else np.zeros((len(descriptors), 0), np.int64)

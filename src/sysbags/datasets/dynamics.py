@@ -22,13 +22,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.files import written_whole
+from sysbags._common.files import atomic_write
+from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer
 from sysbags.datasets._scenery import TILE, TURN, Film, axes, clouds, colour, over, sample
 from sysbags.datasets.folder import INDEX
 from sysbags.datasets.generated import SMALLEST, write_clips
-from sysbags.distances.starts import seed_of
 
 __all__ = ["DYNAMICS", "SURFACES", "make_dynamics_clips", "make_dynamics_frames"]
 
@@ -152,7 +152,7 @@ def make_dynamics_clips(
     # is read would tell slow from fast.
     shape = frames, height, width
     paths, labels = write_clips(folder, DYNAMICS, per_class, shape, film, n_jobs)
-    with written_whole(Path(folder) / INDEX) as temporary, temporary.open("w", newline="") as file:
+    with atomic_write(Path(folder) / INDEX) as temporary, temporary.open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["clip", "source"])
         table.writerows([f"{path.parent.name}/{path.name}", path.stem] for path in paths)

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from sysbags._common.files import written_whole
+from sysbags._common.files import atomic_write
 from sysbags._common.parallel import run
+from sysbags._common.seeds import seed_of
 from sysbags._common.validation import check_choice, check_integer
 from sysbags.datasets._nature import fire, grass, rain, smoke, waves
 from sysbags.datasets._scenery import Film, Texture
 from sysbags.datasets._town import lights, traffic, wheel
-from sysbags.distances.starts import seed_of
 from sysbags.errors import ParameterError
 
 __all__ = ["TEXTURES", "make_clips", "make_frames", "write_clips"]
@@ -161,7 +161,7 @@ def write_clips(
         path = Path(folder) / name / f"{number:02d}.mp4"
         with writing:
             if not stopped:
-                with written_whole(path) as temporary:
+                with atomic_write(path) as temporary:
                     temporary.write_bytes(content)
         return path
 

@@ -56,7 +56,7 @@ class Layout:
                 return label
         return None
 
-    def find(self, folder: str | os.PathLike[str], *, partial: bool = False) -> Found:
+    def find(self, folder: str | os.PathLike[str], *, allow_incomplete: bool = False) -> Found:
         """Find the clips of the set in a folder that holds one folder a class.
 
         Of the clips the paper gives no names, only how many there are of each class, so that is what can be
@@ -65,7 +65,7 @@ class Layout:
         Parameters
         ----------
         folder : path
-        partial : bool, default=False
+        allow_incomplete : bool, default=False
             Take what is there, also if it is not the whole set or more than that. Folders that are none of
             its classes are left out.
 
@@ -76,17 +76,17 @@ class Layout:
         Raises
         ------
         FileError
-            If the folder is not the set, unless `partial`; if it holds fewer than two of the classes; if two
-            folders stand for the same class.
+            If the folder is not the set, unless `allow_incomplete`; if it holds fewer than two of the
+            classes; if two folders stand for the same class.
         """
         clips = class_folders(folder)
         named: dict[str, str] = {}
         paths: dict[str, list[Path]] = {label: [] for label in self.counts}
-        strangers: dict[str, int] = {}
+        unknown_folders: dict[str, int] = {}
         for path, name in zip(clips.paths, clips.labels, strict=True):
             label = self.class_of(name)
             if label is None:
-                strangers[name] = strangers.get(name, 0) + 1
+                unknown_folders[name] = unknown_folders.get(name, 0) + 1
                 continue
             if named.setdefault(label, name) != name:
                 raise FileError(
@@ -94,11 +94,11 @@ class Layout:
                     f"{self.title}, but it must be one"
                 )
             paths[label].append(path)
-        found = Found(self, paths, strangers)
-        if found.differences and not partial:
+        found = Found(self, paths, unknown_folders)
+        if found.differences and not allow_incomplete:
             raise FileError(
                 f"{folder} is not {self.title} as in the paper, {self.total} clips in {len(self.counts)} "
-                f"classes: {'; '.join(found.differences)} (--partial goes on with what is there)"
+                f"classes: {'; '.join(found.differences)} (--allow-incomplete goes on with what is there)"
             )
         if sum(bool(members) for members in paths.values()) < 2:
             raise FileError(
@@ -117,13 +117,13 @@ class Found:
     layout : Layout
     members : mapping
         The clips of each class, in natural order; none where the class is missing.
-    strangers : mapping
+    unknown_folders : mapping
         Folders that are none of the classes, and how many clips they hold.
     """
 
     layout: Layout
     members: Mapping[str, list[Path]]
-    strangers: Mapping[str, int]
+    unknown_folders: Mapping[str, int]
 
     @property
     def paths(self) -> list[Path]:
@@ -149,7 +149,7 @@ class Found:
                 told.append(f"{label} has {_clips(there)}, {there - wanted} more than {wanted}")
         told += [
             f"the folder {name} ({_clips(count)}) is none of its classes"
-            for name, count in self.strangers.items()
+            for name, count in self.unknown_folders.items()
         ]
         return told
 

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array
 from sysbags._common.validation import check_choice, check_matrix, check_weight
 from sysbags._numba.alignment import align_pair
 from sysbags.distances.gram import cross_gram
-from sysbags.distances.starts import seed_of, start_tables
+from sysbags.distances.starts import start_tables
 from sysbags.errors import ParameterError
 from sysbags.systems.system import System
 

@@ -15,7 +15,7 @@ from sysbags._common.parallel import run
 from sysbags._common.types import Array
 from sysbags._common.validation import check_choice
 from sysbags._numba.stein import martin_rows, singular_value_rows
-from sysbags.distances.gram import CrossGram, Side, cross_gram
+from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
 from sysbags.errors import IncompatibleSystemsError
 from sysbags.systems.system import System
 
@@ -170,7 +170,7 @@ def _max_singular_value(gram: CrossGram, n_jobs: int | None) -> Array:
     return np.maximum(2.0 - 2.0 * kernel / np.sqrt(np.outer(values[0], values[-1])), 0.0)
 
 
-def _sides(gram: CrossGram) -> list[tuple[str, Side]]:
+def _sides(gram: CrossGram) -> list[tuple[str, SystemStack]]:
     """Name the collections of a CrossGram; one if it is symmetric."""
     return [("systems", gram.rows)] if gram.symmetric else [("systems", gram.rows), ("others", gram.columns)]
 
@@ -190,7 +190,7 @@ def _fill(
     return out
 
 
-def _check_stable(name: str, side: Side, discount: float) -> None:
+def _check_stable(name: str, side: SystemStack, discount: float) -> None:
     """Refuse a system whose infinite sum does not converge."""
     radii = np.abs(np.linalg.eigvals(side.transition)).max(axis=1)
     limit = 1.0 / np.sqrt(discount)

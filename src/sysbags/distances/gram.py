@@ -17,15 +17,15 @@ import numpy.typing as npt
 
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_same_space, check_systems
 from sysbags._numba.histograms import cross_blocks
 from sysbags.kernels import call_kernel, check_precision, feature_map
 from sysbags.kernels.histograms import Code, density, in_tiles
+from sysbags.systems.validation import check_same_space, check_systems
 
 if TYPE_CHECKING:
     from sysbags.systems.system import System
 
-__all__ = ["CrossGram", "Side", "cross_gram"]
+__all__ = ["CrossGram", "SystemStack", "cross_gram"]
 
 BLOCK_SYSTEMS = 16  # of each side in one tile of pairs
 BLOCK_ENTRIES = 1 << 20  # numbers in their streams; bounds what a thread keeps of them
@@ -33,7 +33,7 @@ BLOCKS = 8  # at least, where there are enough systems: work for many threads
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class SystemStack:
     """What is known of each of K systems alone, padded with zeros to the largest order n among them.
 
     Parameters
@@ -53,9 +53,9 @@ class Side:
     observer_gram: Array
     mean_norm: Array
 
-    def subset(self, indices: Any) -> Side:
+    def subset(self, indices: Any) -> SystemStack:
         """Return some of the systems, still padded to the order n of all."""
-        return Side(
+        return SystemStack(
             self.orders[indices],
             self.transition[indices],
             self.observer_gram[indices],
@@ -73,7 +73,7 @@ class CrossGram:
         `C_i' C_j`, padded with zeros to the largest order of each side.
     mean : (K, L) array
         `mu_i' mu_j`.
-    rows, columns : Side
+    rows, columns : SystemStack
         The systems of the two collections.
     symmetric : bool
         Both collections are the same: `observer[j, i]` is the transpose of `observer[i, j]`.
@@ -81,8 +81,8 @@ class CrossGram:
 
     observer: Array
     mean: Array
-    rows: Side
-    columns: Side
+    rows: SystemStack
+    columns: SystemStack
     symmetric: bool
 
     def subset(self, rows: Any, columns: Any = None) -> CrossGram:
@@ -196,14 +196,14 @@ def cross_gram(
     return CrossGram(observer, mean, rows, columns, symmetric)
 
 
-def _side(systems: Sequence[System]) -> Side:
+def _side(systems: Sequence[System]) -> SystemStack:
     orders = np.array([system.order for system in systems])
     transition = np.zeros((orders.size, orders.max(), orders.max()))
     observer_gram = np.zeros_like(transition)
     for i, (system, n) in enumerate(zip(systems, orders, strict=True)):
         transition[i, :n, :n] = system.transition
         observer_gram[i, :n, :n] = system.observer_gram
-    return Side(orders, transition, observer_gram, np.array([system.mean_norm for system in systems]))
+    return SystemStack(orders, transition, observer_gram, np.array([system.mean_norm for system in systems]))
 
 
 def _blocks(systems: Sequence[System]) -> Iterator[slice]:

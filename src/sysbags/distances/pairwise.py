@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.parallel import run
+from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_weight
 from sysbags._numba.alignment import align_many
 from sysbags.distances.alignment import pad
 from sysbags.distances.baselines import baseline_matrix
-from sysbags.distances.gram import CrossGram, Side, cross_gram
-from sysbags.distances.starts import seed_of, start_tables
+from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
+from sysbags.distances.starts import start_tables
 from sysbags.systems.system import System
 
 __all__ = ["METRICS", "alignment_matrix", "distance_matrix", "pairwise_distances"]
@@ -144,7 +145,7 @@ def alignment_matrix(
     return np.maximum(distances, 0.0)
 
 
-def _norms(side: Side, lambda_a: float) -> Array:
+def _norms(side: SystemStack, lambda_a: float) -> Array:
     """``lambda_a ||A||^2 + ||C||^2`` of each system of a side."""
     squares = np.einsum("kij,kij->k", side.transition, side.transition)
     return np.asarray(lambda_a * squares + np.einsum("kii->k", side.observer_gram))

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer
 from sysbags._numba.lanes import LANES
-from sysbags.errors import ParameterError
 
-__all__ = ["seed_of", "start_tables"]
+__all__ = ["start_tables"]
 
 MOST_STARTS = 28
-
-
-def seed_of(random_state: Any) -> int:
-    """Turn any of the usual kinds of random state into a whole number."""
-    if type(random_state) is int and random_state >= 0:
-        return random_state
-    if isinstance(random_state, np.integer) and random_state >= 0:
-        return int(random_state)
-    if random_state is None:
-        return int(np.random.default_rng().integers(2**31))
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31))
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    raise ParameterError(
-        f"random_state is {random_state!r}, but it must be a whole number of at least 0, a Generator or None"
-    )
 
 
 @lru_cache(maxsize=256)

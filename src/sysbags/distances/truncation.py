@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from sysbags._common.types import Array
-from sysbags._common.validation import check_integer, check_systems
-from sysbags.distances.gram import CrossGram, Side
+from sysbags._common.validation import check_integer
+from sysbags.distances.gram import CrossGram, SystemStack
 from sysbags.errors import ParameterError
 from sysbags.systems.stability import stable_transition
 from sysbags.systems.system import System
+from sysbags.systems.validation import check_systems
 
 __all__ = ["truncate"]
 
@@ -57,7 +58,7 @@ def truncate(systems: Sequence[System], gram: CrossGram, order: int) -> tuple[li
     transition = np.zeros((len(cut), n, n))
     for padded, system in zip(transition, cut, strict=True):
         padded[: system.order, : system.order] = system.transition
-    side = Side(
+    side = SystemStack(
         np.array([system.order for system in cut]),
         transition,
         np.ascontiguousarray(gram.rows.observer_gram[:, :n, :n]),

@@ -10,7 +10,6 @@ from sysbags.evaluate.left_out import (
     Weights,
     choose_weights,
     leave_one_out,
-    vote,
 )
 
 __all__ = [
@@ -21,5 +20,4 @@ __all__ = [
     "Weights",
     "choose_weights",
     "leave_one_out",
-    "vote",
 ]

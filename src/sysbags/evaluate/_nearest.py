@@ -14,12 +14,12 @@ from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer
 from sysbags.errors import ParameterError
 
-__all__ = ["NOBODY", "Candidate", "Centres", "Measure", "finite", "neighbours"]
+__all__ = ["NO_PREDICTION", "Candidate", "Centres", "Measure", "finite", "neighbours"]
 
 Candidate = Callable[[int | None], IntArray]
 Measure = Callable[[IntArray], Array]
 Task = tuple[int, IntArray]
-NOBODY = -1  # predicted where nothing is left to compare with; the code of no class
+NO_PREDICTION = -1  # predicted where nothing is left to compare with; the code of no class
 
 
 def neighbours(distances: Array, codes: IntArray, groups: IntArray, n_neighbors: int = 1) -> Candidate:
@@ -62,7 +62,7 @@ def neighbours(distances: Array, codes: IntArray, groups: IntArray, n_neighbors:
         if wanted == 1:
             first = usable.argmax(axis=1)[:, None]
             found = codes[np.take_along_axis(near, first, axis=1)]
-            return np.where(np.take_along_axis(usable, first, axis=1), found, NOBODY)[:, 0]
+            return np.where(np.take_along_axis(usable, first, axis=1), found, NO_PREDICTION)[:, 0]
         return _majority(codes[near], usable & (usable.cumsum(axis=1) <= wanted), classes)
 
     return predict
@@ -90,7 +90,7 @@ def _majority(codes: IntArray, counted: npt.NDArray[np.bool_], classes: int) -> 
     worth = np.take_along_axis(votes, kinds, axis=1) * width - np.arange(width)
     best = np.where(counted, worth, -1).argmax(axis=1)[:, None]
     winners = np.take_along_axis(codes, best, axis=1)
-    return np.where(np.take_along_axis(counted, best, axis=1), winners, NOBODY)[:, 0]
+    return np.where(np.take_along_axis(counted, best, axis=1), winners, NO_PREDICTION)[:, 0]
 
 
 class Centres:
@@ -168,7 +168,7 @@ class Centres:
 
         def predict(group: int | None) -> IntArray:
             distances = self.distances(group) @ np.asarray(weights)
-            return np.where(np.isfinite(distances.min(axis=1)), distances.argmin(axis=1), NOBODY)
+            return np.where(np.isfinite(distances.min(axis=1)), distances.argmin(axis=1), NO_PREDICTION)
 
         return predict
 

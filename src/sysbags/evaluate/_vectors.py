@@ -9,7 +9,7 @@ from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_matrix
 from sysbags.errors import ParameterError
-from sysbags.evaluate._nearest import NOBODY, Candidate, Centres, Measure, neighbours
+from sysbags.evaluate._nearest import NO_PREDICTION, Candidate, Centres, Measure, neighbours
 from sysbags.evaluate.protocols import protocol_groups
 
 __all__ = ["VECTOR_CLASSIFIERS", "vectors"]
@@ -117,7 +117,7 @@ def _machine(
 
     def predict(group: int | None) -> IntArray:
         kept = np.ones(len(codes), dtype=bool) if group is None else groups != group
-        predicted = np.full(len(codes), NOBODY)
+        predicted = np.full(len(codes), NO_PREDICTION)
 
         def judge(own: int) -> None:
             learnt, judged = np.flatnonzero(kept & (groups != own)), np.flatnonzero(groups == own)

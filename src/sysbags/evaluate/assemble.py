@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.parallel import run
+from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels, check_weight
 from sysbags._numba.alignment import align_many
@@ -16,9 +17,9 @@ from sysbags.distances.alignment import pad
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import alignment_matrix
 from sysbags.distances.scaling import classical_scaling
-from sysbags.distances.starts import seed_of, start_tables
-from sysbags.evaluate._distances import to_items
-from sysbags.evaluate.candidates import Candidate, Means, in_thirds, neighbours
+from sysbags.distances.starts import start_tables
+from sysbags.evaluate.candidates import Candidate, Means, by_codebook_fold, neighbours
+from sysbags.evaluate.distances import to_items
 from sysbags.means.frechet import mean_gram, mean_of_gram
 from sysbags.report.results import Curve, Method, Relations
 from sysbags.report.statistics import mcnemar, rate
@@ -85,7 +86,7 @@ def curves(
     labels: npt.ArrayLike,
     groups: npt.ArrayLike | None,
     *,
-    thirds: IntArray | None = None,
+    codebook_folds: IntArray | None = None,
     lambda_a: float = 0.25,
     lambda_mu: float = 0.0,
     grid_a: Sequence[float] = GRID_A,
@@ -103,8 +104,8 @@ def curves(
     labels : (K,) array_like
     groups : (K,) array_like or None
         What is left out at once, see `leave_one_out`.
-    thirds : (K,) array of int, optional
-        For three codebooks, see `sysbags.evaluate.candidates.in_thirds`.
+    codebook_folds : (K,) array of int, optional
+        For three codebooks, see `sysbags.evaluate.candidates.by_codebook_fold`.
     lambda_a, lambda_mu : float, default=0.25, 0.0
         Where the other weight is fixed.
     grid_a, grid_mu : sequence of float
@@ -140,7 +141,11 @@ def curves(
             weighted = [by_alignment(one, codes, kept, name, a, seed, n_jobs) for one in grams]
             for mu in (*values_mu, float(lambda_mu)) if a == lambda_a else (float(lambda_mu),):
                 candidates = [at(mu) for at in weighted]
-                judge = candidates[0] if thirds is None else in_thirds(candidates, thirds, kept)
+                judge = (
+                    candidates[0]
+                    if codebook_folds is None
+                    else by_codebook_fold(candidates, codebook_folds, kept)
+                )
                 table[a, mu] = float(np.mean(judge(None) == codes))
         against_a = tuple(table[a, float(lambda_mu)] for a in values_a)
         against_mu = tuple(table[float(lambda_a), mu] for mu in values_mu)

@@ -9,17 +9,17 @@ import numpy.typing as npt
 import scipy.linalg
 
 from sysbags._common.parallel import run
+from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer, check_labels
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import alignment_matrix
-from sysbags.distances.starts import seed_of
 from sysbags.errors import ParameterError
 from sysbags.means.frechet import BlockMean, mean_gram, mean_of_gram
 from sysbags.report.results import ClassMean
 from sysbags.systems.system import System
 
-__all__ = ["atlas", "typical_course"]
+__all__ = ["atlas", "simulate_states"]
 
 LARGEST_RADIUS = 0.999  # of a transition that is set going: identified systems have no larger
 
@@ -40,7 +40,7 @@ def atlas(
     A point `Phi c` of the feature space is shown as the histogram `Y' c`, with each sample in the place of
     its image, cut off at 0 and divided by its sum: exact for the linear kernel, an approximate pre-image
     for the others. For the mean itself that is the average histogram. The dynamics are those of a typical
-    course of the mean system, see `typical_course`: histograms of ``mu + C x_t``.
+    course of the mean system, see `simulate_states`: histograms of ``mu + C x_t``.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def atlas(
         order: IntArray = np.argsort(distances, kind="stable")
         values = np.linalg.eigvals(mean.transition).astype(np.complex128)
         centre, directions = _pre_images(members, mean)
-        course = typical_course(mean.transition, _covariance(members, mean), length, seed)
+        course = simulate_states(mean.transition, _covariance(members, mean), length, seed)
         return ClassMean(
             str(classes[c]),
             tuple(int(k) for k in rows[order]),
@@ -102,7 +102,7 @@ def atlas(
     return tuple(run(one, range(len(classes)), n_jobs, "class atlas"))
 
 
-def typical_course(transition: Array, covariance: Array, length: int, seed: int = 0) -> Array:
+def simulate_states(transition: Array, covariance: Array, length: int, seed: int = 0) -> Array:
     """States of a system that noise keeps going: ``x_{t+1} = A x_t + w_t``, the same for the same seed.
 
     Without noise a course would soon come to rest at the mean. The noise has the covariance ``P - A P A'``,
@@ -124,7 +124,7 @@ def typical_course(transition: Array, covariance: Array, length: int, seed: int 
 
     Examples
     --------
-    >>> course = typical_course(np.array([[0.9]]), np.array([[4.0]]), 4000)
+    >>> course = simulate_states(np.array([[0.9]]), np.array([[4.0]]), 4000)
     >>> course.shape, round(float(course.std()), 1)
     ((4000, 1), 2.0)
     """

@@ -12,19 +12,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_weight
 from sysbags._numba.alignment import align_many
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import alignment_matrix
-from sysbags.distances.starts import seed_of, start_tables
+from sysbags.distances.starts import start_tables
 from sysbags.errors import ParameterError
-from sysbags.evaluate._distances import mean_term
 from sysbags.evaluate._nearest import Candidate, Centres, Measure, finite, neighbours
 from sysbags.evaluate._vectors import VECTOR_CLASSIFIERS, vectors
+from sysbags.evaluate.distances import mean_term
 from sysbags.means.frechet import mean_gram, mean_of_gram
 
-__all__ = ["VECTOR_CLASSIFIERS", "Candidate", "Means", "in_thirds", "medoids", "neighbours", "vectors"]
+__all__ = ["VECTOR_CLASSIFIERS", "Candidate", "Means", "by_codebook_fold", "medoids", "neighbours", "vectors"]
 
 
 def medoids(distances: Array, codes: IntArray, groups: IntArray) -> Candidate:
@@ -144,17 +145,19 @@ def _rotations(gram: CrossGram, centre: int, lambda_a: float, seed: int) -> Arra
     return rotations
 
 
-def in_thirds(candidates: Sequence[Candidate], thirds: IntArray, groups: IntArray) -> Candidate:
+def by_codebook_fold(
+    candidates: Sequence[Candidate], codebook_folds: IntArray, groups: IntArray
+) -> Candidate:
     """Judge each item by what was learnt without its third, for descriptions that need a codebook.
 
     Parameters
     ----------
     candidates : sequence of three Candidate
         Number k is of items that are described by the codebook learnt without third k.
-    thirds : (K,) array of int
-        0, 1 or 2; see `sysbags.evaluate.protocols.thirds`.
+    codebook_folds : (K,) array of int
+        0, 1 or 2; see `sysbags.evaluate.protocols.codebook_folds`.
     groups : (K,) array of int
-        None of them straddles two thirds.
+        None of them is in two folds.
 
     Returns
     -------
@@ -166,20 +169,20 @@ def in_thirds(candidates: Sequence[Candidate], thirds: IntArray, groups: IntArra
     --------
     >>> import numpy as np
     >>> constant = [lambda group, k=k: np.full(4, k) for k in range(3)]
-    >>> predict = in_thirds(constant, np.array([2, 0, 1, 1]), np.array([0, 1, 2, 2]))
+    >>> predict = by_codebook_fold(constant, np.array([2, 0, 1, 1]), np.array([0, 1, 2, 2]))
     >>> predict(None), predict(2)
     (array([2, 0, 1, 1]), array([1, 1, 1, 1]))
     """
     if len(candidates) != 3:
         raise ParameterError(f"there are {len(candidates)} candidates, but there must be one for each third")
-    third_of = {int(group): np.unique(thirds[groups == group]) for group in np.unique(groups)}
+    third_of = {int(group): np.unique(codebook_folds[groups == group]) for group in np.unique(groups)}
     for group, parts in third_of.items():
         if len(parts) > 1:
-            raise ParameterError(f"group {group} straddles two thirds, but each group must be in one")
+            raise ParameterError(f"group {group} is in two codebook folds, but each group must be in one")
 
     def predict(group: int | None) -> IntArray:
         if group is None:
-            return np.choose(thirds, [candidate(None) for candidate in candidates])
+            return np.choose(codebook_folds, [candidate(None) for candidate in candidates])
         return candidates[int(third_of[group][0])](group)
 
     return predict

@@ -16,9 +16,9 @@ from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_labels
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import distance_matrix
-from sysbags.evaluate._kept import kept_gram
 from sysbags.evaluate.assemble import by_alignment, method
-from sysbags.evaluate.candidates import Candidate, in_thirds, medoids, neighbours, vectors
+from sysbags.evaluate.cached_gram import cached_gram
+from sysbags.evaluate.candidates import Candidate, by_codebook_fold, medoids, neighbours, vectors
 from sysbags.evaluate.features import Features
 from sysbags.evaluate.nested import nested
 from sysbags.report.results import Clip, Method
@@ -27,16 +27,16 @@ from sysbags.systems.system import System
 __all__ = [
     "COMPARATORS",
     "Alternative",
-    "Entry",
-    "Items",
-    "View",
+    "EvaluationSet",
+    "MethodSpec",
+    "SystemSet",
     "aligned",
-    "cautious",
-    "judged",
-    "of_baselines",
-    "of_comparator",
-    "of_systems",
-    "of_vectors",
+    "alignment_methods",
+    "baseline_methods",
+    "comparator_methods",
+    "evaluate_method",
+    "one_standard_error_rule",
+    "vector_methods",
 ]
 
 BASELINES = {"martin": "Martin", "max-singular-value": "maximum singular value"}
@@ -54,7 +54,7 @@ Alternative = tuple[dict[str, Any], Candidate]
 
 
 @dataclass(frozen=True, eq=False)
-class Items:
+class EvaluationSet:
     """Clips, what is left out at once, and how to work.
 
     Attributes
@@ -62,9 +62,9 @@ class Items:
     clips : tuple of Clip
     groups : (K,) array of int
         See `sysbags.evaluate.protocols.protocol_groups`.
-    thirds : (K,) array of int or None
-        For what is learnt from clips, see `sysbags.evaluate.protocols.thirds`; None where there are too
-        few groups.
+    codebook_folds : (K,) array of int or None
+        For what is learnt from clips, see `sysbags.evaluate.protocols.codebook_folds`; None where there are
+        too few groups.
     protocol : str
         What is left out, in words.
     seed : int, default=0
@@ -74,7 +74,7 @@ class Items:
 
     clips: tuple[Clip, ...]
     groups: IntArray
-    thirds: IntArray | None
+    codebook_folds: IntArray | None
     protocol: str
     seed: int = 0
     jobs: int | None = None
@@ -99,34 +99,34 @@ class Items:
         """Return one candidate for one description, or for three by codebooks without a third each."""
         if len(candidates) == 1:
             return candidates[0]
-        assert self.thirds is not None
-        return in_thirds(candidates, self.thirds, self.groups)
+        assert self.codebook_folds is not None
+        return by_codebook_fold(candidates, self.codebook_folds, self.groups)
 
 
-class Entry(NamedTuple):
+class MethodSpec(NamedTuple):
     """A line of the table: what clips are described by, the classifier, "systems" or "comparator".
 
     `alternatives` gives pairs of settings and candidates, the most usual first; among several one is chosen
-    for each group that is left out, without that group: the very best, or with `cautious` the first that is
-    as good.
+    for each group that is left out, without that group: the very best, or with `one_standard_error` the first
+    that is as good.
     """
 
     name: str
     classifier: str
     kind: str
     alternatives: Callable[[], Sequence[Alternative]]
-    cautious: bool = True
+    one_standard_error: bool = True
 
 
-class View(NamedTuple):
+class SystemSet(NamedTuple):
     """Systems of all clips, by one codebook or by none, and their CrossGram."""
 
     systems: list[System]
     gram: CrossGram
 
 
-def judged(
-    entry: Entry, items: Items, main_right: npt.NDArray[np.bool_] | None
+def evaluate_method(
+    entry: MethodSpec, items: EvaluationSet, main_right: npt.NDArray[np.bool_] | None
 ) -> tuple[Method, dict[str, Any]]:
     """Judge one line.
 
@@ -145,7 +145,11 @@ def judged(
         settings = dict(usual)
     else:
         found = nested(candidates, items.codes, items.groups, n_jobs=items.jobs)
-        chosen = cautious(found.accuracies, len(items.clips)) if entry.cautious else found.chosen
+        chosen = (
+            one_standard_error_rule(found.accuracies, len(items.clips))
+            if entry.one_standard_error
+            else found.chosen
+        )
         answers = {int(k): candidates[k](None) for k in np.unique(chosen)}
         own = np.unique(items.groups, return_inverse=True)[1]
         codes = np.array([answers[int(chosen[group])][k] for k, group in enumerate(own)])
@@ -158,7 +162,7 @@ def judged(
     return line, usual
 
 
-def cautious(accuracies: Array, items: int) -> IntArray:
+def one_standard_error_rule(accuracies: Array, items: int) -> IntArray:
     """Choose, in each row, the first candidate within one standard error of the best (Breiman et al., 1984).
 
     The very best is a poor choice where many are alike: without a group those look best that are wrong
@@ -173,7 +177,7 @@ def cautious(accuracies: Array, items: int) -> IntArray:
 
     Examples
     --------
-    >>> cautious(np.array([[0.70, 0.60, 0.72], [0.50, 0.60, 0.72]]), 100)
+    >>> one_standard_error_rule(np.array([[0.70, 0.60, 0.72], [0.50, 0.60, 0.72]]), 100)
     array([0, 2])
     """
     best = accuracies.max(axis=1, keepdims=True)
@@ -189,8 +193,8 @@ def _counts(values: Iterable[Any]) -> Any:
 
 
 def aligned(
-    views: Sequence[View],
-    items: Items,
+    views: Sequence[SystemSet],
+    items: EvaluationSet,
     classifier: str,
     grid_a: Sequence[float],
     grid_mu: Sequence[float],
@@ -209,26 +213,26 @@ def aligned(
     return found
 
 
-def of_systems(
+def alignment_methods(
     name: str,
     kind: str,
-    views: Sequence[View],
-    items: Items,
+    views: Sequence[SystemSet],
+    items: EvaluationSet,
     grid_a: Sequence[float],
     grid_mu: Sequence[float],
-) -> list[Entry]:
+) -> list[MethodSpec]:
     """The alignment distance with its classifiers. A further classifier of systems is one more line here."""
     title = f"{name}, alignment"
     found = partial(aligned, views, items, grid_a=grid_a, grid_mu=grid_mu)
     return [
-        Entry(title, "nearest mean", kind, partial(found, "nearest mean")),
-        Entry(title, "1-NN", kind, partial(found, "1-NN")),
+        MethodSpec(title, "nearest mean", kind, partial(found, "nearest mean")),
+        MethodSpec(title, "1-NN", kind, partial(found, "1-NN")),
     ]
 
 
-def of_baselines(
-    name: str, kind: str, views: Sequence[View], items: Items, metrics: Iterable[str] = BASELINES
-) -> list[Entry]:
+def baseline_methods(
+    name: str, kind: str, views: Sequence[SystemSet], items: EvaluationSet, metrics: Iterable[str] = BASELINES
+) -> list[MethodSpec]:
     """Other distances between systems, with the nearest medoid and 1-NN."""
 
     def found(metric: str, rule: Callable[..., Candidate]) -> list[Alternative]:
@@ -237,38 +241,38 @@ def of_baselines(
 
     rules: dict[str, Callable[..., Candidate]] = {"nearest medoid": medoids, "1-NN": neighbours}
     return [
-        Entry(f"{name}, {BASELINES[metric]}", title, kind, partial(found, metric, rule))
+        MethodSpec(f"{name}, {BASELINES[metric]}", title, kind, partial(found, metric, rule))
         for metric in metrics
         for title, rule in rules.items()
     ]
 
 
-def of_vectors(
-    name: str, points: Sequence[Array], items: Items, classifiers: Sequence[str], metric: str
-) -> list[Entry]:
+def vector_methods(
+    name: str, points: Sequence[Array], items: EvaluationSet, classifiers: Sequence[str], metric: str
+) -> list[MethodSpec]:
     """Vectors, one a clip, with some classifiers."""
 
     def found(classifier: str) -> list[Alternative]:
         # By codebooks without a third each, only that third is judged by each.
-        thirds = items.thirds if len(points) > 1 else None
-        parts = [None if thirds is None else thirds == k for k in range(len(points))]
+        codebook_folds = items.codebook_folds if len(points) > 1 else None
+        parts = [None if codebook_folds is None else codebook_folds == k for k in range(len(points))]
         made = [
             vectors(one, items.codes, items.groups, classifier, metric, wanted=part, n_jobs=items.jobs)
             for one, part in zip(points, parts, strict=True)
         ]
         return [({}, items.judge(made))]
 
-    return [Entry(name, kind, "comparator", partial(found, kind)) for kind in classifiers]
+    return [MethodSpec(name, kind, "comparator", partial(found, kind)) for kind in classifiers]
 
 
-def of_comparator(
+def comparator_methods(
     name: str,
     frames: dict[str, Any],
     features: Features,
-    items: Items,
+    items: EvaluationSet,
     lambda_a: float,
     grid_mu: Sequence[float],
-) -> list[Entry]:
+) -> list[MethodSpec]:
     """One of `sysbags.comparators` with the classifiers that belong to it.
 
     Raises
@@ -284,10 +288,10 @@ def of_comparator(
         options["random_state"] = items.seed
     if name != "LinearSystem":
         points = features.vectors(kind(**options))
-        return of_vectors(kind.title, points, items, kind.classifiers, kind.metric)
+        return vector_methods(kind.title, points, items, kind.classifiers, kind.metric)
     systems = features.systems(kind(**options))
-    views = [View(systems, kept_gram(features.store, systems, items.jobs).gram)]
+    views = [SystemSet(systems, cached_gram(features.store, systems, items.jobs).gram)]
     return [
-        *of_systems(kind.title, "comparator", views, items, (lambda_a,), grid_mu),
-        *of_baselines(kind.title, "comparator", views, items, ["martin"]),
+        *alignment_methods(kind.title, "comparator", views, items, (lambda_a,), grid_mu),
+        *baseline_methods(kind.title, "comparator", views, items, ["martin"]),
     ]

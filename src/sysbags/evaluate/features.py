@@ -1,4 +1,4 @@
-"""What clips are described by: streams, vectors and systems, kept on disk; what is learnt, by thirds."""
+"""What clips are described by: streams, vectors and systems, kept on disk; what is learnt, by folds."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.base import clone
 
-from sysbags._common.cache import Store, clip_key, fingerprint, records, streams
+from sysbags._common.cache import Store, clip_key, fingerprint, records
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
-from sysbags.bags.base import Bags
+from sysbags.bags.base import BagTransformer
+from sysbags.bags.cached import cached_streams
 from sysbags.comparators.base import Comparator
 from sysbags.errors import OrderError, ParameterError, SysbagsError
 from sysbags.systems.identification import identify
 from sysbags.systems.system import System
 
-__all__ = ["Features", "falling", "identified", "learns"]
+__all__ = ["Features", "descending_orders", "identified", "learns"]
 
 Item = TypeVar("Item")
 SYSTEM = ("transition", "samples", "alpha", "beta", "states")  # what is kept of a system
@@ -34,33 +35,33 @@ class Features:
     ----------
     paths : sequence of Path
         The clips.
-    thirds : (K,) array of int or None
-        See `sysbags.evaluate.protocols.thirds`; without them nothing can be learnt.
+    codebook_folds : (K,) array of int or None
+        See `sysbags.evaluate.protocols.codebook_folds`; without them nothing can be learnt.
     store : Store
     jobs : int
         Threads; nothing depends on it.
     """
 
     def __init__(
-        self, paths: Sequence[Path], thirds: IntArray | None, store: Store, jobs: int | None
+        self, paths: Sequence[Path], codebook_folds: IntArray | None, store: Store, jobs: int | None
     ) -> None:
-        self.paths, self._thirds, self.store, self.jobs = list(paths), thirds, store, jobs
+        self.paths, self._codebook_folds, self.store, self.jobs = list(paths), codebook_folds, store, jobs
 
     @property
-    def thirds(self) -> IntArray:
+    def codebook_folds(self) -> IntArray:
         """Of each clip."""
-        if self._thirds is None:
+        if self._codebook_folds is None:
             raise ParameterError(
                 "a codebook is learnt without a third of the clips, but there are fewer than three groups"
             )
-        return self._thirds
+        return self._codebook_folds
 
-    def streams(self, bags: Bags) -> list[list[Array | SysbagsError]]:
+    def streams(self, bags: BagTransformer) -> list[list[Array | SysbagsError]]:
         """Streams of all clips, once or by three codebooks; what is wrong with a clip in its place."""
         made = [self._learnt(bags, third) for third in range(3)] if learns(bags) else [bags]
-        return [streams(self.store, one, self.paths, n_jobs=self.jobs) for one in made]
+        return [cached_streams(self.store, one, self.paths, n_jobs=self.jobs) for one in made]
 
-    def good_streams(self, bags: Bags) -> list[list[Array]]:
+    def good_streams(self, bags: BagTransformer) -> list[list[Array]]:
         """`streams`, but what is wrong with a clip is raised."""
         return [[_good(stream) for stream in one] for one in self.streams(bags)]
 
@@ -83,12 +84,16 @@ class Features:
             method: Any = clone(comparator).set_params(n_jobs=self.jobs)
             local, vectors = method.each(method.local, self.paths), {}
             for third in range(3):
-                method.learn([one for one, own in zip(local, self.thirds, strict=True) if own != third])
+                method.learn(
+                    [one for one, own in zip(local, self.codebook_folds, strict=True) if own != third]
+                )
                 vectors[str(third)] = np.stack(run(method.count, local, self.jobs, method.title))
             return vectors
 
         clips = [clip_key(path) for path in self.paths]
-        kept = self.store.arrays({**key, "clips": clips, "thirds": self.thirds.tolist()}, make)
+        kept = self.store.arrays(
+            {**key, "clips": clips, "codebook_folds": self.codebook_folds.tolist()}, make
+        )
         return [kept[str(third)] for third in range(3)]
 
     def systems(self, comparator: Any) -> list[System]:
@@ -103,32 +108,32 @@ class Features:
         parts: list[dict[str, Any]] = [_good(one) for one in found]
         return [System(**one, kernel="linear") for one in parts]
 
-    def _learnt(self, bags: Bags, third: int) -> Bags:
+    def _learnt(self, bags: BagTransformer, third: int) -> BagTransformer:
         """Return bags that have learnt from all clips but those of a third."""
-        chosen = [path for path, own in zip(self.paths, self.thirds, strict=True) if own != third]
+        chosen = [path for path, own in zip(self.paths, self.codebook_folds, strict=True) if own != third]
 
         def make() -> dict[str, Any]:
             fitted = clone(bags).set_params(n_jobs=self.jobs).fit(chosen)
             return {name: value for name, value in vars(fitted).items() if name.endswith("_")}
 
         key = {"learnt": fingerprint(bags), "from": [clip_key(path) for path in chosen]}
-        copy: Bags = clone(bags)
+        copy: BagTransformer = clone(bags)
         for name, value in self.store.arrays(key, make).items():
             setattr(copy, name, value if value.ndim else value.item())
         return copy
 
 
-def learns(bags: Bags) -> bool:
+def learns(bags: BagTransformer) -> bool:
     """Tell whether bags learn something from clips before they can describe them."""
-    return type(bags).fit is not Bags.fit
+    return type(bags).fit is not BagTransformer.fit
 
 
-def falling(orders: Sequence[int | str]) -> list[int | str]:
+def descending_orders(orders: Sequence[int | str]) -> list[int | str]:
     """Return orders to try, one after the other, for a clip that may be too short or too still for the first.
 
     Examples
     --------
-    >>> falling([3, 5]), falling(["auto"])
+    >>> descending_orders([3, 5]), descending_orders(["auto"])
     ([5, 4, 3, 2, 1], ['auto'])
     """
     numbers = [order for order in orders if isinstance(order, int)]

@@ -11,14 +11,14 @@ import numpy as np
 
 from sysbags._common.cache import Store, named_error
 from sysbags._common.parallel import run
+from sysbags._common.stages import Stages
 from sysbags._common.types import Array, IntArray
-from sysbags.bags.base import Bags
+from sysbags.bags.base import BagTransformer
 from sysbags.datasets.folder import ClipFolder
 from sysbags.errors import FileError, OrderError, StreamError, SysbagsError, VideoError
-from sysbags.evaluate._kept import Timer
-from sysbags.evaluate.entries import Items
+from sysbags.evaluate.entries import EvaluationSet
 from sysbags.evaluate.features import Features, identified, learns
-from sysbags.evaluate.protocols import describe, protocol_groups, thirds
+from sysbags.evaluate.protocols import codebook_folds, describe, protocol_groups
 from sysbags.report.results import Clip
 
 __all__ = ["Gathered", "gather"]
@@ -30,34 +30,34 @@ class Gathered:
 
     Attributes
     ----------
-    items : Items
+    items : EvaluationSet
     streams : list of one or three lists of (N, p) array
         Three by codebooks, each learnt without a third.
     features : Features
         Describes the same clips otherwise.
     failures : dict
         The clips that cannot be used, and why; the sentence names them.
-    lonely : list of str
+    single_group_classes : list of str
         Classes that have all their clips in one group, so that none of them can be right.
     """
 
-    items: Items
+    items: EvaluationSet
     streams: list[list[Array]]
     features: Features
     failures: dict[Path, SysbagsError]
-    lonely: list[str]
+    single_group_classes: list[str]
 
 
 def gather(
     found: ClipFolder,
-    bags: Bags,
+    bags: BagTransformer,
     protocol: str,
     *,
     orders: Sequence[int | str],
     kernel: str,
     folds: int = 10,
     store: Store,
-    stages: Timer,
+    stages: Stages,
     seed: int = 0,
     jobs: int | None = None,
 ) -> Gathered:
@@ -82,7 +82,7 @@ def gather(
             return None
 
         wrong = run(one, list(zip(paths, what, strict=True)), jobs, "clips")
-        _insist(labels, wrong)
+        _raise_first_error(labels, wrong)
         failures.update({path: error for path, error in zip(paths, wrong, strict=True) if error is not None})
         return [k for k, error in enumerate(wrong) if error is None]
 
@@ -93,7 +93,7 @@ def gather(
         paths, labels = [paths[k] for k in kept], [labels[k] for k in kept]
         sources = None if sources is None else [sources[k] for k in kept]
     groups = protocol_groups(labels, protocol, sources, folds=folds, random_state=seed)
-    parts = thirds(labels, groups, random_state=seed) if groups.max() > 1 else None
+    parts = codebook_folds(labels, groups, random_state=seed) if groups.max() > 1 else None
     with stages("frames and bags"):
         streams = Features(paths, parts, store, jobs).streams(bags)
 
@@ -110,22 +110,22 @@ def gather(
         Clip(f"{labels[k]}/{paths[k].name}", paths[k], labels[k], None if sources is None else sources[k])
         for k in kept
     )
-    lonely = _lonely([clip.label for clip in clips], groups)
-    if len(lonely) == len({clip.label for clip in clips}):
+    single_group_classes = _single_group_classes([clip.label for clip in clips], groups)
+    if len(single_group_classes) == len({clip.label for clip in clips}):
         raise FileError(
             "each class has its clips in a single group, so none can be left out: there must be two groups"
         )
     parts = None if parts is None else parts[kept]
     return Gathered(
-        Items(clips, groups, parts, describe(protocol, groups, sources), seed, jobs),
+        EvaluationSet(clips, groups, parts, describe(protocol, groups, sources), seed, jobs),
         [[one[k] for k in kept] for one in streams],  # type: ignore[misc]
         Features([clip.path for clip in clips], parts, store, jobs),
         failures,
-        lonely,
+        single_group_classes,
     )
 
 
-def _insist(labels: Sequence[str], wrong: Sequence[SysbagsError | None]) -> None:
+def _raise_first_error(labels: Sequence[str], wrong: Sequence[SysbagsError | None]) -> None:
     """Raise if some class has no clip left, with what is wrong with its first."""
     left = {label for label, error in zip(labels, wrong, strict=True) if error is None}
     for label, error in zip(labels, wrong, strict=True):
@@ -135,7 +135,7 @@ def _insist(labels: Sequence[str], wrong: Sequence[SysbagsError | None]) -> None
             raise type(error)(f"no clip of the class {label} can be used, but there must be one: {error}")
 
 
-def _lonely(labels: Sequence[str], groups: IntArray) -> list[str]:
+def _single_group_classes(labels: Sequence[str], groups: IntArray) -> list[str]:
     """Return the classes that have all their clips in one group."""
     pairs = set(zip(labels, groups.tolist(), strict=True))
     return [name for name in dict.fromkeys(labels) if sum(label == name for label, _ in pairs) < 2]

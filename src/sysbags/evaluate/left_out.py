@@ -3,64 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.ndimage import uniform_filter
 
+from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels, check_weight
+from sysbags.classifiers.votes import vote
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import METRICS
-from sysbags.distances.starts import seed_of
 from sysbags.errors import ParameterError
-from sysbags.evaluate._distances import Distances, to_items, to_medoids
 from sysbags.evaluate.candidates import Means
+from sysbags.evaluate.distances import Distances, to_items, to_medoids
+from sysbags.report.results import LeaveOneOut
 
-__all__ = ["LeaveOneOut", "Weights", "choose_weights", "leave_one_out", "vote"]
+__all__ = ["LeaveOneOut", "Weights", "choose_weights", "leave_one_out"]
 
 CLASSIFIERS = ("nearest-mean", "nearest-system")
 LAMBDA_A_GRID = (0.0, 0.05, 0.25, 1.0, 4.0)
 LAMBDA_MU_GRID = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-
-
-@dataclass(frozen=True, eq=False)
-class LeaveOneOut:
-    """What `leave_one_out` found.
-
-    Attributes
-    ----------
-    classes : (C,) array
-        The labels there are, sorted.
-    labels, predictions : (K,) array
-        True and predicted label of each item.
-    distances : (K, C) array
-        Squared distance of each item to each class without it: to its mean or medoid, or to its nearest
-        member. Infinite for the own class of an item that is alone in it.
-    """
-
-    classes: npt.NDArray[Any]
-    labels: npt.NDArray[Any]
-    predictions: npt.NDArray[Any]
-    distances: Array
-
-    @cached_property
-    def accuracy(self) -> float:
-        """Share of items that are predicted rightly."""
-        return float(np.mean(self.labels == self.predictions))
-
-    @cached_property
-    def confusion(self) -> IntArray:
-        """Counts, (C, C): rows are true classes, columns predicted ones."""
-        table = np.zeros((len(self.classes), len(self.classes)), dtype=np.int64)
-        rows, columns = (
-            np.searchsorted(self.classes, self.labels),
-            np.searchsorted(self.classes, self.predictions),
-        )
-        np.add.at(table, (rows, columns), 1)
-        return table
 
 
 def leave_one_out(
@@ -273,14 +237,3 @@ def _decide(
     else:
         predicted = distances.argmin(axis=1)
     return LeaveOneOut(classes, classes[codes], classes[predicted], distances)
-
-
-def vote(distances: Array, codes: IntArray, classes: int, neighbours: int) -> IntArray:
-    """Class index that most of the nearest columns have, for each row; ties go to the nearer class."""
-    nearest = np.argsort(distances, axis=1, kind="stable")[:, :neighbours]
-    votes = np.stack([(codes[nearest] == c).sum(axis=1) for c in range(classes)], axis=1)
-    # The first neighbour of a class breaks ties; it is worth less than a vote.
-    first = np.full(votes.shape, neighbours)
-    for rank in range(neighbours - 1, -1, -1):
-        first[np.arange(len(first)), codes[nearest[:, rank]]] = rank
-    return np.asarray(np.argmax(votes - first / (neighbours + 1.0), axis=1))

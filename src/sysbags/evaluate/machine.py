@@ -6,13 +6,13 @@ import numpy as np
 
 from sysbags._common.types import Array, IntArray
 from sysbags.classifiers.kernel_ridge import bordered, targets
-from sysbags.evaluate._nearest import NOBODY, Candidate
+from sysbags.evaluate._nearest import NO_PREDICTION, Candidate
 
 __all__ = ["machine"]
 
 
 def machine(distances: Array, codes: IntArray, groups: IntArray, ridge: float = 1.0) -> Candidate:
-    """Predict by regularised least squares on squared distances, see `sysbags.KernelMachine`.
+    """Predict by regularised least squares on squared distances, see `sysbags.KernelRidgeClassifier`.
 
     Nothing is solved anew for an item that is left out. With R the inverse of the machine's matrix and
     ``R Y`` its coefficients, what it would have learnt without the items S says of them
@@ -64,6 +64,6 @@ def machine(distances: Array, codes: IntArray, groups: IntArray, ridge: float = 
             blocks = left[stack[:, :, None], stack[:, None, :]]
             scores[stack] = wanted[stack] - np.linalg.solve(blocks, learnt[stack])
         found = np.where(rest > 0, scores, -np.inf).argmax(axis=1)
-        return np.where((rest > 0).any(axis=1), found, NOBODY)
+        return np.where((rest > 0).any(axis=1), found, NO_PREDICTION)
 
     return predict

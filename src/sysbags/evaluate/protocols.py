@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sysbags._common.seeds import seed_of
 from sysbags._common.types import IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels
-from sysbags.distances.starts import seed_of
 from sysbags.errors import ParameterError
 
-__all__ = ["PROTOCOLS", "describe", "protocol_groups", "thirds"]
+__all__ = ["PROTOCOLS", "codebook_folds", "describe", "protocol_groups"]
 
 PROTOCOLS = ("leave-one-out", "folds", "by-source")
 
@@ -85,7 +85,7 @@ def describe(protocol: str, groups: IntArray, sources: npt.ArrayLike | None = No
     return f"{count} folds" if sources is None else f"{count} folds, no source in two of them"
 
 
-def thirds(
+def codebook_folds(
     labels: npt.ArrayLike, groups: npt.ArrayLike, *, random_state: int | np.random.Generator | None = 0
 ) -> IntArray:
     """Part the items into three: for codebooks, each learnt without the third that is judged by it.
@@ -104,7 +104,7 @@ def thirds(
 
     Examples
     --------
-    >>> thirds(list("aaabbb"), range(6)).tolist()
+    >>> codebook_folds(list("aaabbb"), range(6)).tolist()
     [1, 2, 0, 0, 2, 1]
     """
     codes = _codes(labels)

@@ -9,11 +9,11 @@ import numpy as np
 
 from sysbags._common.types import Array
 from sysbags.distances.pairwise import alignment_matrix
-from sysbags.evaluate._distances import mean_term
-from sysbags.evaluate.entries import Alternative, Entry, Items, View
+from sysbags.evaluate.distances import mean_term
+from sysbags.evaluate.entries import Alternative, EvaluationSet, MethodSpec, SystemSet
 from sysbags.evaluate.machine import machine
 
-__all__ = ["of_machine"]
+__all__ = ["kernel_ridge_method"]
 
 LAMBDA_A = (0.25, 1.0)
 LAMBDA_MU = (100.0, 30.0, 300.0)
@@ -21,13 +21,13 @@ RIDGES = (0.015, 0.005, 0.05)  # times lambda_mu and the weights of all bags: in
 WEIGHTS = (1.0, 0.5, 0.0)  # of each bag but the first, whose weight is 1
 
 
-def of_machine(
+def kernel_ridge_method(
     names: Sequence[str],
-    bags: Sequence[Sequence[View]],
-    items: Items,
+    bags: Sequence[Sequence[SystemSet]],
+    items: EvaluationSet,
     lambda_a: float | None = None,
     lambda_mu: float | None = None,
-) -> Entry:
+) -> MethodSpec:
     """Regularised least squares on the sum of squared alignment distances over bags.
 
     The weights of the distance and of the bags and the ridge are chosen, the very best of all.
@@ -36,9 +36,9 @@ def of_machine(
     ----------
     names : sequence of str
         What tables call the bags.
-    bags : sequence of sequences of View
+    bags : sequence of sequences of SystemSet
         For each bag the systems of all clips, once or by three codebooks.
-    items : Items
+    items : EvaluationSet
     lambda_a, lambda_mu : float, optional
         What is given is kept.
     """
@@ -46,7 +46,7 @@ def of_machine(
     grid_a = LAMBDA_A if lambda_a is None else (lambda_a,)
     grid_mu = LAMBDA_MU if lambda_mu is None else (lambda_mu,)
 
-    def terms(view: View, a: float) -> tuple[Array, Array]:
+    def terms(view: SystemSet, a: float) -> tuple[Array, Array]:
         aligned = alignment_matrix(view.gram, a, random_state=items.seed, n_jobs=items.jobs)
         return aligned, mean_term(view.gram)
 
@@ -72,4 +72,4 @@ def of_machine(
         return found
 
     title = f"{' + '.join(names)} systems, alignment"
-    return Entry(title, "kernel machine", "systems", alternatives, cautious=False)
+    return MethodSpec(title, "kernel machine", "systems", alternatives, one_standard_error=False)

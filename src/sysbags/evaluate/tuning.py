@@ -9,12 +9,12 @@ import numpy as np
 from sklearn.base import clone
 
 from sysbags._common.types import Array, IntArray
-from sysbags.bags.base import Bags
+from sysbags.bags.base import BagTransformer
 from sysbags.distances.truncation import truncate
 from sysbags.errors import SysbagsError
 from sysbags.evaluate.candidates import Candidate
-from sysbags.evaluate.entries import Alternative, Items, View, aligned
-from sysbags.evaluate.features import falling
+from sysbags.evaluate.entries import Alternative, EvaluationSet, SystemSet, aligned
+from sysbags.evaluate.features import descending_orders
 
 __all__ = ["ORDERS", "bag_settings", "kept", "tuned", "words"]
 
@@ -36,7 +36,7 @@ BAGS: dict[str, tuple[dict[str, Any], ...]] = {
 }
 
 
-def bag_settings(bags: Bags, fixed: Sequence[str] = ()) -> dict[str, Bags]:
+def bag_settings(bags: BagTransformer, fixed: Sequence[str] = ()) -> dict[str, BagTransformer]:
     """Return bags of other parameters by the words for them, but for parameters that are fixed.
 
     Examples
@@ -55,10 +55,10 @@ def words(settings: dict[str, Any]) -> str:
 
 
 def tuned(
-    streams: Callable[[Bags], Sequence[Sequence[Array]]],
-    views: Callable[[Sequence[Sequence[Array]], str, Sequence[int | str]], list[View]],
-    bags: Bags,
-    items: Items,
+    streams: Callable[[BagTransformer], Sequence[Sequence[Array]]],
+    views: Callable[[Sequence[Sequence[Array]], str, Sequence[int | str]], list[SystemSet]],
+    bags: BagTransformer,
+    items: EvaluationSet,
     *,
     order: int | str | None,
     kernel: str | None,
@@ -77,8 +77,8 @@ def tuned(
         From bags to one or three collections of streams.
     views : callable
         From those, a kernel and orders to try to systems and their CrossGram.
-    bags : Bags
-    items : Items
+    bags : BagTransformer
+    items : EvaluationSet
     order, kernel, lambda_a : optional
         What is given is kept.
     grid_mu : sequence of float
@@ -94,7 +94,7 @@ def tuned(
         try:
             described = streams(changed)
             for way in KERNELS if kernel is None else (kernel,):
-                largest = views(described, way, falling(orders))
+                largest = views(described, way, descending_orders(orders))
                 for n, cut in _orders(largest, orders):
                     told = {"bag parameters": name, "kernel": way, "order": n}
                     for classifier, counts in (("nearest mean", (1,)), ("1-NN", NEIGHBOURS)):
@@ -109,14 +109,16 @@ def tuned(
     return found
 
 
-def _orders(views: list[View], orders: Sequence[int | str]) -> Iterator[tuple[int | str, list[View]]]:
+def _orders(
+    views: list[SystemSet], orders: Sequence[int | str]
+) -> Iterator[tuple[int | str, list[SystemSet]]]:
     """The systems at each of some orders that at least one clip has."""
     largest = max(system.order for view in views for system in view.systems)
     for order in orders:
         if isinstance(order, str) or order == largest:
             yield order, views
         elif order < largest:
-            yield order, [View(*truncate(*view, order)) for view in views]
+            yield order, [SystemSet(*truncate(*view, order)) for view in views]
 
 
 def kept(candidate: Candidate, groups: IntArray) -> Candidate:

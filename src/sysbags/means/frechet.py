@@ -9,16 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array
-from sysbags._common.validation import check_choice, check_integer, check_matrix, check_systems, check_weight
+from sysbags._common.validation import check_choice, check_integer, check_matrix, check_weight
 from sysbags._numba.alignment import align_many
 from sysbags._numba.mean import mean_descent
 from sysbags.distances.alignment import pad
-from sysbags.distances.gram import CrossGram, Side, cross_gram
+from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
 from sysbags.distances.pairwise import alignment_matrix, distance_matrix
-from sysbags.distances.starts import seed_of, start_tables
+from sysbags.distances.starts import start_tables
 from sysbags.errors import ParameterError
 from sysbags.systems.system import System
+from sysbags.systems.validation import check_systems
 
 __all__ = ["BlockMean", "FrechetMean", "frechet_mean", "mean_gram", "mean_of_gram", "medoid"]
 
@@ -248,7 +250,7 @@ def mean_gram(gram: CrossGram, groups: Sequence[Any], means: Sequence[BlockMean]
     return CrossGram(
         np.stack([pad(block, n, block.shape[2]) for block in blocks]),
         np.stack([m.weights @ gram.mean[rows] for rows, m in zip(groups, means, strict=True)]),
-        Side(
+        SystemStack(
             orders,
             np.stack([pad(m.transition, n, n) for m in means]),
             np.stack([pad(m.observer_gram, n, n) for m in means]),

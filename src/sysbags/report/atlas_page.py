@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sysbags._common.files import written_whole
+from sysbags._common.files import atomic_write
 from sysbags._common.types import Array
 from sysbags.report.results import ClassMean, Clip, Evaluation
 
@@ -74,7 +74,7 @@ def write_atlas(
     }
     paths = root / "atlas.html", root / "atlas.json"
     for path, text in zip(paths, (page, json.dumps(numbers, allow_nan=False)), strict=True):
-        with written_whole(path) as temporary:
+        with atomic_write(path) as temporary:
             temporary.write_bytes(text.encode("utf-8", "replace"))
     return paths
 

@@ -7,19 +7,15 @@ import html
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysbags import __version__
 from sysbags._common.types import IntArray
+from sysbags._common.version import __version__
 from sysbags.datasets.generated import RATE
 from sysbags.distances.scaling import classical_scaling
-from sysbags.evaluate.demo import LAMBDA_A, LAMBDA_MU, ORDER
+from sysbags.report.demo import LAMBDA_A, LAMBDA_MU, ORDER, Outcome
 from sysbags.video import frames
-
-if TYPE_CHECKING:
-    from sysbags.evaluate.demo import Outcome
 
 __all__ = ["page"]
 

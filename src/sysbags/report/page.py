@@ -13,7 +13,7 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-from sysbags._common.files import written_whole
+from sysbags._common.files import atomic_write
 from sysbags._common.parallel import run
 from sysbags._common.validation import check_integer
 from sysbags.errors import ParameterError, VideoWarning
@@ -108,7 +108,7 @@ def write(path: str | os.PathLike[str], evaluation: Evaluation, *, n_jobs: int |
         Threads.
     """
     text = page(evaluation, pictures(evaluation.clips, n_jobs=n_jobs))
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         # A file name need not be text: what cannot be written is shown as a question mark.
         temporary.write_bytes(text.encode("utf-8", "replace"))
 

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sysbags._common.types import Array, IntArray
 from sysbags.systems.system import System
 
-__all__ = ["ClassMean", "Clip", "Curve", "Evaluation", "Method", "Published", "Rate", "Relations"]
+__all__ = [
+    "ClassMean",
+    "Clip",
+    "Curve",
+    "Evaluation",
+    "LeaveOneOut",
+    "Method",
+    "Published",
+    "Rate",
+    "Relations",
+]
 
 
 @dataclass(frozen=True)
@@ -200,4 +212,41 @@ class Evaluation:
         table = np.zeros((len(place), len(place)), dtype=np.int64)
         for clip, verdict in zip(self.clips, self.methods[self.main].predictions, strict=True):
             table[place[clip.label], place[verdict]] += 1
+        return table
+
+
+@dataclass(frozen=True, eq=False)
+class LeaveOneOut:
+    """What `leave_one_out` found.
+
+    Attributes
+    ----------
+    classes : (C,) array
+        The labels there are, sorted.
+    labels, predictions : (K,) array
+        True and predicted label of each item.
+    distances : (K, C) array
+        Squared distance of each item to each class without it: to its mean or medoid, or to its nearest
+        member. Infinite for the own class of an item that is alone in it.
+    """
+
+    classes: npt.NDArray[Any]
+    labels: npt.NDArray[Any]
+    predictions: npt.NDArray[Any]
+    distances: Array
+
+    @cached_property
+    def accuracy(self) -> float:
+        """Share of items that are predicted rightly."""
+        return float(np.mean(self.labels == self.predictions))
+
+    @cached_property
+    def confusion(self) -> IntArray:
+        """Counts, (C, C): rows are true classes, columns predicted ones."""
+        table = np.zeros((len(self.classes), len(self.classes)), dtype=np.int64)
+        rows, columns = (
+            np.searchsorted(self.classes, self.labels),
+            np.searchsorted(self.classes, self.predictions),
+        )
+        np.add.at(table, (rows, columns), 1)
         return table

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import sysbags
 from sysbags._common.cache import Store, fingerprint, named_error
 from sysbags._common.parallel import check_jobs, run
 from sysbags._common.types import Array
+from sysbags._common.version import __version__
 from sysbags.datasets.layouts import Found
 from sysbags.errors import FileError, OrderError, StreamError, SysbagsError
 from sysbags.report.results import Clip, Evaluation
@@ -151,7 +151,7 @@ def facts(options: Options, bag: str, order: int, told: Sequence[str], **more: A
         "kernel": KERNEL,
         "threads": check_jobs(options.jobs),
         "seed": options.seed,
-        "sysbags": sysbags.__version__,
+        "sysbags": __version__,
         **more,
         "published figures": published.figures()["paper"],
     }

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from sysbags._common.types import Array, IntArray
+from sysbags.classifiers.votes import vote
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import distance_matrix
-from sysbags.evaluate import vote
-from sysbags.evaluate._distances import mean_term
-from sysbags.evaluate._kept import KeptGram
+from sysbags.evaluate.cached_gram import CachedGram
+from sysbags.evaluate.distances import mean_term
 from sysbags.reproduce._common import Options
 
 __all__ = ["Verdicts"]
@@ -51,7 +51,7 @@ class Verdicts:
     seconds: dict[Setting, float] = field(default_factory=dict)
     kernel_seconds: float = 0.0
 
-    def judge(self, k: int, kept: KeptGram) -> None:
+    def judge(self, k: int, kept: CachedGram) -> None:
         """Judge the k-th third by all other clips, from the CrossGram that its codebook gives."""
         self.kernel_seconds += kept.seconds
         tested = np.flatnonzero(self.third == k)

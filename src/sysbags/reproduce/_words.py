@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from sysbags._common.cache import Store, fingerprint, records
+from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags.bags import VisualWords
 from sysbags.bags.words import draw, learn_words, word_masses
-from sysbags.distances.starts import seed_of
 from sysbags.errors import ParameterError, SysbagsError
 
 __all__ = ["codebooks", "sampled", "word_counts"]

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from sysbags._common.cache import streams
+from sysbags._common.stages import Stages
 from sysbags.bags import LocalBinaryPatterns
+from sysbags.bags.cached import cached_streams
 from sysbags.datasets.layouts import Found
 from sysbags.distances.gram import CrossGram
 from sysbags.errors import SysbagsError
 from sysbags.evaluate import leave_one_out
-from sysbags.evaluate._kept import Timer, kept_gram
 from sysbags.evaluate.assemble import curves, method, relations
 from sysbags.evaluate.atlas import atlas
+from sysbags.evaluate.cached_gram import cached_gram
 from sysbags.evaluate.protocols import describe
 from sysbags.report.results import Evaluation, Method
 from sysbags.reproduce import published
@@ -36,7 +37,7 @@ BAG = "local binary patterns of grey frames, 8 neighbours, 256 bins"
 CENTRES = {"alignment": "nearest mean"}  # of the other distances it is medoids
 
 
-def dyntex(found: Found, options: Options, stages: Timer) -> Outcome:
+def dyntex(found: Found, options: Options, stages: Stages) -> Outcome:
     """Run the experiments on one of the sets: 1-NN and NCC with every distance, both sweeps.
 
     Each clip is classified by all the others. A class's centre is the Frechet mean, for the other two
@@ -47,7 +48,7 @@ def dyntex(found: Found, options: Options, stages: Timer) -> Outcome:
     found : Found
         The clips, see `Layout.find`.
     options : Options
-    stages : Timer
+    stages : Stages
         Told of each stage.
 
     Returns
@@ -58,7 +59,7 @@ def dyntex(found: Found, options: Options, stages: Timer) -> Outcome:
     name, jobs, seed = found.layout.name, options.jobs, options.seed
     bags = LocalBinaryPatterns(frames=dict(options.frames) or None)
     with stages("frames and bags"):
-        read = streams(options.store, bags, found.paths, n_jobs=jobs)
+        read = cached_streams(options.store, bags, found.paths, n_jobs=jobs)
     with stages("systems"):
         outcomes = identified(options.store, found.paths, read, ORDER, jobs)
     failures = {p: o for p, o in zip(found.paths, outcomes, strict=True) if isinstance(o, SysbagsError)}
@@ -67,7 +68,7 @@ def dyntex(found: Found, options: Options, stages: Timer) -> Outcome:
     classes, codes = np.unique([clip.label for clip in clips], return_inverse=True)
     labels, groups = classes[codes], np.arange(len(clips))
     with stages("kernel"):
-        kept = kept_gram(options.store, systems, jobs)
+        kept = cached_gram(options.store, systems, jobs)
     gram, kernel_seconds = kept.gram, kept.seconds
     methods = _methods(name, gram, labels, options, stages)
     seconds = {m.classifier: m.seconds for m in methods if m.settings["metric"] == "alignment"}
@@ -113,7 +114,7 @@ def dyntex(found: Found, options: Options, stages: Timer) -> Outcome:
 
 
 def _methods(
-    name: str, gram: CrossGram, labels: np.ndarray[Any, Any], options: Options, stages: Timer
+    name: str, gram: CrossGram, labels: np.ndarray[Any, Any], options: Options, stages: Stages
 ) -> tuple[Method, ...]:
     """Return the rows of the paper's two tables; the last is NCC with the alignment distance."""
     found = []

@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from sysbags._common.stages import Stages
 from sysbags._common.types import Array, IntArray
 from sysbags.bags import VisualWords
 from sysbags.bags.base import pool
 from sysbags.datasets.layouts import Found
 from sysbags.distances.gram import CrossGram
 from sysbags.errors import SysbagsError
-from sysbags.evaluate._kept import Timer, kept_gram
 from sysbags.evaluate.assemble import method, relations
 from sysbags.evaluate.atlas import atlas
-from sysbags.evaluate.protocols import describe, thirds
+from sysbags.evaluate.cached_gram import cached_gram
+from sysbags.evaluate.protocols import codebook_folds, describe
 from sysbags.report.results import Curve, Evaluation, Method
 from sysbags.reproduce import published
 from sysbags.reproduce._common import (
@@ -45,19 +46,19 @@ SETTINGS = (*BASELINES, *[("alignment", a) for a in GRID_A])
 MAIN = 2  # the third method: alignment without tuning
 
 
-def yupenn(found: Found, options: Options, stages: Timer) -> Outcome:
+def yupenn(found: Found, options: Options, stages: Stages) -> Outcome:
     """Run the experiment: 1-NN with every distance, with three codebooks, untuned and tuned.
 
-    The clips are parted into thirds. A clip is classified by all the others, all of them described with the
+    The clips are parted into folds. A clip is classified by all the others, all of them described with the
     codebook that was learnt from the two thirds without it; a rate is the average of the rates of the three
-    thirds.
+    folds.
 
     Parameters
     ----------
     found : Found
         The clips, see `Layout.find`.
     options : Options
-    stages : Timer
+    stages : Stages
         Told of each stage.
 
     Returns
@@ -77,7 +78,7 @@ def yupenn(found: Found, options: Options, stages: Timer) -> Outcome:
         with stages("systems"):
             systems = systems_of(k)
         with stages("kernel"):
-            kept = kept_gram(options.store, systems, jobs)
+            kept = cached_gram(options.store, systems, jobs)
         with stages("distances and sweep"):
             verdicts.judge(k, kept)
         first = first or (systems, kept.gram)
@@ -114,14 +115,14 @@ def yupenn(found: Found, options: Options, stages: Timer) -> Outcome:
     )
     details = {
         "departures": told,
-        "thirds": {clip.name: int(part) for clip, part in zip(clips, third, strict=True)},
+        "codebook_folds": {clip.name: int(part) for clip, part in zip(clips, third, strict=True)},
         "grid": {"lambda_a": GRID_A, "lambda_mu": GRID_MU, "rates": grid.tolist()},
     }
     return Outcome(evaluation, failures, runtimes, details)
 
 
 def _described(
-    found: Found, options: Options, stages: Timer
+    found: Found, options: Options, stages: Stages
 ) -> tuple[dict[Path, SysbagsError], IntArray, Callable[[int], list[System]]]:
     """Return the bad clips, the third of each good one, and what gives their systems with a codebook."""
     store, jobs, seed = options.store, options.jobs, options.seed
@@ -131,7 +132,7 @@ def _described(
     failures = {p: s for p, s in zip(found.paths, samples, strict=True) if isinstance(s, SysbagsError)}
     readable = usable(found, failures)
     paths = [found.paths[k] for k in readable]
-    third = thirds([found.labels[k] for k in readable], range(len(paths)), random_state=seed)
+    third = codebook_folds([found.labels[k] for k in readable], range(len(paths)), random_state=seed)
     with stages("codebooks"):
         books = codebooks(store, bags, [s for s in samples if not isinstance(s, SysbagsError)], third)
     with stages("frames and bags"):

@@ -1,9 +1,9 @@
 """Model files: systems, bags, classifiers and pipelines of them as arrays and JSON, never as code.
 
 A file is a safetensors file. Its arrays are the object's, named by where they belong
-(``steps/classify/means_/0/alpha``). Its metadata hold one JSON text, under the name ``sysbags``: the format,
-the kind, the versions of what wrote it, the object as a tree, and a checksum of all that and the arrays.
-What a tree looks like is in `sysbags.storage.tree`, what can be in it in `sysbags.storage.kinds`.
+(``steps/classify/centers_/0/alpha``). Its metadata hold one JSON text, under the name ``sysbags``: the
+format, the kind, the versions of what wrote it, the object as a tree, and a checksum of all that and
+the arrays. What a tree looks like is in `sysbags.storage.tree`, what can be in it in `sysbags.storage.kinds`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-import sysbags
-from sysbags._common.files import written_whole
+from sysbags._common.files import atomic_write
+from sysbags._common.version import __version__
 from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.storage.kinds import KINDS, kind_of
 from sysbags.storage.tree import Reader, Writer
@@ -78,7 +78,7 @@ NearestMean, or a scikit-learn Pipeline of these
         text = _text(about | {"checksum": _checksum(about, writer.arrays)})
     except RecursionError:
         raise ParameterError("obj holds lists or dicts in each other that are too deep to save") from None
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         try:
             save_file(writer.arrays, temporary, {"sysbags": text})
         except SafetensorError as error:
@@ -187,7 +187,7 @@ def _parsed(path: str | os.PathLike[str], text: str) -> dict[str, Any]:
     if newer:
         raise FileError(
             f"{path} was written by a newer sysbags (format {about['format']}), but this one "
-            f"({sysbags.__version__}) reads formats up to {FORMAT}: upgrade sysbags"
+            f"({__version__}) reads formats up to {FORMAT}: upgrade sysbags"
         )
     return about
 
@@ -199,7 +199,7 @@ def _is_whole(obj: Any) -> bool:
 
 def _versions(needs: set[str]) -> dict[str, str]:
     """Return the versions of what writes a file and of the packages that its contents need."""
-    found = {"sysbags": sysbags.__version__, "python": platform.python_version()}
+    found = {"sysbags": __version__, "python": platform.python_version()}
     for name in sorted(needs | {"numpy", "scikit-learn"}):
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)

@@ -77,7 +77,7 @@ KINDS = {
     ),
     "NearestMean": Kind(
         "sysbags.classifiers.nearest",
-        {"means_": "System C", "classes_": "any C", "compression_errors_": "float C"},
+        {"centers_": "System C", "classes_": "any C", "compression_errors_": "float C"},
     ),
     "Pipeline": Kind("sklearn.pipeline", {}),
 }

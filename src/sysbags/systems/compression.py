@@ -52,7 +52,7 @@ def feature_product(left: Array, right: Array, coefficients: Array, kernel: Kern
     Parameters
     ----------
     left : (M, p) array
-        Bags.
+        BagTransformer.
     right : (N, p) array
         Bags; the same object as `left` lets small problems use the symmetry.
     coefficients : (N, r) array

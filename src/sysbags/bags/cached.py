@@ -1,0 +1,36 @@
+"""Streams of clips that are found again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sysbags._common.cache import Store, fingerprint, records
+from sysbags._common.types import Array
+from sysbags.bags.base import BagTransformer
+from sysbags.errors import SysbagsError
+
+__all__ = ["cached_streams"]
+
+
+def cached_streams(
+    store: Store,
+    bags: BagTransformer,
+    paths: Sequence[Path],
+    *,
+    n_jobs: int | None = None,
+    description: str = "clips",
+) -> list[Array | SysbagsError]:
+    """Turn clips into streams, one record a clip; what is wrong with a clip takes the place of its stream.
+
+    Parameters
+    ----------
+    store : Store
+    bags : BagTransformer
+        Fitted, where they learn something.
+    paths, n_jobs, description
+        See `records`.
+    """
+    key = {"bags": fingerprint(bags)} if store.folder is not None else {}
+    found = records(store, key, lambda path: {"stream": bags.stream(path)}, paths, n_jobs, description)
+    return [one if isinstance(one, SysbagsError) else one["stream"] for one in found]

@@ -1,0 +1,131 @@
+"""What the demonstration found, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sysbags._common.parallel import check_jobs
+from sysbags._common.types import Array
+from sysbags._common.validation import check_integer
+from sysbags.report.results import LeaveOneOut
+from sysbags.systems.system import System
+
+__all__ = [
+    "AVERAGES",
+    "CLASSIFIERS",
+    "DISTANCES",
+    "LAMBDA_A",
+    "LAMBDA_MU",
+    "ORDER",
+    "Outcome",
+    "Rate",
+    "Settings",
+]
+
+DISTANCES = {"alignment": "alignment", "martin": "Martin", "max-singular-value": "maximum singular value"}
+CLASSIFIERS = {"nearest-system": "nearest neighbour", "nearest-mean": "nearest mean"}
+AVERAGES = "averages over time"
+
+# Fixed beforehand: weights chosen on the very clips of the table would flatter it.
+ORDER, LAMBDA_A, LAMBDA_MU = 5, 0.25, 10.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What can be chosen.
+
+    Attributes
+    ----------
+    out : Path
+        The folder for the clips, the model and the report.
+    per_class, frames : int
+        Clips of each texture, and frames of a clip.
+    seed : int
+        Of the clips. Those for the last test have the next seed.
+    jobs : int
+        Threads, -1 for all cores.
+    """
+
+    out: Path = Path("demo")
+    per_class: int = 8
+    frames: int = 60
+    seed: int = 0
+    jobs: int = -1
+
+    def __post_init__(self) -> None:
+        # Before any work, so that a mistake costs no time.
+        check_integer(self.per_class, "per_class", 2)
+        check_integer(self.frames, "frames", 2 * ORDER)
+        check_integer(self.seed, "seed", 0)
+        check_jobs(self.jobs)
+
+    @property
+    def model(self) -> Path:
+        """The model file."""
+        return self.out / "model.safetensors"
+
+    @property
+    def report(self) -> Path:
+        """The report."""
+        return self.out / "report.html"
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How many clips one way of comparing them and one classifier put into the right class."""
+
+    distance: str
+    classifier: str
+    right: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{100 * self.right / self.total:.1f} % ({self.right} of {self.total})"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything that the table and the report show.
+
+    Attributes
+    ----------
+    clips, labels : list
+        The clips of the table, and the texture of each.
+    systems : list of System
+    distances : (K, K) array
+        Squared alignment distances between all clips.
+    rates : list of Rate
+    means : LeaveOneOut
+        What the nearest mean of the alignment distance said.
+    new_clips, new_labels, verdicts : list
+        The clips of the last test, their textures, and what the saved model said.
+    seconds : dict
+        What each stage took.
+    """
+
+    settings: Settings
+    clips: list[Path]
+    labels: list[str]
+    systems: list[System]
+    distances: Array
+    rates: list[Rate]
+    means: LeaveOneOut
+    new_clips: list[Path]
+    new_labels: list[str]
+    verdicts: list[str]
+    seconds: dict[str, float]
+
+    @property
+    def chance(self) -> float:
+        """The rate of who guesses."""
+        return 1.0 / len(self.means.classes)
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Return the heads and the rows of the table of rates."""
+        rows = [
+            [distance, *(str(rate) for rate in self.rates if rate.distance == distance)]
+            for distance in (*DISTANCES.values(), AVERAGES)
+        ]
+        chance = f"{100 * self.chance:.1f} %"
+        return ["distance", *CLASSIFIERS.values()], [*rows, ["chance", chance, chance]]
