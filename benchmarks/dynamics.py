@@ -30,7 +30,8 @@ from sysbags._common.types import Array, IntArray
 from sysbags.bags import DeepActivations, LocalBinaryPatterns
 from sysbags.datasets.dynamics import DYNAMICS, SURFACES, make_dynamics_clips, make_dynamics_frames
 from sysbags.datasets.folder import class_folders
-from sysbags.distances.pairwise import alignment_matrix, distance_matrix
+from sysbags.distances.alignment_matrix import alignment_matrix
+from sysbags.distances.pairwise import distance_matrix
 from sysbags.distances.truncation import truncate
 from sysbags.evaluate.candidates import Candidate, Means, neighbours, vectors
 from sysbags.evaluate.nested import nested

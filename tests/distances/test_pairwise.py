@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import sysbags
 from helpers import make_system, orthogonal
-from sysbags.distances.pairwise import METRICS, PAIRS_A_CHUNK, alignment_matrix, distance_matrix
+from sysbags.distances.alignment_matrix import PAIRS_PER_CHUNK, alignment_matrix
+from sysbags.distances.pairwise import METRICS, distance_matrix
 
 # The same examples on every run: that the best of many starts is the global optimum is likely, not certain.
 SETTINGS = settings(max_examples=25, deadline=None, derandomize=True)
@@ -119,7 +120,7 @@ def large():
 @pytest.mark.parametrize("metric", METRICS)
 def test_same_bits_for_each_number_of_threads(large, metric):
     pairs_of_order_two = 24 * 23 // 2
-    assert pairs_of_order_two > PAIRS_A_CHUNK
+    assert pairs_of_order_two > PAIRS_PER_CHUNK
     one, two, again = (
         sysbags.pairwise_distances(large, metric=metric, lambda_mu=1.0, n_jobs=n_jobs) for n_jobs in (1, 2, 1)
     )

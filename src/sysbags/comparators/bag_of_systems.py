@@ -14,7 +14,7 @@ from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer
 from sysbags.comparators.base import Comparator, name_of
-from sysbags.distances.baselines import baseline_matrix
+from sysbags.distances.baselines import martin_matrix
 from sysbags.distances.gram import CrossGram, SystemStack
 from sysbags.distances.scaling import classical_scaling
 from sysbags.errors import ParameterError, VideoError
@@ -270,7 +270,7 @@ def martin(systems: LocalSystems, others: LocalSystems | None = None, n_jobs: in
     left, right = systems.observers, (others or systems).observers
     products = np.tensordot(left, right, axes=(2, 2)).transpose(0, 2, 1, 3)
     gram = CrossGram(products, np.zeros(products.shape[:2]), sides[0], sides[1], others is None)
-    return baseline_matrix(gram, "martin", n_jobs)
+    return martin_matrix(gram, n_jobs)
 
 
 def _side(systems: LocalSystems) -> SystemStack:

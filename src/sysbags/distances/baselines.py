@@ -13,15 +13,18 @@ import numpy as np
 
 from sysbags._common.parallel import run
 from sysbags._common.types import Array
-from sysbags._common.validation import check_choice
 from sysbags._numba.stein import martin_rows, singular_value_rows
 from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
 from sysbags.errors import IncompatibleSystemsError
 from sysbags.systems.system import System
 
-__all__ = ["BASELINES", "baseline_matrix", "martin_distance", "max_singular_value_distance"]
+__all__ = [
+    "martin_distance",
+    "martin_matrix",
+    "max_singular_value_distance",
+    "max_singular_value_matrix",
+]
 
-BASELINES = ("martin", "max-singular-value")
 DISCOUNT = 0.9
 CHUNK_ROWS = 8
 # Powers of both systems below this: what a doubling step adds is below the last bit.
@@ -60,7 +63,7 @@ def martin_distance(first: System, second: System) -> float:
     >>> round(martin_distance(one, two), 6), round(float(-np.log(0.75)), 6)
     (0.287682, 0.287682)
     """
-    return float(baseline_matrix(cross_gram([first], [second]), "martin")[0, 0])
+    return float(martin_matrix(cross_gram([first], [second]))[0, 0])
 
 
 def max_singular_value_distance(first: System, second: System) -> float:
@@ -88,40 +91,27 @@ def max_singular_value_distance(first: System, second: System) -> float:
     >>> round(max_singular_value_distance(one, two), 6), round(2 * (1 - (1 - 0.9 * 0.25) ** 0.5), 6)
     (0.239318, 0.239318)
     """
-    return float(baseline_matrix(cross_gram([first], [second]), "max-singular-value")[0, 0])
+    return float(max_singular_value_matrix(cross_gram([first], [second]))[0, 0])
 
 
-def baseline_matrix(gram: CrossGram, metric: str, n_jobs: int | None = None) -> Array:
-    """Squared distances of all pairs of a `CrossGram`, one compiled batch.
+def martin_matrix(gram: CrossGram, n_jobs: int | None = None) -> Array:
+    """Squared Martin distances of all pairs of a `CrossGram`, in one compiled batch.
 
-    Each Stein equation is solved by doubling; the powers of the transitions, and for Martin the Cholesky
-    factors, are worked out once a system. The Martin distance needs no SVD: in the basis where both
-    `O_ii` are the identity, the product of the cosines is the volume of `O_12`.
+    Each Stein equation is solved by doubling; the powers of the transitions and the Cholesky factors are
+    computed once per system. There is no SVD: in the basis where both `O_ii` are the identity, the product
+    of the cosines is the volume of `O_12`.
 
     Parameters
     ----------
     gram : CrossGram
-        Of two collections, or of one with itself (then each pair is worked out once).
-    metric : {"martin", "max-singular-value"}
-        Which.
+        Of two collections, or of one with itself; then each pair is computed once.
     n_jobs : int, optional
         Threads; the result does not depend on it.
 
     Returns
     -------
     (K, L) array
-        Squared distances.
     """
-    check_choice(metric, "metric", BASELINES)
-    out = (_martin if metric == "martin" else _max_singular_value)(gram, n_jobs)
-    if gram.symmetric:
-        out = np.triu(out, 1)
-        out += out.T
-    return out
-
-
-def _martin(gram: CrossGram, n_jobs: int | None) -> Array:
-    """Go to the basis where each system's own solution is the identity; there, fill the batch."""
     whiteners, transitions = [], []
     for name, side in _sides(gram):
         _check_stable(name, side, 1.0)
@@ -146,11 +136,11 @@ def _martin(gram: CrossGram, n_jobs: int | None) -> Array:
         (side.orders, whitener, *power)
         for (_, side), whitener, power in zip(_sides(gram), whiteners, powers, strict=True)
     ]
-    return _fill(martin_rows, gram, prepared, n_jobs)
+    return _mirrored(_fill(martin_rows, gram, prepared, n_jobs), gram.symmetric)
 
 
-def _max_singular_value(gram: CrossGram, n_jobs: int | None) -> Array:
-    """Fill the batch with `k_12` and normalise it with each system's own value."""
+def max_singular_value_matrix(gram: CrossGram, n_jobs: int | None = None) -> Array:
+    """Squared maximum singular value distances of all pairs of a `CrossGram`, see `martin_matrix`."""
     transitions, values = [], []
     for name, side in _sides(gram):
         _check_stable(name, side, DISCOUNT)
@@ -167,7 +157,16 @@ def _max_singular_value(gram: CrossGram, n_jobs: int | None) -> Array:
         (side.orders, *power) for (_, side), power in zip(_sides(gram), _powers(transitions), strict=True)
     ]
     kernel = _fill(singular_value_rows, gram, prepared, n_jobs)
-    return np.maximum(2.0 - 2.0 * kernel / np.sqrt(np.outer(values[0], values[-1])), 0.0)
+    distances = np.maximum(2.0 - 2.0 * kernel / np.sqrt(np.outer(values[0], values[-1])), 0.0)
+    return _mirrored(distances, gram.symmetric)
+
+
+def _mirrored(distances: Array, symmetric: bool) -> Array:
+    """Copy what is above the diagonal below it, where a collection is compared with itself."""
+    if not symmetric:
+        return distances
+    upper = np.triu(distances, 1)
+    return np.asarray(upper + upper.T)
 
 
 def _sides(gram: CrossGram) -> list[tuple[str, SystemStack]]:

@@ -15,8 +15,9 @@ from sysbags._common.validation import check_choice, check_integer, check_matrix
 from sysbags._numba.alignment import align_many
 from sysbags._numba.mean import mean_descent
 from sysbags.distances.alignment import pad
+from sysbags.distances.alignment_matrix import alignment_matrix
 from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
-from sysbags.distances.pairwise import alignment_matrix, distance_matrix
+from sysbags.distances.pairwise import distance_matrix
 from sysbags.distances.starts import start_tables
 from sysbags.errors import ParameterError
 from sysbags.systems.system import System
@@ -172,13 +173,16 @@ def mean_of_gram(
     lambda_mu: float = 0.0,
     *,
     weights: npt.ArrayLike | None = None,
-    start: str | Array = "medoid",
+    start: str | int | Array = "medoid",
     max_iterations: int = 500,
     tolerance: float = 1e-9,
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> BlockMean:
-    """`frechet_mean` of all the systems of a symmetric CrossGram; `start` may be rotations (K, n, n) too."""
+    """`frechet_mean` of all the systems of a symmetric CrossGram.
+
+    `start` may also be the index of a system to align to first, or rotations (K, n, n).
+    """
     if not gram.symmetric:
         raise ParameterError(
             "a mean needs the CrossGram of one collection with itself, as from cross_gram(systems)"
@@ -190,16 +194,13 @@ def mean_of_gram(
     A = np.ascontiguousarray(gram.rows.transition[:, :n, :n])
     G = np.ascontiguousarray(gram.observer[:, :, :n, :n])
     seed = seed_of(random_state)
-    if isinstance(start, str):
-        Q = np.tile(np.eye(n), (len(A), 1, 1))
-        if check_choice(start, "start", STARTS) == "medoid":
-            # Without the mean term, so that the result does not depend on lambda_mu: only the value does.
-            distances = alignment_matrix(gram, weight, random_state=seed, n_jobs=n_jobs)
-            centre = int(np.argmin(distances @ w))
-            pairs = np.column_stack([np.full(len(A), centre), np.arange(len(A))])
-            align_many(A, A, G[centre], pairs, weight, *start_tables(n, None, seed), np.empty(len(A)), Q)
-    else:
-        Q = np.array(start, dtype=np.float64)
+    if isinstance(start, str) and check_choice(start, "start", STARTS) == "medoid":
+        # Without the mean term, so that the result does not depend on lambda_mu: only the value does.
+        start = int(np.argmin(alignment_matrix(gram, weight, random_state=seed, n_jobs=n_jobs) @ w))
+    Q = np.tile(np.eye(n), (len(A), 1, 1)) if isinstance(start, (str, int)) else np.array(start, np.float64)
+    if isinstance(start, int):
+        pairs = np.column_stack([np.full(len(A), start), np.arange(len(A))])
+        align_many(A, A, G[start], pairs, weight, *start_tables(n, None, seed), np.empty(len(A)), Q)
     constant = float(
         w @ (weight * np.einsum("kij,kij->k", A, A) + np.einsum("kii->k", gram.rows.observer_gram))
     )
