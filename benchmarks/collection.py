@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import twin
 from sysbags._common.types import Array, IntArray
-from sysbags.classifiers.nearest import SystemIdentifier
+from sysbags.classifiers import SystemIdentifier
 from sysbags.distances.gram import CrossGram, cross_gram
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.evaluate import leave_one_out

@@ -151,6 +151,59 @@ def test_training_systems_are_their_own_neighbours(training):
     assert model.score(systems, labels) == 1.0
 
 
+def test_training_labels(training):
+    systems, labels = training
+    model = NearestSystem().fit(systems, labels)
+    assert model.labels_.tolist() == list(labels)
+    assert model.classes_.tolist() == sorted(set(labels))
+    assert not hasattr(NearestSystem(), "classes_")
+
+
+# --- explain
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("model", [NearestMean(), NearestSystem(1), NearestSystem(5)], ids=repr)
+def test_explanations(training, queries, metric, model):
+    systems, labels = training
+    model = clone(model).set_params(metric=metric, **WEIGHTS).fit(systems, labels)
+    explanations = model.explain(queries[0])
+    assert [explanation.label for explanation in explanations] == model.predict(queries[0]).tolist()
+    if isinstance(model, NearestMean):
+        expected = model.distances(queries[0])
+    else:
+        between = pairwise_distances(queries[0], systems, metric, **WEIGHTS)
+        expected = np.stack(
+            [between[:, np.array(labels) == label].min(axis=1) for label in model.classes_], axis=1
+        )
+    for explanation, row in zip(explanations, expected, strict=True):
+        assert list(explanation.distances) == model.classes_.tolist()
+        np.testing.assert_allclose(list(explanation.distances.values()), row, rtol=1e-9)
+        if metric != "alignment":
+            assert explanation.parts == {}
+            continue
+        assert list(explanation.parts) == ["transition", "observer", "mean"]
+        assert sum(explanation.parts.values()) == explanation.distances[explanation.label]
+    assert model.set_params(n_jobs=2).explain(queries[0]) == explanations
+
+
+def test_the_winner_by_votes_need_not_be_the_nearest(training):
+    systems, _ = training
+    model = NearestSystem(3).fit(systems[:4], ["a", "b", "b", "b"])
+    (explanation,) = model.explain(systems[:1])
+    assert explanation.label == model.predict(systems[:1])[0] == "b"
+    assert min(explanation.distances, key=explanation.distances.get) == "a"
+    assert sum(explanation.parts.values()) == explanation.distances["b"]
+
+
+def test_explanations_of_numbered_classes(training):
+    systems, _ = training
+    (explanation,) = NearestMean().fit(systems[:4], [0, 0, 7, 7]).explain(systems[3:4])
+    assert list(explanation.distances) == [0, 7]
+    with pytest.raises(NotFittedError):
+        NearestSystem().explain(systems)
+
+
 # --- NearestMean
 
 

@@ -272,7 +272,7 @@ def test_describe(tmp_path):
     assert about["arrays"]["steps/classify/systems_/5/alpha"] == {"shape": [24, 3], "dtype": "F64"}
     steps = about["object"]["Pipeline"]["parameters"]["steps"]["dict"]
     assert steps["systems"]["SystemIdentifier"]["parameters"]["order"] == 5
-    assert steps["classify"]["NearestSystem"]["kept"]["classes_"]["objects"]["values"] == ["sea", "wood"]
+    assert steps["classify"]["NearestSystem"]["kept"]["labels_"]["objects"]["values"] == LABELS
     assert json.loads(json.dumps(about, allow_nan=False)) == about
     content = (tmp_path / "model").read_bytes().decode("latin-1")
     assert not any(word in content for word in (str(tmp_path), os.getcwd(), os.path.expanduser("~")))

@@ -194,16 +194,17 @@ def test_contents_that_do_not_fit(tmp_path, model_file):
         write(tmp_path / "model", about, arrays)
         not_valid(tmp_path / "model", said)
 
-    first, place = "steps/classify/systems_/0", "steps/classify/_codes"
-    change("its array 'steps/classify/_codes' is missing", lambda _, arrays: arrays.pop(place))
-    change("_codes of a NearestSystem does not fit", lambda kept, _: kept.pop("_codes"))
+    first = "steps/classify/systems_/0"
+    change("labels_ of a NearestSystem does not fit", lambda kept, _: kept.pop("labels_"))
     change("systems_ of a NearestSystem does not fit", lambda kept, _: kept.pop("systems_"))
-    change("_codes of a NearestSystem does not fit", lambda kept, _: kept["systems_"].pop())
+    change("labels_ of a NearestSystem does not fit", lambda kept, _: kept["systems_"].pop())
     change("systems_ of a NearestSystem does not fit", lambda kept, _: kept["systems_"].append(1))
-    for codes in ([0, 1, 0, 1, 0, 2], [0, 1, 0, 1, 0, -1], [0.0] * 6, [[0]] * 6, [0, 1]):
+    for shape in ([5], [6, 1], [0]):
         change(
-            "_codes of a NearestSystem does not fit",
-            lambda _, arrays, codes=codes: arrays.update({place: np.array(codes)}),
+            "labels_ of a NearestSystem does not fit",
+            lambda kept, _, shape=shape: kept["labels_"]["objects"].update(
+                shape=shape, values=["a"] * int(np.prod(shape))
+            ),
         )
     for name, value, said in [
         ("samples", np.full((24, 8), np.nan), "samples holds nan at row 0, column 0"),

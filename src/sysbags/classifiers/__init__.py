@@ -1,8 +1,10 @@
-"""Estimators with scikit-learn's manners: streams to systems, and classifiers of systems."""
+"""Estimators for scikit-learn: streams to systems, and classifiers of systems."""
 
 from __future__ import annotations
 
+from sysbags.classifiers.explanation import Explanation
+from sysbags.classifiers.identifier import SystemIdentifier
 from sysbags.classifiers.kernel_ridge import KernelRidgeClassifier
-from sysbags.classifiers.nearest import NearestMean, NearestSystem, SystemIdentifier
+from sysbags.classifiers.nearest import NearestMean, NearestSystem
 
-__all__ = ["KernelRidgeClassifier", "NearestMean", "NearestSystem", "SystemIdentifier"]
+__all__ = ["Explanation", "KernelRidgeClassifier", "NearestMean", "NearestSystem", "SystemIdentifier"]

@@ -1,4 +1,4 @@
-"""A kernel machine on systems: least squares in the space that the alignment distance spans."""
+"""Kernel ridge classification of systems: least squares on squared alignment distances."""
 
 from __future__ import annotations
 
@@ -24,29 +24,28 @@ Item = System | Sequence[System]
 
 
 class KernelRidgeClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[misc]
-    """Classify systems by regularised least squares on their squared alignment distances.
+    """Classify systems by kernel ridge regression on their squared alignment distances.
 
     Each class has a score ``f(x) = b - 1/2 sum_i a_i d(x, x_i)^2`` with ``sum_i a_i = 0``: a linear
-    function in the space in which the distances are Euclidean. It is to be 1 for the clips of the class and
-    -1 for all others, in least squares; `ridge` says how smooth it is to be. The largest score wins. For all
-    classes at once this is one linear system,
+    function in the space in which the distances are Euclidean. It is fitted by least squares to 1 for the
+    clips of the class and to -1 for all others, with the penalty `ridge`. The class with the largest score is
+    predicted. For all classes at once this is one system of linear equations,
 
     ``[[-D / 2 + ridge I, 1], [1', 0]] [a; b] = [Y; 0]``,
 
-    with D the squared distances of the training items. Where distances are Euclidean but for a little, as
-    alignment distances are found to be, the ridge makes it well posed.
+    with D the squared distances between the training clips. Alignment distances are nearly Euclidean; the
+    ridge makes the problem well posed in spite of the difference.
 
-    A clip may be described by several systems, one for each of several bags: then d^2 is the sum of their
-    squared distances, each times its weight.
+    A clip may have several systems, one per bag: then d^2 is the weighted sum of their squared distances.
 
     Parameters
     ----------
     lambda_a, lambda_mu : float, default=0.25, 100.0
-        Weights of the transition and of the mean. A machine can use the mean better than neighbours do.
+        Weights of the transition and of the mean; the mean helps kernel ridge more than nearest neighbours.
     ridge : float, default=1.0
-        In the unit of squared distances; above 0.
+        Penalty, above 0, in the unit of squared distances.
     bag_weights : sequence of float, optional
-        One for each bag, by default 1.
+        One weight per bag, by default 1.
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
         Threads.
@@ -67,10 +66,10 @@ class KernelRidgeClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore
     >>> from sysbags.datasets import make_streams
     >>> streams, labels = make_streams(classes=2, per_class=6, frames=30, bins=8)
     >>> systems = sysbags.SystemIdentifier(order=2).fit_transform(streams)
-    >>> machine = sysbags.KernelRidgeClassifier().fit(systems, labels)
-    >>> machine.coefficients_.shape, machine.decision_function(systems[:3]).shape
+    >>> model = sysbags.KernelRidgeClassifier().fit(systems, labels)
+    >>> model.coefficients_.shape, model.decision_function(systems[:3]).shape
     ((12, 2), (3,))
-    >>> bool((machine.predict(systems) == labels).all())
+    >>> bool((model.predict(systems) == labels).all())
     True
     """
 
@@ -97,21 +96,21 @@ class KernelRidgeClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore
         Parameters
         ----------
         systems : sequence of System, or of sequences of System
-            One for each clip, or one for each bag of each clip.
+            One system per clip, or one per bag of each clip.
         labels : (K,) array_like
         """
         bags = _by_bag(systems)
         self.classes_, codes = check_labels(labels, len(bags[0]))
-        wanted = targets(codes, len(self.classes_))
+        values = targets(codes, len(self.classes_))
         between = self._between(bags, None)
         solution = np.linalg.solve(
-            bordered(between, self.ridge), np.vstack([wanted, np.zeros((1, wanted.shape[1]))])
+            bordered(between, self.ridge), np.vstack([values, np.zeros((1, values.shape[1]))])
         )
         self.systems_, self.coefficients_, self.intercepts_ = bags, solution[:-1], solution[-1]
         return self
 
     def decision_function(self, systems: Sequence[Item]) -> Array:
-        """Return the scores of the classes, (K, C); for two classes, as scikit-learn has it, one number."""
+        """Return the scores of the classes, (K, C); for two classes, as in scikit-learn, one per clip."""
         check_is_fitted(self)
         scores = self.intercepts_ - 0.5 * self._between(_by_bag(systems), self.systems_) @ self.coefficients_
         return np.asarray(scores[:, 1] if len(self.classes_) == 2 else scores)
@@ -123,7 +122,7 @@ class KernelRidgeClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore
         return np.asarray(self.classes_[best])
 
     def _between(self, bags: list[list[System]], others: list[list[System]] | None) -> Array:
-        """Sum of squared distances over bags."""
+        """Return the weighted sum of squared distances over the bags."""
         weights = np.ones(len(bags)) if self.bag_weights is None else self.bag_weights
         expected = len(weights) if others is None else len(others)
         if len(bags) != expected:
@@ -142,7 +141,7 @@ class KernelRidgeClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore
 
 
 def _by_bag(systems: Any) -> list[list[System]]:
-    """Turn one system a clip, or several, into one list of systems a bag."""
+    """Turn one system per clip, or several, into one list of systems per bag."""
     items = [[item] if isinstance(item, System) else list(item) for item in systems]
     if not items or len({len(item) for item in items}) > 1 or not items[0]:
         raise ParameterError("systems must hold at least one clip, each with the same number of systems")
@@ -150,7 +149,7 @@ def _by_bag(systems: Any) -> list[list[System]]:
 
 
 def bordered(distances: Array, ridge: float) -> Array:
-    """Return the matrix of the machine's linear system, ``[[-D / 2 + ridge I, 1], [1', 0]]``."""
+    """Return the matrix of the linear equations, ``[[-D / 2 + ridge I, 1], [1', 0]]``."""
     if check_weight(ridge, "ridge") == 0.0:
         raise ParameterError("ridge is 0, but it must be above 0")
     items = len(distances)

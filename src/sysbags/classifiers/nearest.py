@@ -1,4 +1,4 @@
-"""Estimators with scikit-learn's manners: streams to systems, nearest system, nearest mean."""
+"""Classifiers of systems by their distances: nearest system and nearest mean."""
 
 from __future__ import annotations
 
@@ -7,91 +7,28 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import ClassifierMixin, TransformerMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sysbags._common.estimator import SequenceEstimator
 from sysbags._common.parallel import run
-from sysbags._common.types import Array, IntArray, KernelLike
+from sysbags._common.seeds import seed_of
+from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels
-from sysbags.classifiers.votes import vote
+from sysbags.classifiers.explanation import Explanation
+from sysbags.classifiers.votes import majority_vote
+from sysbags.distances.alignment import align
 from sysbags.distances.pairwise import METRICS, pairwise_distances
 from sysbags.errors import ParameterError
 from sysbags.means.frechet import frechet_mean, medoid
-from sysbags.systems.identification import identify
 from sysbags.systems.system import System
 from sysbags.systems.validation import check_systems
 
-__all__ = ["NearestMean", "NearestSystem", "SystemIdentifier"]
+__all__ = ["NearestMean", "NearestSystem"]
 
 
-class SystemIdentifier(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
-    """Turn each stream of histograms into a system (`identify`, Algorithm 1).
-
-    Parameters
-    ----------
-    order : int or "auto", default=5
-    kernel : {"chi2", "bhattacharyya", "intersection", "linear"} or callable, default="chi2"
-    stability : {"constrained", "clip", "none"}, default="constrained"
-    margin : float, default=1e-3
-        The spectral norm of a transition is at most ``1 - margin``.
-    n_jobs : int, optional
-        Threads.
-
-    Examples
-    --------
-    >>> import numpy as np, sysbags
-    >>> streams = np.random.default_rng(0).dirichlet(np.ones(6), size=(2, 30))
-    >>> sysbags.SystemIdentifier(order=2).fit_transform(streams)[1]
-    System(order=2, size=30, bag_length=6, kernel='chi2')
-    """
-
-    def __init__(
-        self,
-        order: int | str = 5,
-        kernel: KernelLike = "chi2",
-        *,
-        stability: str = "constrained",
-        margin: float = 1e-3,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.order = order
-        self.kernel = kernel
-        self.stability = stability
-        self.margin = margin
-        self.n_jobs = n_jobs
-
-    def fit(self, streams: Sequence[npt.ArrayLike], labels: Any = None) -> SystemIdentifier:
-        """Do nothing: each stream is identified on its own."""
-        return self
-
-    def system(self, stream: npt.ArrayLike) -> System:
-        """Identify one stream, (N, p)."""
-        return identify(stream, self.order, self.kernel, stability=self.stability, margin=self.margin)
-
-    def transform(self, streams: Sequence[npt.ArrayLike]) -> list[System]:
-        """Identify each stream.
-
-        Parameters
-        ----------
-        streams : sequence of (N, p) array_like
-        """
-
-        def identified(numbered: tuple[int, npt.ArrayLike]) -> System:
-            index, stream = numbered
-            try:
-                return self.system(stream)
-            except ValueError as error:
-                raise type(error)(f"stream {index}: {error}") from None
-
-        return run(identified, list(enumerate(streams)), self.n_jobs, "systems")
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-
-class _ByDistance(ClassifierMixin, SequenceEstimator):  # type: ignore[misc]
-    """What classifies by one of the distances between systems."""
+class _DistanceClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[misc]
+    """Base of the classifiers that use one of the distances between systems."""
 
     metric: str
     lambda_a: float
@@ -110,8 +47,45 @@ class _ByDistance(ClassifierMixin, SequenceEstimator):  # type: ignore[misc]
             n_jobs=self.n_jobs,
         )
 
+    def _explain(
+        self,
+        systems: Sequence[System],
+        classes: list[Any],
+        codes: IntArray,
+        nearest: Sequence[Sequence[System]],
+        distances: Array,
+    ) -> list[Explanation]:
+        """Explain predictions.
 
-class NearestSystem(_ByDistance):
+        Parameters
+        ----------
+        systems : sequence of System
+        classes : list of C labels
+        codes : (K,) array of int
+            Class index that is predicted for each.
+        nearest : K sequences of C systems
+            What each is compared with in each class.
+        distances : (K, C) array
+            Squared distances to them.
+        """
+        seed = seed_of(self.random_state)
+
+        def explanation(k: int) -> Explanation:
+            row = dict(zip(classes, distances[k].tolist(), strict=True))
+            label = classes[codes[k]]
+            if self.metric != "alignment":
+                return Explanation(label=label, distances=row, parts={})
+            winner = nearest[k][codes[k]]
+            alignment = align(systems[k], winner, self.lambda_a, self.lambda_mu, random_state=seed)
+            # The same number but for rounding, so that the parts sum to it.
+            return Explanation(
+                label=label, distances=row | {label: alignment.distance}, parts=alignment.parts
+            )
+
+        return run(explanation, list(range(len(systems))), self.n_jobs, "explanations")
+
+
+class NearestSystem(_DistanceClassifier):
     """Classify a system by the labels of the nearest training systems.
 
     Parameters
@@ -128,6 +102,9 @@ class NearestSystem(_ByDistance):
     ----------
     classes_ : (C,) array
     systems_ : list of System
+        The training systems.
+    labels_ : (K,) array
+        Their labels.
 
     Examples
     --------
@@ -159,10 +136,15 @@ class NearestSystem(_ByDistance):
         """Keep the training systems and their labels."""
         members = check_systems(systems)
         check_choice(self.metric, "metric", METRICS)
-        self.classes_, self._codes = check_labels(labels, len(members))
-        self.systems_ = members
+        classes, codes = check_labels(labels, len(members))
+        self.systems_, self.labels_ = members, classes[codes]
         self._count(self.n_neighbors)
         return self
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """The classes of the training labels, sorted."""
+        return np.unique(self.labels_)
 
     def kneighbors(
         self, systems: Sequence[System], n_neighbors: int | None = None, return_distance: bool = True
@@ -188,10 +170,39 @@ class NearestSystem(_ByDistance):
         return (np.take_along_axis(distances, nearest, axis=1), nearest) if return_distance else nearest
 
     def predict(self, systems: Sequence[System]) -> npt.NDArray[Any]:
-        """Return the label that most of the nearest training systems have; ties go to the nearer."""
-        distances = self._distances(systems)
-        codes = vote(distances, self._codes, len(self.classes_), self._count(self.n_neighbors))
+        """Return the label that most of the nearest training systems have; ties go to the nearest."""
+        codes = self._vote(self._distances(systems))
         return np.asarray(self.classes_[codes])
+
+    def explain(self, systems: Sequence[System]) -> list[Explanation]:
+        """Return what `predict` returns, with the distances to the nearest training system of each class.
+
+        Parameters
+        ----------
+        systems : sequence of System
+
+        Returns
+        -------
+        list of Explanation
+            One per system.
+        """
+        distances = self._distances(systems)
+        classes = self.classes_
+        own = self.labels_ == classes[:, None]
+        nearest = np.where(own, distances[:, None, :], np.inf).argmin(axis=2)
+        return self._explain(
+            systems,
+            classes.tolist(),
+            self._vote(distances),
+            [[self.systems_[k] for k in row] for row in nearest],
+            np.take_along_axis(distances, nearest, axis=1),
+        )
+
+    def _vote(self, distances: Array) -> IntArray:
+        """Return the class index of each row of distances to the training systems."""
+        nearest = np.argsort(distances, axis=1, kind="stable")[:, : self._count(self.n_neighbors)]
+        classes, codes = np.unique(self.labels_, return_inverse=True)
+        return majority_vote(codes[nearest], len(classes))
 
     def _count(self, n_neighbors: int) -> int:
         count = check_integer(n_neighbors, "n_neighbors")
@@ -206,12 +217,12 @@ class NearestSystem(_ByDistance):
         return self._between(systems, self.systems_)
 
 
-class NearestMean(_ByDistance):
-    """Classify a system by the nearest centre of a class.
+class NearestMean(_DistanceClassifier):
+    """Classify a system by the nearest class mean.
 
-    The centre is the class's Frechet mean for the alignment distance, its medoid for the baselines.
-    An exact mean rests on every training frame of its class; with `compress` it is kept on that many
-    samples, so that a prediction costs classes x `compress` kernel rows, at an error that is reported.
+    The center of a class is its Frechet mean for the alignment distance, its medoid for the other metrics.
+    An exact mean has as many samples as its class has training frames; with `compress` it has that many, so
+    that a prediction computes classes x `compress` kernel rows, with an error that is reported.
 
     Parameters
     ----------
@@ -219,7 +230,7 @@ class NearestMean(_ByDistance):
     lambda_a, lambda_mu : float, default=0.25, 0.0
         Weights of the transition and of the mean, for "alignment".
     compress : int, optional
-        Samples that each class's centre is kept on; by default all.
+        Number of samples of each center; by default all.
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
         Threads.
@@ -228,9 +239,9 @@ class NearestMean(_ByDistance):
     ----------
     classes_ : (C,) array
     centers_ : list of System
-        The centre of each class.
+        The center of each class.
     compression_errors_ : (C,) array
-        Relative squared error that `compress` made in each centre, 0 where nothing was dropped.
+        Relative squared error of each center after `compress`, 0 where no sample was dropped.
 
     Examples
     --------
@@ -262,7 +273,7 @@ class NearestMean(_ByDistance):
         self.n_jobs = n_jobs
 
     def fit(self, systems: Sequence[System], labels: npt.ArrayLike) -> NearestMean:
-        """Work out the centre of each class."""
+        """Compute the center of each class."""
         members = check_systems(systems)
         check_choice(self.metric, "metric", METRICS)
         if self.compress is not None:
@@ -278,29 +289,57 @@ class NearestMean(_ByDistance):
         for code in range(len(self.classes_)):
             group = [member for member, own in zip(members, codes, strict=True) if own == code]
             if self.metric == "alignment":
-                centre = frechet_mean(group, **options).system
+                center = frechet_mean(group, **options).system
             else:
-                centre = group[medoid(group, self.metric, **options)]
-            self.centers_.append(centre if self.compress is None else centre.compress(self.compress))
+                center = group[medoid(group, self.metric, **options)]
+            self.centers_.append(center if self.compress is None else center.compress(self.compress))
         self.compression_errors_ = np.array(
             [0.0 if m.compression_error is None else m.compression_error["relative"] for m in self.centers_]
         )
         return self
 
     def distances(self, systems: Sequence[System]) -> Array:
-        """Return the squared distances of systems to the classes' centres, (K, C)."""
+        """Return the squared distances of systems to the centers of the classes, (K, C)."""
         check_is_fitted(self)
         return self._between(systems, self.centers_)
 
     def decision_function(self, systems: Sequence[System]) -> Array:
-        """Return how near each class's centre is, larger is nearer: minus the squared distance, (K, C).
+        """Return minus the squared distance to the center of each class, (K, C).
 
-        For two classes, as scikit-learn has it, one number: positive for the second class.
+        For two classes, as in scikit-learn, one number per system: positive for the second class.
         """
         distances = self.distances(systems)
         return distances[:, 0] - distances[:, 1] if len(self.classes_) == 2 else -distances
 
     def predict(self, systems: Sequence[System]) -> npt.NDArray[Any]:
-        """Return the label of the class with the nearest centre."""
+        """Return the label of the class with the nearest center."""
         nearest = self.distances(systems).argmin(axis=1)
         return np.asarray(self.classes_[nearest])
+
+    def explain(self, systems: Sequence[System]) -> list[Explanation]:
+        """Return what `predict` returns, with the distances to the centers of all classes.
+
+        Parameters
+        ----------
+        systems : sequence of System
+
+        Returns
+        -------
+        list of Explanation
+            One per system.
+
+        Examples
+        --------
+        >>> import numpy as np, sysbags
+        >>> streams = np.random.default_rng(0).dirichlet(np.ones(6), size=(4, 30))
+        >>> systems = sysbags.SystemIdentifier(order=2).fit_transform(streams)
+        >>> model = sysbags.NearestMean().fit(systems, ["a", "a", "b", "b"])
+        >>> explanation = model.explain(systems)[3]
+        >>> explanation.label, list(explanation.distances), list(explanation.parts)
+        ('b', ['a', 'b'], ['transition', 'observer', 'mean'])
+        >>> bool(np.isclose(sum(explanation.parts.values()), explanation.distances["b"]))
+        True
+        """
+        distances = self.distances(systems)
+        centers = [self.centers_] * len(distances)
+        return self._explain(systems, self.classes_.tolist(), distances.argmin(axis=1), centers, distances)

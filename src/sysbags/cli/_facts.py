@@ -49,10 +49,10 @@ def look_at_saved(file: Path) -> tuple[dict[str, Any], Named]:
     facts["steps"] = {name: str(step).replace("\n", "") for name, step in steps.items()}
     last = list(steps.values())[-1]
     facts |= {name: getattr(last, name) for name in ("lambda_a", "lambda_mu") if hasattr(last, name)}
-    labels = [str(name) for name in getattr(last, "classes_", ())]
-    if hasattr(last, "systems_"):
-        return facts, [(labels[code], one) for code, one in zip(last._codes, last.systems_, strict=True)]
-    return facts, list(zip(labels, getattr(last, "centers_", ()), strict=True))
+    if hasattr(last, "labels_"):
+        return facts, list(zip(map(str, last.labels_), last.systems_, strict=True))
+    names = map(str, getattr(last, "classes_", ()))
+    return facts, list(zip(names, getattr(last, "centers_", ()), strict=True))
 
 
 def look_at_clip(file: Path, settings: Settings) -> tuple[dict[str, Any], Named]:

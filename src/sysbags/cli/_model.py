@@ -14,7 +14,7 @@ from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
-    from sysbags.classifiers.nearest import NearestMean, NearestSystem, SystemIdentifier
+    from sysbags.classifiers import NearestMean, NearestSystem, SystemIdentifier
 
 __all__ = ["Features", "load_model"]
 
@@ -82,7 +82,7 @@ def load_model(path: Path) -> tuple[BagTransformer, SystemIdentifier, NearestMea
     from sklearn.utils.validation import check_is_fitted
 
     from sysbags.bags.base import BagTransformer
-    from sysbags.classifiers.nearest import NearestMean, NearestSystem, SystemIdentifier
+    from sysbags.classifiers import NearestMean, NearestSystem, SystemIdentifier
     from sysbags.storage import load
 
     found = load(path)

@@ -15,7 +15,7 @@ from sysbags.errors import OrderError, StreamError, SysbagsError, VideoError, Vi
 
 if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
-    from sysbags.classifiers.nearest import SystemIdentifier
+    from sysbags.classifiers import SystemIdentifier
     from sysbags.systems.system import System
 
 __all__ = ["Clips", "read_clips", "warnings_as_notes"]

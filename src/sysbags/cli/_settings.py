@@ -15,7 +15,7 @@ from sysbags.errors import ParameterError
 
 if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
-    from sysbags.classifiers.nearest import SystemIdentifier
+    from sysbags.classifiers import SystemIdentifier
 
 __all__ = ["Settings", "with_settings"]
 
@@ -96,7 +96,7 @@ class Settings:
 
     def make_identifier(self) -> SystemIdentifier:
         """Return what turns streams into systems."""
-        from sysbags.classifiers.nearest import SystemIdentifier
+        from sysbags.classifiers import SystemIdentifier
 
         order = "5" if self.order is None else self.order
         if order != "auto" and not (order.isdecimal() and int(order) > 0):

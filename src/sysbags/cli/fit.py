@@ -56,7 +56,7 @@ def fit(
     """
     from sklearn.pipeline import Pipeline
 
-    from sysbags.classifiers.nearest import NearestMean, NearestSystem
+    from sysbags.classifiers import NearestMean, NearestSystem
     from sysbags.datasets.folder import class_folders
     from sysbags.distances.gram import cross_gram
     from sysbags.evaluate import LAMBDA_A_GRID, LAMBDA_MU_GRID, choose_weights

@@ -40,7 +40,7 @@ def experiment(settings: Settings, stages: Stages | None = None) -> Outcome:
     from sklearn.pipeline import Pipeline
 
     from sysbags.bags import LocalBinaryPatterns
-    from sysbags.classifiers.nearest import NearestMean, SystemIdentifier
+    from sysbags.classifiers import NearestMean, SystemIdentifier
     from sysbags.datasets import make_clips
     from sysbags.distances.gram import cross_gram
     from sysbags.distances.pairwise import distance_matrix

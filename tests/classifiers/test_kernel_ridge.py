@@ -1,4 +1,4 @@
-"""The kernel machine against definitions that solve everything anew."""
+"""Kernel ridge against definitions that solve everything anew."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def least_squares(points, codes, judged, ridge, classes):
 @given(st.integers(0, 10_000), st.floats(0.05, 20.0))
 @settings(max_examples=25, deadline=None)
 def test_without_any_group_it_is_ridge_regression_of_the_rest(seed, ridge):
-    """Euclidean distances, where the machine is an ordinary ridge regression; both ways of leaving out."""
+    """Euclidean distances, where kernel ridge is an ordinary ridge regression; both ways of leaving out."""
     rng = np.random.default_rng(seed)
     points, codes = rng.normal(size=(16, 3)), np.arange(16) % 3
     groups = rng.permutation(np.repeat(np.arange(6), [4, 3, 3, 3, 2, 1]))

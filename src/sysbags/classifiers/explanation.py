@@ -1,0 +1,28 @@
+"""Why a classifier predicts a label: the distances to all classes, and the parts of the smallest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Explanation"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Why a system is predicted to be of a class.
+
+    Attributes
+    ----------
+    label : Any
+        The class that `predict` returns.
+    distances : dict
+        Squared distance to each class: to its center, or to its nearest training system.
+    parts : dict
+        What "transition", "observer" and "mean" add to the squared distance to the class `label`, weights
+        included; they sum to it. Empty for metrics other than "alignment".
+    """
+
+    label: Any
+    distances: dict[Any, float]
+    parts: dict[str, float]
