@@ -1,23 +1,26 @@
-"""Protocols: how well do distances, means and vectors tell classes apart, and how sure is that?"""
+"""Evaluations: cross-validated accuracies of every method, with intervals, from clips, streams or systems."""
 
 from __future__ import annotations
 
-from sysbags.evaluate.left_out import (
+from sysbags.evaluate.cross_validation import (
     CLASSIFIERS,
     LAMBDA_A_GRID,
     LAMBDA_MU_GRID,
-    LeaveOneOut,
     Weights,
     choose_weights,
     leave_one_out,
 )
+from sysbags.evaluate.evaluation import evaluate
+from sysbags.report.results import Evaluation, LeaveOneOut
 
 __all__ = [
     "CLASSIFIERS",
     "LAMBDA_A_GRID",
     "LAMBDA_MU_GRID",
+    "Evaluation",
     "LeaveOneOut",
     "Weights",
     "choose_weights",
+    "evaluate",
     "leave_one_out",
 ]

@@ -13,7 +13,7 @@ from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer, check_labels
 from sysbags.distances.gram import CrossGram
-from sysbags.distances.pairwise import alignment_matrix
+from sysbags.distances.alignment_matrix import alignment_matrix
 from sysbags.errors import ParameterError
 from sysbags.means.frechet import BlockMean, mean_gram, mean_of_gram
 from sysbags.report.results import ClassMean
@@ -80,7 +80,7 @@ def atlas(
     if any(system.states is None for system in systems):
         raise ParameterError("a system has no states, but an atlas needs them: use systems from identify")
 
-    def one(c: int) -> ClassMean:
+    def class_mean(c: int) -> ClassMean:
         rows = np.flatnonzero(codes == c)
         part, members = gram.subset(rows), [systems[int(k)] for k in rows]
         mean = mean_of_gram(part, lambda_a, lambda_mu, random_state=seed)
@@ -88,18 +88,18 @@ def atlas(
         distances = alignment_matrix(blocks, lambda_a, lambda_mu, random_state=seed)[0]
         order: IntArray = np.argsort(distances, kind="stable")
         values = np.linalg.eigvals(mean.transition).astype(np.complex128)
-        centre, directions = _pre_images(members, mean)
-        course = simulate_states(mean.transition, _covariance(members, mean), length, seed)
+        center, directions = _pre_images(members, mean)
+        states = simulate_states(mean.transition, _covariance(members, mean), length, seed)
         return ClassMean(
-            str(classes[c]),
-            tuple(int(k) for k in rows[order]),
-            tuple(float(d) for d in distances[order]),
-            values[np.lexsort([-values.imag, -np.abs(values).round(12)])],
-            _histograms(centre[None])[0],
-            _histograms(centre + course @ directions.T),
+            label=str(classes[c]),
+            members=tuple(int(k) for k in rows[order]),
+            distances=tuple(float(d) for d in distances[order]),
+            eigenvalues=values[np.lexsort([-values.imag, -np.abs(values).round(12)])],
+            histogram=_histograms(center[None])[0],
+            dynamics=_histograms(center + states @ directions.T),
         )
 
-    return tuple(run(one, range(len(classes)), n_jobs, "class atlas"))
+    return tuple(run(class_mean, range(len(classes)), n_jobs, "class atlas"))
 
 
 def simulate_states(transition: Array, covariance: Array, length: int, seed: int = 0) -> Array:

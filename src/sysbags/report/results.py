@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.types import Array, IntArray
+from sysbags._common.documents import json_text
+from sysbags.errors import ParameterError, SysbagsError
 from sysbags.systems.system import System
 
 __all__ = [
     "ClassMean",
     "Clip",
     "Curve",
+    "Details",
     "Evaluation",
     "LeaveOneOut",
     "Method",
@@ -29,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Rate:
-    """How many items were put into the right class, with a 95 % confidence interval of the share."""
+    """How many clips were predicted correctly, with a 95 % confidence interval of the share."""
 
     right: int
     total: int
@@ -38,7 +42,7 @@ class Rate:
 
     @property
     def share(self) -> float:
-        """The share of right items."""
+        """The share of correct predictions: the accuracy."""
         return self.right / self.total
 
     def __str__(self) -> str:
@@ -55,7 +59,7 @@ class Clip:
     source: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Method:
     """What one way of describing clips and one classifier reached.
 
@@ -64,7 +68,7 @@ class Method:
     name : str
         What clips were described by, such as "LBP systems, alignment" or "LBP-TOP".
     classifier : str
-        "1-NN", "nearest mean", "nearest medoid", "nearest centroid", "linear SVM", ...
+        "1-NN", "nearest mean", "nearest medoid", "kernel ridge", "linear SVM", ...
     kind : {"systems", "comparator"}
     predictions : tuple of str
         One for each clip.
@@ -97,7 +101,7 @@ class Published:
     source: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Curve:
     """Accuracies against one weight, the other fixed: one line of the paper's two figures."""
 
@@ -108,7 +112,7 @@ class Curve:
     fixed: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Relations:
     """Where each of K clips lies among the others, at the evaluation's weights. Distances are squared.
 
@@ -137,7 +141,7 @@ class Relations:
     class_parts: Array
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ClassMean:
     """What the Frechet mean of a class looks like: one page of the atlas.
 
@@ -164,7 +168,30 @@ class ClassMean:
     dynamics: Array
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Details:
+    """What there is to see beside the accuracies, at the weights that the main method chose most often.
+
+    Attributes
+    ----------
+    curves : tuple of Curve
+    systems : tuple of System
+        One for each clip, of the main method.
+    relations : Relations
+    atlas : tuple of ClassMean
+        One for each class.
+    facts : mapping
+        Further lines for people.
+    """
+
+    curves: tuple[Curve, ...]
+    systems: tuple[System, ...]
+    relations: Relations
+    atlas: tuple[ClassMean, ...]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Evaluation:
     """Everything that an evaluation found.
 
@@ -175,17 +202,20 @@ class Evaluation:
     protocol : str
         What was left out, in words for people: "one source left out at a time (121 sources)".
     clips : tuple of Clip
+    groups : tuple of int
+        What each clip was left out with.
     classes : tuple of str
         Sorted.
     methods : tuple of Method
         In the order of the table; `methods[main]` is the one whose errors are shown.
+    make_details : callable
+        Computes `details` when they are first asked for.
+    main : int
     published : tuple of Published
-    curves : tuple of Curve
-    systems : tuple of System
-        One for each clip, of the main method.
-    relations : Relations
-    atlas : tuple of ClassMean
-        One for each class.
+    failures : mapping
+        The clips that could not be used, and why.
+    single_group_classes : tuple of str
+        Classes that have all their clips in one group, so that none of them can be right.
     seconds : mapping
         What each stage took, in the order of the work.
     facts : mapping
@@ -195,27 +225,125 @@ class Evaluation:
     title: str
     protocol: str
     clips: tuple[Clip, ...]
+    groups: tuple[int, ...]
     classes: tuple[str, ...]
     methods: tuple[Method, ...]
-    main: int
-    published: tuple[Published, ...]
-    curves: tuple[Curve, ...]
-    systems: tuple[System, ...]
-    relations: Relations
-    atlas: tuple[ClassMean, ...]
-    seconds: Mapping[str, float]
-    facts: Mapping[str, Any]
+    make_details: Callable[[], Details]
+    main: int = 0
+    published: tuple[Published, ...] = ()
+    failures: Mapping[Path, SysbagsError] = field(default_factory=dict)
+    single_group_classes: tuple[str, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def predictions(self) -> npt.NDArray[Any]:
+        """The class that the main method predicts for each clip, (K,)."""
+        return np.array(self.methods[self.main].predictions)
+
+    @property
+    def accuracy(self) -> float:
+        """Cross-validated accuracy of the main method."""
+        return self.methods[self.main].rate.share
+
+    @cached_property
     def confusion(self) -> IntArray:
-        """Counts of the main method, (C, C): rows are true classes, columns verdicts."""
-        place = {name: k for k, name in enumerate(self.classes)}
-        table = np.zeros((len(place), len(place)), dtype=np.int64)
-        for clip, verdict in zip(self.clips, self.methods[self.main].predictions, strict=True):
-            table[place[clip.label], place[verdict]] += 1
-        return table
+        """Counts of the main method, (C, C): rows are true classes, columns predicted ones."""
+        return _confusion([clip.label for clip in self.clips], self.predictions, self.classes)
+
+    @cached_property
+    def details(self) -> Details:
+        """Curves, systems, map and class means; computed when they are first asked for."""
+        return self.make_details()
+
+    def to_frame(self) -> Any:
+        """Return the table of methods as a pandas DataFrame, one row per method."""
+        try:
+            import pandas as pd
+        except ModuleNotFoundError:
+            raise ParameterError("to_frame needs pandas: pip install pandas") from None
+        return pd.DataFrame(
+            {
+                "method": method.name,
+                "classifier": method.classifier,
+                "kind": method.kind,
+                "accuracy": method.rate.share,
+                "low": method.rate.low,
+                "high": method.rate.high,
+                "right": method.rate.right,
+                "total": method.rate.total,
+                "p_value": method.p_value,
+                "seconds": method.seconds,
+            }
+            for method in self.methods
+        )
+
+    def to_dict(self, *, details: bool = False) -> dict[str, Any]:
+        """Return everything as lists, numbers and text; distances are squared.
+
+        Parameters
+        ----------
+        details : bool, default=False
+            Also the curves, the nearest clips and the class means, which may have to be computed first.
+        """
+        document: dict[str, Any] = {
+            "title": self.title,
+            "protocol": self.protocol,
+            "groups": list(self.groups),
+            "classes": list(self.classes),
+            "clips": [{"name": c.name, "label": c.label, "source": c.source} for c in self.clips],
+            "skipped": [{"path": str(path), "error": str(error)} for path, error in self.failures.items()],
+            "methods": [
+                {**asdict(method), "share": method.rate.share, "main": k == self.main}
+                for k, method in enumerate(self.methods)
+            ],
+            "confusion": self.confusion.tolist(),
+            "facts": dict(self.facts),
+            "seconds": dict(self.seconds),
+        }
+        if details:
+            document |= {
+                "curves": [asdict(curve) for curve in self.details.curves],
+                "neighbours": self.details.relations.neighbours.tolist(),
+                "atlas": [
+                    {
+                        "class": mean.label,
+                        "members": [self.clips[k].name for k in mean.members],
+                        "squared_distances": list(mean.distances),
+                        "eigenvalues": [[value.real, value.imag] for value in mean.eigenvalues.tolist()],
+                    }
+                    for mean in self.details.atlas
+                ],
+            }
+            document["facts"] |= self.details.facts
+            document["seconds"] = dict(self.seconds)
+        return document
+
+    def to_json(self, *, details: bool = False) -> str:
+        """Return `to_dict` as the text of one JSON document; numbers that are not finite are null."""
+        return json_text(self.to_dict(details=details))
+
+    def report(self, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+        """Write a report: one HTML file that shows everything.
+
+        Parameters
+        ----------
+        path : path
+        n_jobs : int, optional
+            Threads. The clips are read once more, for a picture of each.
+        """
+        from sysbags.report.page import write
+
+        write(path, self, n_jobs=n_jobs)
 
 
-@dataclass(frozen=True, eq=False)
+def _confusion(labels: Any, predictions: Any, classes: Any) -> IntArray:
+    from sklearn.metrics import confusion_matrix
+
+    return np.asarray(confusion_matrix(labels, predictions, labels=classes))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LeaveOneOut:
     """What `leave_one_out` found.
 
@@ -243,10 +371,4 @@ class LeaveOneOut:
     @cached_property
     def confusion(self) -> IntArray:
         """Counts, (C, C): rows are true classes, columns predicted ones."""
-        table = np.zeros((len(self.classes), len(self.classes)), dtype=np.int64)
-        rows, columns = (
-            np.searchsorted(self.classes, self.labels),
-            np.searchsorted(self.classes, self.predictions),
-        )
-        np.add.at(table, (rows, columns), 1)
-        return table
+        return _confusion(self.labels, self.predictions, self.classes)

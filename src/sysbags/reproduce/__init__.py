@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sysbags.reproduce._common import Options, Outcome
+from sysbags.reproduce.common import Options, Outcome
 from sysbags.reproduce.dyntex import dyntex
 from sysbags.reproduce.yupenn import yupenn
 

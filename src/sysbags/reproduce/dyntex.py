@@ -2,151 +2,154 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from sysbags._common.stages import Stages
 from sysbags.bags import LocalBinaryPatterns
-from sysbags.bags.cached import cached_streams
-from sysbags.datasets.layouts import Found
+from sysbags.classifiers.clips import describe_clips
+from sysbags.datasets.layouts import LayoutClips
 from sysbags.distances.gram import CrossGram
-from sysbags.errors import SysbagsError
+from sysbags.distances.pairwise import METRICS
 from sysbags.evaluate import leave_one_out
-from sysbags.evaluate.assemble import curves, method, relations
 from sysbags.evaluate.atlas import atlas
-from sysbags.evaluate.cached_gram import cached_gram
-from sysbags.evaluate.protocols import describe
-from sysbags.report.results import Evaluation, Method
+from sysbags.evaluate.cached import cached_gram, cached_system
+from sysbags.evaluate.details import curves, relations
+from sysbags.evaluate.methods import EvaluationSet, make_method
+from sysbags.report.results import Details, Evaluation, Method
 from sysbags.reproduce import published
-from sysbags.reproduce._common import (
-    DISTANCES,
+from sysbags.reproduce.common import (
+    KERNEL,
+    ROWS,
     Options,
     Outcome,
-    clips_of,
     departures,
+    evaluation_set,
     facts,
-    identified,
-    usable,
 )
 
 __all__ = ["dyntex"]
 
 ORDER, LAMBDA_A, LAMBDA_MU = 5, 0.25, 0.0
 BAG = "local binary patterns of grey frames, 8 neighbours, 256 bins"
-CENTRES = {"alignment": "nearest mean"}  # of the other distances it is medoids
+PAPER_NAME = {"1-NN": "1-NN", "nearest mean": "NCC"}  # what the paper calls the classifiers
 
 
-def dyntex(found: Found, options: Options, stages: Stages) -> Outcome:
-    """Run the experiments on one of the sets: 1-NN and NCC with every distance, both sweeps.
+def dyntex(layout: LayoutClips, options: Options, stages: Stages) -> Outcome:
+    """Run the experiments on one of the sets: nearest system and nearest mean with every metric, both sweeps.
 
-    Each clip is classified by all the others. A class's centre is the Frechet mean, for the other two
-    distances the medoid; that of the clip's own class is worked out without it.
+    Each clip is classified by all the others. The center of a class is the Frechet mean, for the other two
+    metrics the medoid; that of the clip's own class is computed without it.
 
     Parameters
     ----------
-    found : Found
+    layout : LayoutClips
         The clips, see `Layout.find`.
     options : Options
     stages : Stages
-        Told of each stage.
+        Keeps the times.
 
     Returns
     -------
     Outcome
-        The main method of its evaluation is NCC with the alignment distance, the paper's confusion matrix.
+        The main method of its evaluation is the nearest mean with the alignment distance, of which the paper
+        shows the confusion matrix.
     """
-    name, jobs, seed = found.layout.name, options.jobs, options.seed
-    bags = LocalBinaryPatterns(frames=dict(options.frames) or None)
-    with stages("frames and bags"):
-        read = cached_streams(options.store, bags, found.paths, n_jobs=jobs)
-    with stages("systems"):
-        outcomes = identified(options.store, found.paths, read, ORDER, jobs)
-    failures = {p: o for p, o in zip(found.paths, outcomes, strict=True) if isinstance(o, SysbagsError)}
-    clips = clips_of(found, usable(found, failures))
-    systems = [outcome for outcome in outcomes if not isinstance(outcome, SysbagsError)]
-    classes, codes = np.unique([clip.label for clip in clips], return_inverse=True)
-    labels, groups = classes[codes], np.arange(len(clips))
+    name = layout.layout.name
+    clips = describe_clips(
+        layout.paths,
+        LocalBinaryPatterns(frames=dict(options.frames) or None),
+        partial(cached_system, cache=options.cache, orders=[ORDER], kernel=KERNEL),
+        cache=options.cache,
+        n_jobs=options.n_jobs,
+        stages=stages,
+    )
+    items = evaluation_set(layout, clips, options)
+    [systems] = clips.systems
     with stages("kernel"):
-        kept = cached_gram(options.store, systems, jobs)
-    gram, kernel_seconds = kept.gram, kept.seconds
-    methods = _methods(name, gram, labels, options, stages)
+        cached = cached_gram(options.cache, systems, options.n_jobs)
+    gram = cached.gram
+    methods = _methods(name, gram, items, stages)
     seconds = {m.classifier: m.seconds for m in methods if m.settings["metric"] == "alignment"}
-    with stages("sweeps"):
-        lines = curves(
-            gram, labels, groups, lambda_a=LAMBDA_A, lambda_mu=LAMBDA_MU, random_state=seed, n_jobs=jobs
-        )
-    with stages("map and atlas"):
-        places = relations(systems, gram, codes, groups, LAMBDA_A, LAMBDA_MU, random_state=seed, n_jobs=jobs)
-        pages = atlas(systems, gram, labels, LAMBDA_A, LAMBDA_MU, random_state=seed, n_jobs=jobs)
+    weights = LAMBDA_A, LAMBDA_MU
+    common = {"random_state": options.random_state, "n_jobs": options.n_jobs}
+
+    def details() -> Details:
+        with stages("sweeps"):
+            lines = curves(gram, items.labels, items.groups, lambda_a=LAMBDA_A, lambda_mu=LAMBDA_MU, **common)
+        with stages("map and atlas"):
+            return Details(
+                curves=lines,
+                systems=tuple(systems),
+                relations=relations(gram, items.codes, items.groups, *weights, **common),
+                atlas=atlas(systems, gram, items.labels, *weights, **common),
+            )
+
     paper = published.runtimes(name)
-    pairs = len(clips) * (len(clips) - 1) // 2
+    pairs = len(items.clips) * (len(items.clips) - 1) // 2
     runtimes = {
-        "pair": ((kernel_seconds + seconds["1-NN"]) / pairs, paper["pair"]),
-        "1-NN": (kernel_seconds + seconds["1-NN"], paper["1-NN"]),
-        "NCC": (kernel_seconds + seconds["nearest mean"], paper["NCC"]),
+        "pair": ((cached.seconds + seconds["1-NN"]) / pairs, paper["pair"]),
+        "1-NN": (cached.seconds + seconds["1-NN"], paper["1-NN"]),
+        "nearest mean": (cached.seconds + seconds["nearest mean"], paper["NCC"]),
     }
-    told = departures(found, failures, options)
+    listed = departures(layout, clips, options)
     evaluation = Evaluation(
-        found.layout.title,
-        describe("leave-one-out", groups),
-        clips,
-        tuple(map(str, classes)),
-        methods,
-        len(methods) - 1,
-        published.rates(name),
-        lines,
-        tuple(systems),
-        places,
-        pages,
-        dict(stages.seconds),
-        facts(
+        title=layout.layout.title,
+        protocol=items.protocol,
+        clips=items.clips,
+        groups=tuple(items.groups.tolist()),
+        classes=tuple(np.unique(items.labels).tolist()),
+        methods=methods,
+        main=len(methods) - 1,
+        published=published.rates(name),
+        make_details=details,
+        failures=clips.failures,
+        seconds=stages.seconds,
+        facts=facts(
             options,
             BAG,
             ORDER,
-            told,
+            listed,
             lambda_a=LAMBDA_A,
             lambda_mu=LAMBDA_MU,
             **{"seconds per pair of clips, kernel and alignment": runtimes["pair"][0]},
         ),
     )
-    return Outcome(evaluation, failures, runtimes, {"departures": told})
+    return Outcome(evaluation=evaluation, runtimes=runtimes, departures=listed)
 
 
-def _methods(
-    name: str, gram: CrossGram, labels: np.ndarray[Any, Any], options: Options, stages: Stages
-) -> tuple[Method, ...]:
-    """Return the rows of the paper's two tables; the last is NCC with the alignment distance."""
-    found = []
-    for classifier, short in (("nearest-system", "1-NN"), ("nearest-mean", "NCC")):
-        for metric, (title, row) in DISTANCES.items():
-            stage = f"{short}, {title}"
-            with stages(stage):
-                result = leave_one_out(
-                    gram,
-                    labels,
-                    classifier=classifier,
-                    metric=metric,
-                    lambda_a=LAMBDA_A,
-                    lambda_mu=LAMBDA_MU,
-                    random_state=options.seed,
-                    n_jobs=options.jobs,
-                )
-            shown = short if short == "1-NN" else CENTRES.get(metric, "nearest medoid")
-            settings = {"metric": metric, "paper": published.figure(name, row, short)}
-            found.append((f"LBP systems, {title}", shown, result, stages.seconds[stage], settings))
-    main = found[-1][2].predictions == labels
+def _methods(name: str, gram: CrossGram, items: EvaluationSet, stages: Stages) -> tuple[Method, ...]:
+    """Return the rows of the paper's two tables; the last is the nearest mean with the alignment distance."""
+    rows = [
+        (metric, classifier)
+        for classifier in ("1-NN", "nearest mean")
+        for metric in ("martin", "max-singular-value", "alignment")
+    ]
+    results = {}
+    for metric, classifier in rows:
+        with stages(f"{classifier}, {METRICS[metric].title}"):
+            results[metric, classifier] = leave_one_out(
+                gram,
+                items.labels,
+                classifier="nearest-system" if classifier == "1-NN" else "nearest-mean",
+                metric=metric,
+                lambda_a=LAMBDA_A,
+                lambda_mu=LAMBDA_MU,
+                random_state=items.random_state,
+                n_jobs=items.n_jobs,
+            )
+    main_right = results[rows[-1]].predictions == items.labels
     return tuple(
-        method(
-            title,
-            shown,
+        make_method(
+            f"LBP systems, {METRICS[metric].title}",
+            "nearest medoid" if classifier != "1-NN" and metric != "alignment" else classifier,
             "systems",
-            result.predictions,
-            labels,
-            None,
-            None if k == 5 else main,
-            took,
-            settings,
+            results[metric, classifier].predictions,
+            items,
+            None if (metric, classifier) == rows[-1] else main_right,
+            stages.seconds[f"{classifier}, {METRICS[metric].title}"],
+            {"metric": metric, "paper": published.figure(name, ROWS[metric], PAPER_NAME[classifier])},
         )
-        for k, (title, shown, result, took, settings) in enumerate(found)
+        for metric, classifier in rows
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,7 +15,7 @@ from sysbags.kernels import check_kernel, kernel_matrix
 from sysbags.systems.stability import STABILITIES, stable_transition
 from sysbags.systems.system import System
 
-__all__ = ["identify"]
+__all__ = ["descending_orders", "identify", "identify_first"]
 
 MAX_FRAMES = 20_000  # the kernel then takes 3.2 GB, and is copied a few times
 
@@ -133,6 +134,42 @@ def identify(
         _observer_gram=alpha.T @ k @ alpha,
         _mean_norm=float(means.mean()),
     )
+
+
+def identify_first(stream: npt.ArrayLike, orders: Sequence[int | str], kernel: KernelLike = "chi2") -> System:
+    """Identify a stream with the first of some orders that it allows.
+
+    Parameters
+    ----------
+    stream : (N, p) array_like
+    orders : sequence of int or "auto"
+        A stream that is too short or too still for the first gets the next; see `descending_orders`.
+    kernel : str or callable, default="chi2"
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> identify_first(np.random.default_rng(0).dirichlet(np.ones(6), size=4), descending_orders([5])).order
+    3
+    """
+    for order in orders[:-1]:
+        try:
+            return identify(stream, order, kernel)
+        except OrderError:
+            continue
+    return identify(stream, orders[-1], kernel)
+
+
+def descending_orders(orders: Sequence[int | str]) -> list[int | str]:
+    """Return orders to try one after the other, for a stream that may not allow the largest.
+
+    Examples
+    --------
+    >>> descending_orders([3, 5]), descending_orders(["auto"])
+    ([5, 4, 3, 2, 1], ['auto'])
+    """
+    numbers = [order for order in orders if isinstance(order, int)]
+    return list(range(max(numbers), 0, -1)) if numbers else list(orders)
 
 
 def _positive(K: Array, rank_tolerance: float, noise: float) -> Array:

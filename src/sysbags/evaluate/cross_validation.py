@@ -1,4 +1,4 @@
-"""Leave-one-out: how well do distances and means tell classes apart?"""
+"""Leave-one-out accuracies of distances and means, and the weights with the best of them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from scipy.ndimage import uniform_filter
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels, check_weight
-from sysbags.classifiers.votes import vote
 from sysbags.distances.gram import CrossGram
-from sysbags.distances.pairwise import METRICS
+from sysbags.distances.pairwise import METRICS, distance_matrix
 from sysbags.errors import ParameterError
-from sysbags.evaluate.candidates import Means
-from sysbags.evaluate.distances import Distances, to_items, to_medoids
+from sysbags.evaluate.predictors import DistancePredictor, NearestCenter, NearestNeighbors, medoid_centers
+from sysbags.evaluate.system_predictors import PredictorFamily, alignment_predictors
 from sysbags.report.results import LeaveOneOut
 
 __all__ = ["LeaveOneOut", "Weights", "choose_weights", "leave_one_out"]
@@ -42,11 +41,10 @@ def leave_one_out(
 ) -> LeaveOneOut:
     """Classify each item by all the others, from one CrossGram and without touching a histogram again.
 
-    "nearest-system" compares an item with every other. "nearest-mean" compares it with one centre a
-    class: the Frechet mean for the alignment distance, the medoid for the baselines. The centre of
-    the item's own class is worked out without it, from the start: means have many local minima, and one that
-    had seen the item would lean towards it. With `groups`,
-    whole groups are left out: an item is compared with nothing that its own group had a part in.
+    "nearest-system" compares an item with every other. "nearest-mean" compares it with one center per
+    class: the Frechet mean for the alignment distance, the medoid for the other metrics. The center of
+    the item's own class is computed without it (`frechet_centers`). With `groups`, whole groups are left
+    out: an item is compared with nothing that its own group had a part in.
 
     Parameters
     ----------
@@ -86,16 +84,15 @@ def leave_one_out(
     array([[3, 0],
            [0, 3]])
     """
-    classes, codes, kept = _check_protocol(gram, labels, groups)
-    check_choice(classifier, "classifier", CLASSIFIERS)
+    classes, codes, units = _check_protocol(gram, labels, groups)
     check_choice(metric, "metric", METRICS)
     weight, weight_mu = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
-    neighbours = check_integer(n_neighbors, "n_neighbors")
-    distances = _distances(gram, codes, kept, classifier, metric, weight, seed_of(random_state), n_jobs)
-    return _decide(distances.at(weight_mu), classes, codes, kept, classifier, neighbours)
+    neighbors = check_integer(n_neighbors, "n_neighbors")
+    family = _predictors(gram, codes, units, classifier, metric, weight, seed_of(random_state), n_jobs)
+    return _result(family(weight_mu, neighbors), classes, codes)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Weights:
     """What `choose_weights` found.
 
@@ -157,23 +154,27 @@ def choose_weights(
     >>> chosen.lambda_mu, chosen.accuracies.shape
     (0.0, (2, 1))
     """
-    classes, codes, kept = _check_protocol(gram, labels, groups)
-    check_choice(classifier, "classifier", CLASSIFIERS)
-    neighbours = check_integer(n_neighbors, "n_neighbors")
+    classes, codes, units = _check_protocol(gram, labels, groups)
+    neighbors = check_integer(n_neighbors, "n_neighbors")
     grid_a, grid_mu = _check_grid(lambda_a, "lambda_a"), _check_grid(lambda_mu, "lambda_mu")
     seed = seed_of(random_state)
     results: list[list[LeaveOneOut]] = []
     for weight in grid_a:
-        distances = _distances(gram, codes, kept, classifier, "alignment", float(weight), seed, n_jobs)
-        results.append(
-            [_decide(distances.at(mu), classes, codes, kept, classifier, neighbours) for mu in grid_mu]
-        )
+        family = _predictors(gram, codes, units, classifier, "alignment", float(weight), seed, n_jobs)
+        results.append([_result(family(float(mu), neighbors), classes, codes) for mu in grid_mu])
     accuracies = np.array([[result.accuracy for result in row] for row in results])
     around = uniform_filter(accuracies, size=3, mode="nearest").round(9)
     rows, columns = np.indices(accuracies.shape) - (np.array(accuracies.shape) - 1)[:, None, None] / 2.0
     order = np.lexsort([keys.ravel() for keys in (np.abs(rows) + np.abs(columns), -around, -accuracies)])
     a, mu = np.unravel_index(order[0], accuracies.shape)
-    return Weights(float(grid_a[a]), float(grid_mu[mu]), results[a][mu], grid_a, grid_mu, accuracies)
+    return Weights(
+        lambda_a=float(grid_a[a]),
+        lambda_mu=float(grid_mu[mu]),
+        result=results[a][mu],
+        grid_a=grid_a,
+        grid_mu=grid_mu,
+        accuracies=accuracies,
+    )
 
 
 def _check_protocol(gram: Any, labels: Any, groups: Any) -> tuple[npt.NDArray[Any], IntArray, IntArray]:
@@ -186,12 +187,12 @@ def _check_protocol(gram: Any, labels: Any, groups: Any) -> tuple[npt.NDArray[An
         raise ParameterError("this needs the CrossGram of one collection with itself: cross_gram(systems)")
     items = len(gram.mean)
     classes, codes = check_labels(labels, items)
-    names, kept = (np.arange(items),) * 2 if groups is None else check_labels(groups, items, "groups")
+    names, units = (np.arange(items),) * 2 if groups is None else check_labels(groups, items, "groups")
     if len(names) < 2:
         raise ParameterError(
             f"there is only one group among {items} items, but leaving it out leaves nothing"
         )
-    return classes, codes, kept
+    return classes, codes, units
 
 
 def _check_grid(values: Any, name: str) -> Array:
@@ -201,7 +202,7 @@ def _check_grid(values: Any, name: str) -> Array:
     return grid
 
 
-def _distances(
+def _predictors(
     gram: CrossGram,
     codes: IntArray,
     groups: IntArray,
@@ -210,30 +211,22 @@ def _distances(
     lambda_a: float,
     seed: int,
     n_jobs: int | None,
-) -> Distances:
-    if classifier == "nearest-system":
-        return to_items(gram, groups, metric, lambda_a, seed, n_jobs)
+) -> PredictorFamily:
+    """Predictors of a classifier and a metric, as a function of `lambda_mu` and of a number of neighbours."""
+    by_mean = check_choice(classifier, "classifier", CLASSIFIERS) == "nearest-mean"
     if metric == "alignment":
-        means = Means(gram, codes, groups, lambda_a, random_state=seed, n_jobs=n_jobs)
-        aligned, mean = np.moveaxis(means.distances(None), -1, 0)
-        return Distances(aligned, mean)
-    return to_medoids(gram, codes, groups, metric, seed, n_jobs)
+        kind = "nearest mean" if by_mean else "1-NN"
+        return alignment_predictors(gram, codes, groups, kind, lambda_a, random_state=seed, n_jobs=n_jobs)
+    between = distance_matrix(gram, metric, n_jobs=n_jobs)
+    if by_mean:
+        return lambda mu, count: NearestCenter(medoid_centers(between, codes, groups))
+    return lambda mu, count: NearestNeighbors(between, codes, groups, count)
 
 
-def _decide(
-    distances: Array,
-    classes: npt.NDArray[Any],
-    codes: IntArray,
-    groups: IntArray,
-    classifier: str,
-    neighbours: int,
-) -> LeaveOneOut:
-    """Turn distances to classes, or to items, into predictions."""
-    if classifier == "nearest-system":
-        # Nobody may be asked who is in the own group.
-        voters = len(codes) - int(np.bincount(groups).max())
-        predicted = vote(distances, codes, len(classes), min(neighbours, voters))
-        distances = np.stack([distances[:, codes == c].min(axis=1) for c in range(len(classes))], axis=1)
-    else:
-        predicted = distances.argmin(axis=1)
-    return LeaveOneOut(classes, classes[codes], classes[predicted], distances)
+def _result(predictor: DistancePredictor, classes: npt.NDArray[Any], codes: IntArray) -> LeaveOneOut:
+    return LeaveOneOut(
+        classes=classes,
+        labels=classes[codes],
+        predictions=classes[predictor.predict()],
+        distances=predictor.distances(),
+    )

@@ -1,0 +1,171 @@
+"""From clips to streams and systems, without those that cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sysbags._common.cache import Cache, named_error
+from sysbags._common.parallel import run
+from sysbags._common.stages import Stages
+from sysbags._common.types import Array
+from sysbags.bags.base import BagTransformer
+from sysbags.bags.cached import cached_streams
+from sysbags.errors import OrderError, StreamError, SysbagsError, VideoError
+from sysbags.systems.system import System
+
+__all__ = ["ClipSystems", "check_classes", "describe_clips", "read_clips"]
+
+Describe = Callable[[list[int]], list[list[Array | SysbagsError]]]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ClipSystems:
+    """The clips that could be used, and what is wrong with the others.
+
+    Attributes
+    ----------
+    paths : list of Path
+        The clips that could be used.
+    indices : list of int
+        Their places among those that were given.
+    streams, systems : list of lists
+        One list, or one for each of several codebooks; each with one stream or system per clip.
+    failures : dict
+        What is wrong with each of the other clips; the sentence names it.
+    """
+
+    paths: list[Path] = field(default_factory=list)
+    indices: list[int] = field(default_factory=list)
+    streams: list[list[Array]] = field(default_factory=list)
+    systems: list[list[System]] = field(default_factory=list)
+    failures: dict[Path, SysbagsError] = field(default_factory=dict)
+
+    def raise_first_error(self) -> None:
+        """Raise what is wrong with the first clip that cannot be used."""
+        for error in self.failures.values():
+            raise error
+
+
+def describe_clips(
+    paths: Sequence[Path],
+    bags: BagTransformer,
+    identify: Callable[[Array], System],
+    *,
+    fit: bool = False,
+    cache: Cache | None = None,
+    n_jobs: int | None = None,
+    stages: Stages | None = None,
+) -> ClipSystems:
+    """Turn clips into streams and systems; a clip that cannot be used becomes one of the failures.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+    bags : BagTransformer
+    identify : callable
+        From a stream to its system.
+    fit : bool, default=False
+        Fit the bags to the clips first, where they require it.
+    cache : Cache, optional
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+    stages : Stages, optional
+        Keeps the times.
+
+    Examples
+    --------
+    >>> import tempfile, sysbags
+    >>> from sysbags.bags import LocalBinaryPatterns
+    >>> from sysbags.datasets import make_clips
+    >>> paths, _ = make_clips(tempfile.mkdtemp(), 2, frames=8, height=48, width=64, textures=["rain"])
+    >>> clips = describe_clips(
+    ...     [*paths, Path("missing.mp4")], LocalBinaryPatterns(), sysbags.SystemIdentifier(order=2).system
+    ... )
+    >>> clips.systems[0][1].order, list(clips.failures)
+    (2, [PosixPath('missing.mp4')])
+    """
+    times = stages or Stages()
+
+    def describe(indices: list[int]) -> list[list[Array | SysbagsError]]:
+        readable = [paths[k] for k in indices]
+        if fit and bags.requires_fit and readable:
+            with times("codebook"):
+                bags.set_params(n_jobs=n_jobs).fit(readable).set_params(n_jobs=None)
+        with times("frames and bags"):
+            return [cached_streams(cache or Cache(None), bags, readable, n_jobs=n_jobs)]
+
+    return read_clips(paths, bags, describe, identify, fit=fit, n_jobs=n_jobs, stages=times)
+
+
+def read_clips(
+    paths: Sequence[Path],
+    bags: BagTransformer,
+    describe: Describe,
+    identify: Callable[[Array], System],
+    *,
+    fit: bool,
+    n_jobs: int | None = None,
+    stages: Stages,
+) -> ClipSystems:
+    """Read clips in three steps: those that can be read, those with streams, those with systems.
+
+    `describe` is given the indices of the clips that can be read, and returns their streams, or errors in the
+    place of streams, once or once per codebook. Whether a clip can be read at all is checked where bags are
+    to be fitted: a clip that cannot must not keep the others from a codebook.
+    """
+    failures: dict[Path, SysbagsError] = {}
+
+    def attempt(function: Callable[[Any], Any], indices: list[int], inputs: Sequence[Any]) -> list[Any]:
+        """Call a function for each clip; keep the failures and return the results, None for a failure."""
+
+        def outcome(pair: tuple[int, Any]) -> Any:
+            try:
+                return function(pair[1])
+            except (VideoError, StreamError, OrderError) as error:
+                return named_error(paths[pair[0]], error)
+
+        results = run(outcome, list(zip(indices, inputs, strict=True)), n_jobs, "clips")
+        for k, result in zip(indices, results, strict=True):
+            if isinstance(result, SysbagsError):
+                failures[paths[k]] = result
+        return [None if isinstance(result, SysbagsError) else result for result in results]
+
+    indices = list(range(len(paths)))
+    if fit and bags.requires_fit:
+        with stages("first frames"):
+            first = attempt(lambda path: next(iter(bags.read(path))), indices, paths)
+        indices = [k for k, frame in zip(indices, first, strict=True) if frame is not None]
+    if not indices:
+        return ClipSystems(failures=failures)
+    streams = describe(indices)
+
+    def identify_each(versions: Sequence[Array | SysbagsError]) -> list[System]:
+        for stream in versions:
+            if isinstance(stream, SysbagsError):
+                raise stream
+        return [identify(stream) for stream in versions]  # type: ignore[arg-type]
+
+    with stages("systems"):
+        systems = attempt(identify_each, indices, list(zip(*streams, strict=True)))
+    good = [place for place, result in enumerate(systems) if result is not None]
+    return ClipSystems(
+        paths=[paths[indices[place]] for place in good],
+        indices=[indices[place] for place in good],
+        streams=[[version[place] for place in good] for version in streams],  # type: ignore[misc]
+        systems=[[systems[place][k] for place in good] for k in range(len(streams))],
+        failures=failures,
+    )
+
+
+def check_classes(paths: Sequence[Path], labels: Sequence[str], clips: ClipSystems) -> list[str]:
+    """Return the labels of the clips that can be used; raise if a class has none of them."""
+    left = {labels[k] for k in clips.indices}
+    for path, label in zip(paths, labels, strict=True):
+        if label not in left:
+            error = clips.failures[path]
+            what = f"no clip of the class {label} can be used, but there must be one"
+            raise type(error)(f"{what if left else 'none of the clips can be used'}: {error}")
+    return [labels[k] for k in clips.indices]

@@ -1,0 +1,53 @@
+"""Systems and CrossGrams that are read again if they were computed before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from sysbags._common.cache import Cache, fingerprint
+from sysbags._common.types import Array
+from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
+from sysbags.systems.identification import identify_first
+from sysbags.systems.serialization import system_arrays, system_from_arrays
+from sysbags.systems.system import System
+
+__all__ = ["CachedGram", "cached_gram", "cached_system"]
+
+
+def cached_system(stream: Array, cache: Cache, orders: Sequence[int | str], kernel: str) -> System:
+    """`identify_first`, from the cache if it was computed before."""
+    key = {"stream": fingerprint(stream), "orders": list(orders), "kernel": kernel}
+    arrays = cache.arrays("system", key, lambda: system_arrays(identify_first(stream, orders, kernel)))
+    return system_from_arrays(arrays, kernel)
+
+
+@dataclass(frozen=True, eq=False)
+class CachedGram:
+    """A CrossGram, the seconds that it took when it was computed, and what it depends on."""
+
+    gram: CrossGram
+    seconds: float
+    key: dict[str, Any]
+
+
+def cached_gram(cache: Cache, systems: Sequence[System], n_jobs: int | None) -> CachedGram:
+    """Return the CrossGram of systems with themselves, from the cache if it was computed before."""
+
+    def make() -> dict[str, Any]:
+        started = time.perf_counter()
+        gram = cross_gram(systems, n_jobs=n_jobs)
+        seconds = np.array(time.perf_counter() - started)
+        stack = {f.name: getattr(gram.rows, f.name) for f in fields(SystemStack)}
+        return {"observer": gram.observer, "mean": gram.mean, "seconds": seconds, **stack}
+
+    prints = [fingerprint([system.samples, system.alpha, system.transition]) for system in systems]
+    key = {"systems": prints, "kernel": systems[0].kernel}
+    arrays = cache.arrays("gram", key, make)
+    stack = SystemStack(**{f.name: arrays[f.name] for f in fields(SystemStack)})
+    gram = CrossGram(arrays["observer"], arrays["mean"], stack, stack, True)
+    return CachedGram(gram, float(arrays["seconds"]), key)

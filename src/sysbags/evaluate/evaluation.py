@@ -1,0 +1,505 @@
+"""An evaluation of clips or streams: every method by the same protocol, with its cross-validated accuracy."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sysbags._common.cache import Cache
+from sysbags._common.parallel import check_jobs
+from sysbags._common.seeds import seed_of
+from sysbags._common.stages import Stages
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_choice, check_labels, check_stream
+from sysbags._common.version import __version__
+from sysbags.bags.base import BagTransformer
+from sysbags.bags.registry import BAGS, make_bag
+from sysbags.classifiers.clips import ClipSystems, check_classes, read_clips
+from sysbags.distances.alignment_matrix import alignment_matrix
+from sysbags.errors import FileError, ParameterError, SysbagsError
+from sysbags.evaluate.atlas import atlas
+from sysbags.evaluate.cached import cached_gram
+from sysbags.evaluate.comparators import COMPARATORS, comparator_methods
+from sysbags.evaluate.cross_validation import LAMBDA_A_GRID, LAMBDA_MU_GRID
+from sysbags.evaluate.details import curves, relations
+from sysbags.evaluate.features import ClipFeatures
+from sysbags.evaluate.methods import (
+    EvaluationSet,
+    MethodSpec,
+    SystemSet,
+    alignment_methods,
+    baseline_methods,
+    evaluate_method,
+    kernel_ridge_method,
+    vector_methods,
+)
+from sysbags.evaluate.splits import codebook_folds, describe, protocol_groups
+from sysbags.evaluate.tuning import bag_settings, tuning_alternatives
+from sysbags.report.results import Clip, Details, Evaluation, Method
+from sysbags.systems.identification import descending_orders, identify_first
+
+__all__ = ["METHODS", "evaluate"]
+
+METHODS = ("nearest mean", "1-NN", "kernel ridge")
+AVERAGE_CLASSIFIERS = ("1-NN", "nearest mean", "logistic regression")
+TIMED_PAIRS = 2000  # are aligned to measure what one takes
+
+BagsLike = str | BagTransformer | Sequence[str | BagTransformer] | Mapping[str, BagTransformer]
+
+
+def evaluate(
+    clips: Sequence[Any],
+    labels: npt.ArrayLike,
+    groups: npt.ArrayLike | None = None,
+    *,
+    bags: BagsLike = "lbp",
+    methods: Sequence[str] = METHODS,
+    protocol: str | None = None,
+    folds: int = 10,
+    order: int | str | None = None,
+    kernel: str | None = None,
+    lambda_a: float | None = None,
+    lambda_mu: float | None = None,
+    compare: bool = False,
+    compare_frames: Mapping[str, Any] | None = None,
+    tune: bool = False,
+    fixed: Sequence[str] = (),
+    title: str = "clips",
+    cache: str | os.PathLike[str] | None = None,
+    random_state: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+    stages: Stages | None = None,
+) -> Evaluation:
+    """Evaluate how well clips or streams are classified, each by others alone.
+
+    The first row of the table is the main method: systems with the alignment distance and the nearest
+    mean; with several bags kernel ridge on all of them; with `tune` the tuned ones. Whatever has several
+    settings is chosen by nested selection, never by the clips that are predicted. Codebooks are learnt
+    without them too.
+
+    Parameters
+    ----------
+    clips : sequence of paths, or of (N, p) arrays
+        Video files or folders of images; or streams of histograms, one row per frame.
+    labels : (K,) array_like
+        The class of each.
+    groups : (K,) array_like, optional
+        What must not be split, such as the source that a clip was cut from.
+    bags : str, BagTransformer, sequence of these or mapping, default="lbp"
+        How clips are described, by name (`sysbags.bags.registry.BAGS`) or as an object; the keys of a mapping are
+        what tables call them. With several, kernel ridge adds up their distances. Ignored for streams.
+    methods : sequence of {"nearest mean", "1-NN", "kernel ridge"}
+        Classifiers of systems with the alignment distance.
+    protocol : {"leave-one-out", "folds", "by-source"}, optional
+        What is left out together; by default the groups, where there are two of them, or else each clip.
+    folds : int, default=10
+        For the protocol "folds".
+    order, kernel : optional
+        By default 5, or less for a clip that is too short or too still for it, and "chi2"; with `tune` they
+        are chosen.
+    lambda_a, lambda_mu : float, optional
+        Weights of the transition and of the mean; by default chosen.
+    compare : bool, default=False
+        Also all other distances, averages of the bags over time, and, for clips, other people's methods.
+    compare_frames : mapping, optional
+        How other people's methods read clips, see `sysbags.video.frames`.
+    tune : bool, default=False
+        Choose order, kernel, weights, neighbours and parameters of the bags.
+    fixed : sequence of str
+        Parameters of the bags that are not tuned.
+    title : str, default="clips"
+    cache : path, optional
+        Folder for results that another run can use again.
+    random_state : int, Generator or None, default=0
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+    stages : Stages, optional
+        Keeps the times.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    SysbagsError
+        If a class has no clip that can be used, or no class has clips in two groups.
+
+    Examples
+    --------
+    >>> from sysbags.datasets import make_streams
+    >>> streams, labels = make_streams(classes=2, per_class=4, frames=30, bins=8)
+    >>> result = evaluate(streams, labels, order=2, lambda_a=0.25, lambda_mu=0.0)
+    >>> for method in result.methods:
+    ...     print(method.name, method.classifier, method.rate.total)
+    stream systems, alignment nearest mean 8
+    stream systems, alignment 1-NN 8
+    stream systems, alignment kernel ridge 8
+    >>> result.predictions.shape, result.confusion.shape
+    ((8,), (2, 2))
+    """
+    for method in methods:
+        check_choice(method, "methods", METHODS)
+    count = len(clips)
+    _, codes = check_labels(labels, count)
+    names = [str(label) for label in np.asarray(labels)]
+    sources = None if groups is None else [str(group) for group in np.asarray(groups)]
+    seed = seed_of(random_state)
+    request = _Request(
+        bags=_named_bags(bags),
+        methods=tuple(methods),
+        order=order,
+        kernel=kernel,
+        lambda_a=lambda_a,
+        lambda_mu=lambda_mu,
+        compare=compare,
+        compare_frames=dict(compare_frames or {}),
+        tune=tune,
+        fixed=tuple(fixed),
+    )
+    store, times = Cache(cache), stages or Stages()
+    if len(set(names)) < 2:
+        raise ParameterError(f"all clips have the class {names[0]}, but there must be at least two classes")
+    if protocol is None:
+        protocol = "by-source" if sources is not None and len(set(sources)) > 1 else "leave-one-out"
+    identify_one = partial(identify_first, orders=request.orders, kernel=request.kernel_name)
+    if all(isinstance(clip, np.ndarray) and clip.ndim == 2 for clip in clips):
+        request = _Request(**{**vars(request), "bags": {"stream": None}})
+        given = [check_stream(clip, request.kernel_name, name=f"clips[{k}]") for k, clip in enumerate(clips)]
+        with times("systems"):
+            read = ClipSystems(
+                paths=[Path(str(k)) for k in range(count)],
+                indices=list(range(count)),
+                streams=[given],
+                systems=[[identify_one(stream) for stream in given]],
+            )
+        units = protocol_groups(names, protocol, sources, folds=folds, random_state=seed)
+        parts = None
+    else:
+        paths = [Path(clip) for clip in clips]
+        read, units, parts = _read(
+            paths, names, sources, request, protocol, folds, identify_one, store, times, seed, n_jobs
+        )
+    good = read.indices
+    units = np.unique(units[good], return_inverse=True)[1]
+    parts = None if parts is None else parts[good]
+    items = EvaluationSet(
+        clips=tuple(
+            Clip(
+                f"{names[k]}/{path.name}", path, names[k], None if sources is None else sources[k]
+            )
+            for k, path in zip(good, read.paths, strict=True)
+        ),
+        groups=units,
+        codebook_folds=parts,
+        protocol=describe(protocol, units, sources),
+        random_state=seed,
+        n_jobs=n_jobs,
+    )
+    alone = single_group_classes([names[k] for k in good], units.tolist())
+    if len(alone) == len({names[k] for k in good}):
+        raise FileError(
+            "each class has its clips in a single group, so none can be left out: there must be two groups"
+        )
+    features = ClipFeatures(read.paths, parts, store, n_jobs)
+    return _Experiment(title, items, read, features, request, times).run(tuple(alone))
+
+
+def single_group_classes(labels: Sequence[str], groups: Sequence[Any]) -> list[str]:
+    """Return the classes that have all their clips in one group: none of them can be predicted correctly.
+
+    Examples
+    --------
+    >>> single_group_classes(["sea", "sea", "fire", "fire"], [0, 1, 2, 2])
+    ['fire']
+    """
+    pairs = set(zip(labels, groups, strict=True))
+    return [name for name in dict.fromkeys(labels) if sum(label == name for label, _ in pairs) < 2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Request:
+    """What is asked for; what is None is left to the evaluation."""
+
+    bags: Mapping[str, BagTransformer | None]
+    methods: tuple[str, ...]
+    order: int | str | None
+    kernel: str | None
+    lambda_a: float | None
+    lambda_mu: float | None
+    compare: bool
+    compare_frames: dict[str, Any] = field(default_factory=dict)
+    tune: bool
+    fixed: tuple[str, ...]
+
+    @property
+    def orders(self) -> list[int | str]:
+        """The orders to try for a clip."""
+        return descending_orders([5]) if self.order is None else [self.order]
+
+    @property
+    def kernel_name(self) -> str:
+        return self.kernel or "chi2"
+
+    @property
+    def main_bag(self) -> tuple[str, BagTransformer | None]:
+        return next(iter(self.bags.items()))
+
+
+def _named_bags(bags: BagsLike) -> dict[str, BagTransformer | None]:
+    """Return bags by what tables call them."""
+    if isinstance(bags, Mapping):
+        return dict(bags)
+    listed = [bags] if isinstance(bags, (str, BagTransformer)) else list(bags)
+    named: dict[str, BagTransformer | None] = {}
+    for bag in listed:
+        if isinstance(bag, str):
+            check_choice(bag, "bags", BAGS)
+            named[BAGS[bag].title] = make_bag(bag)
+        elif isinstance(bag, BagTransformer):
+            titles = [known.title for known in BAGS.values() if known.bag_class.name == type(bag).__name__]
+            named[titles[0] if titles else type(bag).__name__] = bag
+        else:
+            raise ParameterError(f"bags holds a {type(bag).__name__}, but it must hold names or bags")
+    return named
+
+
+def _read(
+    paths: Sequence[Path],
+    labels: Sequence[str],
+    sources: Sequence[str] | None,
+    request: _Request,
+    protocol: str,
+    folds: int,
+    identify_one: Any,
+    cache: Cache,
+    stages: Stages,
+    seed: int,
+    n_jobs: int | None,
+) -> tuple[ClipSystems, IntArray, IntArray | None]:
+    """Read the clips with the main bag; return also the group and the codebook fold of each clip given."""
+    bags = request.main_bag[1]
+    assert bags is not None
+    groups = np.zeros(len(paths), dtype=np.int64)
+    parts: IntArray | None = None
+
+    def describe_readable(indices: list[int]) -> list[list[Array | SysbagsError]]:
+        nonlocal parts
+        own = [labels[k] for k in indices]
+        origins = None if sources is None else [sources[k] for k in indices]
+        groups[indices] = protocol_groups(own, protocol, origins, folds=folds, random_state=seed)
+        if groups[indices].max() > 1:
+            parts = np.zeros(len(paths), dtype=np.int64)
+            parts[indices] = codebook_folds(own, groups[indices], random_state=seed)
+        some = None if parts is None else parts[indices]
+        with stages("frames and bags"):
+            return ClipFeatures([paths[k] for k in indices], some, cache, n_jobs).streams(bags)
+
+    read = read_clips(
+        paths, bags, describe_readable, identify_one, fit=True, n_jobs=n_jobs, stages=stages
+    )
+    check_classes(paths, labels, read)
+    return read, groups, parts
+
+
+class _Experiment:
+    """The methods of a request, evaluated one after the other, and what there is to see."""
+
+    def __init__(
+        self,
+        title: str,
+        items: EvaluationSet,
+        read: ClipSystems,
+        features: ClipFeatures,
+        request: _Request,
+        stages: Stages,
+    ) -> None:
+        self.title, self.items, self.read = title, items, read
+        self.features, self.request, self.stages = features, request, stages
+        self.notes: list[str] = []
+        self.grid_a = _from_the_middle(LAMBDA_A_GRID) if request.lambda_a is None else [request.lambda_a]
+        self.grid_mu = _from_the_middle(LAMBDA_MU_GRID) if request.lambda_mu is None else [request.lambda_mu]
+
+    def run(self, single_groups: tuple[str, ...]) -> Evaluation:
+        """Evaluate every method."""
+        request, items, stages = self.request, self.items, self.stages
+        with stages("systems and kernel"):
+            own = [self._system_set(systems) for systems in self.read.systems]
+        methods: list[Method] = []
+        main: dict[str, Any] = {}
+        for spec in self._specs(own):
+            right = np.array(methods[0].predictions) == items.labels if methods else None
+            with stages(spec.name):
+                method, chosen = evaluate_method(spec, items, right)
+            main = main or chosen
+            methods.append(method)
+        order, kernel = main.get("order", request.order or 5), main.get("kernel", request.kernel_name)
+        bags = request.main_bag[1]
+        if request.tune and bags is not None:
+            bags = bag_settings(bags, request.fixed)[main["bag parameters"]]
+        weights = main["lambda_a"], main["lambda_mu"]
+        return Evaluation(
+            title=self.title,
+            protocol=items.protocol,
+            clips=items.clips,
+            groups=tuple(items.groups.tolist()),
+            classes=tuple(np.unique(items.labels).tolist()),
+            methods=tuple(methods),
+            make_details=partial(self._details, own, bags, order, kernel, weights),
+            failures=self.read.failures,
+            single_group_classes=single_groups,
+            seconds=stages.seconds,
+            facts={
+                "bag": "streams" if bags is None else " ".join(str(bags).split()),
+                "order": order,
+                "kernel": kernel,
+                "weights of curves, map and atlas": {"lambda_a": weights[0], "lambda_mu": weights[1]},
+                "threads": check_jobs(items.n_jobs),
+                "random_state": items.random_state,
+                "version": __version__,
+                "notes": self.notes,
+            },
+        )
+
+    def _specs(self, own: list[SystemSet]) -> list[MethodSpec]:
+        """The rows of the table, the main method first."""
+        request, items = self.request, self.items
+        name, bags = request.main_bag
+        specs = alignment_methods(f"{name} systems", "systems", own, items, self.grid_a, self.grid_mu)
+        specs = [spec for spec in specs if spec.classifier in request.methods]
+        if "kernel ridge" in request.methods:
+            together = [own]
+            with self.stages("systems and kernel"):
+                for more in list(request.bags.values())[1:]:
+                    assert more is not None
+                    streams = self.features.good_streams(more)
+                    together.append(self._system_sets(streams, request.kernel_name, descending_orders([5])))
+            joint = kernel_ridge_method(
+                list(request.bags), together, items, request.lambda_a, request.lambda_mu
+            )
+            specs.insert(0 if len(request.bags) > 1 else len(specs), joint)
+        if request.tune:
+            alternatives = partial(
+                tuning_alternatives,
+                self._streams,
+                self._system_sets,
+                bags,
+                items,
+                order=request.order,
+                kernel=request.kernel,
+                lambda_a=request.lambda_a,
+                grid_mu=self.grid_mu,
+                fixed=request.fixed,
+                note=self.notes.append,
+            )
+            tuned = MethodSpec(
+                name=f"{name} systems, tuned", classifier="chosen", kind="systems", alternatives=alternatives
+            )
+            specs.insert(0, tuned)
+        if request.compare:
+            specs += self._rivals(name, own)
+        return specs
+
+    def _rivals(self, name: str, own: list[SystemSet]) -> list[MethodSpec]:
+        """Other distances, averages over time, and other people's methods."""
+        specs = baseline_methods(f"{name} systems", "systems", own, self.items)
+        averages = [
+            np.stack([stream.mean(axis=0) for stream in version]) for version in self.read.streams
+        ]
+        title = f"{name} bags averaged over time"
+        specs += vector_methods(title, averages, self.items, AVERAGE_CLASSIFIERS, "chi2")
+        if self.request.main_bag[1] is None:
+            self.notes.append("other people's methods were left out: they need clips, but there are streams")
+            return specs
+        for comparator in COMPARATORS:
+            try:
+                with self.stages(comparator):
+                    # The first weight of a grid is its middle.
+                    specs += comparator_methods(
+                        comparator,
+                        self.request.compare_frames,
+                        self.features,
+                        self.items,
+                        self.grid_a[0],
+                        self.grid_mu,
+                    )
+            except (SysbagsError, ImportError) as error:
+                self.notes.append(f"{comparator} was left out: {error}")
+        return specs
+
+    def _streams(self, bags: BagTransformer | None) -> Sequence[Sequence[Array]]:
+        return self.read.streams if bags is None else self.features.good_streams(bags)
+
+    def _system_sets(
+        self, streams: Sequence[Sequence[Array]], kernel: str, orders: Sequence[int | str]
+    ) -> list[SystemSet]:
+        from sysbags._common.parallel import run
+
+        identify_one = partial(identify_first, orders=orders, kernel=kernel)
+        return [
+            self._system_set(run(identify_one, version, self.items.n_jobs, "systems")) for version in streams
+        ]
+
+    def _system_set(self, systems: list[Any]) -> SystemSet:
+        return SystemSet(systems, cached_gram(self.features.cache, systems, self.items.n_jobs).gram)
+
+    def _details(
+        self,
+        own: list[SystemSet],
+        bags: BagTransformer | None,
+        order: int | str,
+        kernel: str,
+        weights: tuple[float, float],
+    ) -> Details:
+        """Compute curves, map and class means at the weights of the main method."""
+        items, stages = self.items, self.stages
+        common: dict[str, Any] = {"random_state": items.random_state, "n_jobs": items.n_jobs}
+        if self.request.tune:
+            with stages("systems and kernel"):
+                own = self._system_sets(self._streams(bags), kernel, descending_orders([order]))
+        # With codebooks, what is shown is that of the first.
+        systems, gram = own[0]
+        with stages("curves"):
+            lines = curves(
+                [one.gram for one in own],
+                items.labels,
+                items.groups,
+                codebook_folds=items.codebook_folds if len(own) > 1 else None,
+                lambda_a=weights[0],
+                lambda_mu=weights[1],
+                classifiers=("1-NN", "nearest mean"),
+                **common,
+            )
+        with stages("map"):
+            places = relations(gram, items.codes, items.groups, *weights, **common)
+        with stages("atlas"):
+            means = atlas(systems, gram, items.labels, *weights, **common)
+        return Details(
+            curves=lines,
+            systems=tuple(systems),
+            relations=places,
+            atlas=means,
+            facts={"seconds for a pair after the kernel": _seconds_per_pair(own[0], weights[0])},
+        )
+
+
+def _from_the_middle(grid: Sequence[float]) -> list[float]:
+    """A grid with its middle first: that is taken unless something else is clearly better."""
+    middle = (len(grid) - 1) / 2.0
+    return [grid[k] for k in sorted(range(len(grid)), key=lambda k: abs(k - middle))]
+
+
+def _seconds_per_pair(one: SystemSet, lambda_a: float) -> float:
+    """Measure what one alignment takes, on one thread."""
+    some = np.arange(min(len(one.systems), int(np.sqrt(2 * TIMED_PAIRS))))
+    part, started = one.gram.subset(some), time.perf_counter()
+    alignment_matrix(part, lambda_a)
+    return (time.perf_counter() - started) / max(1, len(some) * (len(some) - 1) // 2)

@@ -1,0 +1,380 @@
+"""Out-of-group predictions: the class of every item without its own group, and without one more.
+
+Everything that judges a method is built on `Predictor.predict`. ``predict()`` gives the cross-validated
+predictions. ``predict(excluding=g)`` gives those of all items outside group g as if g did not exist, so that
+nested selection can choose between predictors for g by how they do on the other items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from threading import Lock
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sysbags._common.parallel import run
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_integer
+from sysbags.classifiers.kernel_ridge import bordered, targets
+from sysbags.classifiers.votes import NO_PREDICTION, majority_vote
+from sysbags.errors import ParameterError
+
+__all__ = [
+    "NO_PREDICTION",
+    "ClassCenters",
+    "CodebookFolds",
+    "DistancePredictor",
+    "KernelRidge",
+    "NearestCenter",
+    "NearestNeighbors",
+    "Predictor",
+    "TabulatedPredictor",
+    "medoid_centers",
+]
+
+Measure = Callable[[IntArray], Array]
+Task = tuple[int, IntArray]
+
+
+class Predictor(Protocol):
+    """Predicts the class of every item without its own group."""
+
+    def predict(self, excluding: int | None = None) -> IntArray:
+        """Return the class code of each item, (K,), from items outside its own group.
+
+        Parameters
+        ----------
+        excluding : int, optional
+            A further group whose items are not used. What is returned for these items themselves has no
+            meaning.
+        """
+
+
+class DistancePredictor(Predictor, Protocol):
+    """Predicts by distances to classes."""
+
+    def distances(self, excluding: int | None = None) -> Array:
+        """Distances of each item to each class, (K, C), without its own group and a further one.
+
+        Infinite to a class of which no item is left.
+        """
+
+
+class NearestNeighbors:
+    """The class that most of the nearest items have; ties go to the nearest class.
+
+    Parameters
+    ----------
+    distances : (R, K) array
+        Distances of some items to all; only their order in a row matters.
+    codes, groups : (K,) array of int
+        Class and group of each item.
+    n_neighbors : int, default=1
+    rows : (R,) array of int, optional
+        Which items the rows of `distances` are, by default all. The others get `NO_PREDICTION`.
+
+    Examples
+    --------
+    >>> points = np.array([0.0, 1.0, 3.0, 10.0, 11.0])
+    >>> neighbors = NearestNeighbors(np.abs(points[:, None] - points), np.array([0, 0, 1, 1, 1]), np.arange(5))
+    >>> neighbors.predict()
+    array([0, 0, 0, 1, 1])
+    >>> predicted = neighbors.predict(excluding=2)  # for all but item 2, as if it did not exist
+    >>> predicted[:2], predicted[3:]
+    (array([0, 0]), array([1, 1]))
+    """
+
+    def __init__(
+        self,
+        distances: Array,
+        codes: IntArray,
+        groups: IntArray,
+        n_neighbors: int = 1,
+        rows: IntArray | None = None,
+    ) -> None:
+        self._count = check_integer(n_neighbors, "n_neighbors")
+        self._codes, self._groups = codes, groups
+        self._rows = np.arange(len(codes)) if rows is None else rows
+        own = groups[self._rows, None] == groups
+        # The own group comes last, even after items that are infinitely far away.
+        self._distances = np.where(own, np.inf, _finite(distances, (len(self._rows), len(codes))))
+        self._ranked = np.argsort(self._distances, axis=1, kind="stable")
+        self._allowed = ~np.take_along_axis(own, self._ranked, axis=1)
+
+    def predict(self, excluding: int | None = None) -> IntArray:
+        """Return the class code of each item; see `Predictor`."""
+        excluded = 0 if excluding is None else int((self._groups == excluding).sum())
+        near = self._ranked[:, : self._count + excluded]
+        allowed = self._allowed[:, : self._count + excluded]
+        if excluded:
+            allowed = allowed & (self._groups[near] != excluding)
+        counted = allowed & (allowed.cumsum(axis=1) <= self._count)
+        predicted = np.full(len(self._codes), NO_PREDICTION)
+        predicted[self._rows] = majority_vote(self._codes[near], int(self._codes.max()) + 1, counted)
+        return predicted
+
+    def distances(self, excluding: int | None = None) -> Array:
+        """Return the distance of each row's item to the nearest item of each class; see `DistancePredictor`."""
+        usable = self._groups != excluding
+        nearest = [
+            self._distances[:, (self._codes == c) & usable].min(axis=1, initial=np.inf)
+            for c in range(int(self._codes.max()) + 1)
+        ]
+        return np.stack(nearest, axis=1)
+
+
+class ClassCenters:
+    """Distances of items to centers of classes that were computed without one or two groups.
+
+    Leaving a group out changes the center of a class only where the group has items in it. So a class
+    of G groups has ``1 + G + G (G - 1) / 2`` subsets, each with a center of its own. The centers that
+    leave two groups out are computed when they are first asked for.
+
+    Parameters
+    ----------
+    codes, groups : (K,) array of int
+        Class and group of each item.
+    make : callable
+        ``make(members)`` computes the center of some items; it returns a function of items that gives
+        their distances to it, (items, terms).
+    terms : int, default=1
+        A distance is the weighted sum of so many terms.
+    n_jobs : int, optional
+        Threads.
+    """
+
+    def __init__(
+        self,
+        codes: IntArray,
+        groups: IntArray,
+        make: Callable[[IntArray], Measure],
+        *,
+        terms: int = 1,
+        n_jobs: int | None = None,
+    ) -> None:
+        self._make, self._n_jobs, self._lock = make, n_jobs, Lock()
+        self._groups, own = np.unique(groups, return_inverse=True)
+        classes = int(codes.max()) + 1
+        # place[c, g]: which of the groups of class c group g is, 1, 2, ..., or 0 where it has no items in c.
+        self._place = np.zeros((classes, len(self._groups)), dtype=np.int64)
+        for c in range(classes):
+            present = np.unique(own[codes == c])
+            self._place[c, present] = np.arange(1, len(present) + 1)
+        self._own = self._place[:, own]
+        sizes = self._place.max(axis=1) + 1
+        # subset[c, p, q]: the number of the subset of class c without its groups p and q; 0 is empty.
+        self._subset = np.zeros((classes, sizes.max(), sizes.max()), dtype=np.int64)
+        self._members: list[IntArray] = [np.arange(0)]
+        # What is measured for no further group, and what in addition for one: a subset and some items.
+        self._tasks: tuple[list[Task], list[Task]] = ([], [])
+        for c, places in enumerate(self._own):
+            for p, q in [(0, 0), *combinations(range(sizes[c]), 2)]:
+                members = np.flatnonzero((codes == c) & (places != p) & (places != q))
+                if not members.size:
+                    continue
+                number = len(self._members)
+                self._subset[c, p, q] = self._subset[c, q, p] = number
+                self._members.append(members)
+                # A subset serves items of the groups it is without, or of groups without items in the class.
+                served = (places == q) if p == 0 else (places == p) | (places == q)
+                self._tasks[p > 0].append((number, np.flatnonzero(served)))
+                if p == 0 < q:
+                    self._subset[c, q, q] = number
+                    self._tasks[1].append((number, np.flatnonzero(places == 0)))
+        self._table = np.zeros((len(self._members), len(codes), terms))
+        self._table[0, :, 0] = np.inf
+        self._measures: dict[int, Measure] = {}
+        self._stage = 0
+
+    def distances(self, excluding: int | None = None) -> Array:
+        """Distances (K, C, terms) to the classes without the own group and a further one.
+
+        Infinite to a class of which no item is left.
+        """
+        self._compute(1 if excluding is None else 2)
+        further = self._own if excluding is None else self._place[:, np.searchsorted(self._groups, [excluding])]
+        subsets = self._subset[np.arange(len(self._subset))[:, None], further, self._own]
+        return self._table[subsets.T, np.arange(self._own.shape[1])[:, None]]
+
+    def _compute(self, stages: int) -> None:
+        """Fill the table as far as needed, once, whatever threads ask."""
+        with self._lock:
+            while self._stage < stages:
+                run(self._fill, self._tasks[self._stage], self._n_jobs, "centers of classes")
+                self._stage += 1
+
+    def _fill(self, task: Task) -> None:
+        subset, items = task
+        if not items.size:
+            return
+        measure = self._measures.pop(subset, None) or self._make(self._members[subset])
+        self._table[subset, items] = measure(items)
+        if self._stage == 0:
+            self._measures[subset] = measure
+
+
+class NearestCenter:
+    """The class with the nearest center, for given weights of the terms of its distance."""
+
+    def __init__(self, centers: ClassCenters, weights: Sequence[float] = (1.0,)) -> None:
+        self._centers, self._weights = centers, np.asarray(weights)
+
+    def distances(self, excluding: int | None = None) -> Array:
+        """Return the weighted distances to the centers; see `DistancePredictor`."""
+        return np.asarray(self._centers.distances(excluding) @ self._weights)
+
+    def predict(self, excluding: int | None = None) -> IntArray:
+        """Return the class code of each item; see `Predictor`."""
+        distances = self.distances(excluding)
+        return np.where(np.isfinite(distances.min(axis=1)), distances.argmin(axis=1), NO_PREDICTION)
+
+
+def medoid_centers(distances: Array, codes: IntArray, groups: IntArray) -> ClassCenters:
+    """Centers that are medoids, for distances that have no mean.
+
+    Parameters
+    ----------
+    distances : (K, K) array
+        Distances between all items.
+    codes, groups : (K,) array of int
+        Class and group of each item.
+
+    Examples
+    --------
+    >>> points = np.array([0.0, 1.0, 5.0, 10.0, 11.0, 13.0])
+    >>> between, codes = np.abs(points[:, None] - points), np.array([0, 0, 0, 1, 1, 1])
+    >>> NearestCenter(medoid_centers(between, codes, np.arange(6))).predict()
+    array([0, 0, 0, 1, 1, 1])
+    """
+    between = _finite(distances, (len(codes), len(codes)))
+
+    def make(members: IntArray) -> Measure:
+        medoid = members[between[np.ix_(members, members)].sum(axis=1).argmin()]
+        return lambda items: between[items, medoid, None]
+
+    return ClassCenters(codes, groups, make)
+
+
+class KernelRidge:
+    """Regularised least squares on squared distances, see `sysbags.KernelRidgeClassifier`.
+
+    Nothing is solved again for an item that is left out. With R the inverse of the matrix of the linear
+    system and ``R Y`` its coefficients, what it would have learnt without the items S predicts for them
+    ``Y_S - (R_SS)^-1 (R Y)_S``.
+
+    Parameters
+    ----------
+    distances : (K, K) array
+        Squared distances between all items.
+    codes, groups : (K,) array of int
+        Class and group of each item.
+    ridge : float, default=1.0
+
+    Examples
+    --------
+    >>> points = np.array([0.0, 1.0, 2.0, 6.0, 7.0, 8.0])
+    >>> between = (points[:, None] - points) ** 2
+    >>> KernelRidge(between, np.array([0, 0, 0, 1, 1, 1]), np.arange(6)).predict()
+    array([0, 0, 0, 1, 1, 1])
+    """
+
+    def __init__(self, distances: Array, codes: IntArray, groups: IntArray, ridge: float = 1.0) -> None:
+        items, classes = len(codes), int(codes.max()) + 1
+        self._targets = targets(codes, classes)
+        self._inverse = np.linalg.inv(bordered(distances, ridge))[:items, :items]
+        self._coefficients = self._inverse @ self._targets
+        self._groups, self._own = np.unique(groups, return_inverse=True)
+        self._counts = np.zeros((len(self._groups), classes), dtype=np.int64)
+        np.add.at(self._counts, (self._own, codes), 1)
+        self._members = [np.flatnonzero(self._own == k) for k in range(len(self._groups))]
+        # Groups of one size are solved for at once.
+        sizes = sorted({len(members) for members in self._members})
+        self._stacks = [np.array([m for m in self._members if len(m) == size]) for size in sizes]
+
+    def predict(self, excluding: int | None = None) -> IntArray:
+        """Return the class code of each item; see `Predictor`."""
+        inverse, coefficients = self._inverse, self._coefficients
+        left = self._counts.sum(axis=0) - self._counts[self._own]
+        if excluding is not None:
+            place = int(np.searchsorted(self._groups, excluding))
+            out = self._members[place]
+            step = np.linalg.solve(inverse[np.ix_(out, out)], inverse[out])
+            coefficients = coefficients - step.T @ coefficients[out]
+            inverse = inverse - inverse[:, out] @ step
+            inverse[out, out] = 1.0  # of the items that are excluded; their predictions have no meaning
+            left = left - self._counts[place]
+        scores = np.empty_like(self._targets)
+        for stack in self._stacks:
+            blocks = inverse[stack[:, :, None], stack[:, None, :]]
+            scores[stack] = self._targets[stack] - np.linalg.solve(blocks, coefficients[stack])
+        best = np.where(left > 0, scores, -np.inf).argmax(axis=1)
+        return np.where((left > 0).any(axis=1), best, NO_PREDICTION)
+
+
+class CodebookFolds:
+    """Each item predicted with the codebook that was learnt without its fold.
+
+    Parameters
+    ----------
+    predictors : sequence of Predictor
+        Number k is of items described by the codebook learnt without fold k.
+    folds : (K,) array of int
+        0, 1, ...; see `sysbags.evaluate.splits.codebook_folds`.
+    groups : (K,) array of int
+        None of them is in two folds.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0, 1.0, 5.0, 6.0], [0.0, 5.0, 1.0, 6.0], [0.0, 6.0, 1.0, 5.0]])
+    >>> codes, groups = np.array([0, 0, 1, 1]), np.arange(4)
+    >>> predictors = [NearestNeighbors(np.abs(p[:, None] - p), codes, groups) for p in points]
+    >>> CodebookFolds(predictors, np.array([0, 0, 1, 2]), groups).predict()
+    array([0, 0, 0, 0])
+    """
+
+    def __init__(self, predictors: Sequence[Predictor], folds: IntArray, groups: IntArray) -> None:
+        if len(predictors) != folds.max() + 1:
+            raise ParameterError(
+                f"there are {len(predictors)} predictors, but there must be one for each codebook fold"
+            )
+        self._predictors, self._folds = predictors, folds
+        self._fold_of = {int(group): np.unique(folds[groups == group]) for group in np.unique(groups)}
+        for group, own in self._fold_of.items():
+            if len(own) > 1:
+                raise ParameterError(f"group {group} is in two codebook folds, but each group must be in one")
+
+    def predict(self, excluding: int | None = None) -> IntArray:
+        """Return the class code of each item; see `Predictor`.
+
+        With a group excluded, all items are predicted with the codebook of that group's fold, which has
+        not seen the group.
+        """
+        if excluding is not None:
+            return self._predictors[int(self._fold_of[excluding][0])].predict(excluding)
+        return np.choose(self._folds, [predictor.predict() for predictor in self._predictors])
+
+
+class TabulatedPredictor:
+    """The predictions of another predictor for every group, so that the other need not be kept."""
+
+    def __init__(self, predictor: Predictor, groups: IntArray) -> None:
+        names = np.unique(groups).tolist()
+        self._place = {None: len(names)} | {group: k for k, group in enumerate(names)}
+        self._table = np.stack([predictor.predict(group) for group in [*names, None]]).astype(np.int16)
+
+    def predict(self, excluding: int | None = None) -> IntArray:
+        """Return the class code of each item; see `Predictor`."""
+        return self._table[self._place[excluding]].astype(np.int64)
+
+
+def _finite(distances: npt.ArrayLike, shape: tuple[int, int]) -> Array:
+    """Cut infinite distances, as some metrics have them, to a number that can be summed."""
+    array = np.asarray(distances)
+    if array.shape != shape:
+        raise ParameterError(f"distances has shape {array.shape}, but it must be {shape}")
+    if np.isnan(array).any():
+        raise ParameterError("distances holds NaN, but every distance must be a number or infinite")
+    return np.minimum(array, np.finfo(np.float64).max / (2.0 * shape[1]))

@@ -1,0 +1,126 @@
+"""What the experiments share: options, outcome, and the account of what was run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sysbags._common.cache import Cache
+from sysbags._common.parallel import check_jobs
+from sysbags._common.version import __version__
+from sysbags.classifiers.clips import ClipSystems
+from sysbags.datasets.layouts import LayoutClips
+from sysbags.errors import FileError
+from sysbags.evaluate.methods import EvaluationSet
+from sysbags.evaluate.splits import describe
+from sysbags.report.results import Clip, Evaluation
+from sysbags.reproduce import published
+
+__all__ = ["KERNEL", "ROWS", "Options", "Outcome", "departures", "evaluation_set", "facts"]
+
+KERNEL = "chi2"
+ROWS = {  # what the paper's tables call each metric
+    "martin": "SoB + Martin",
+    "max-singular-value": "SoB + Max SV",
+    "alignment": "SoB + Align",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the paper leaves open, or what departs from it.
+
+    Attributes
+    ----------
+    cache : Cache
+        Where stages are kept.
+    frames : mapping
+        Options for reading, see `sysbags.video.frames`; the paper states none, so all frames as they are.
+    words : int, default=500
+        Of the codebook; 500 in the paper.
+    random_state : int, default=0
+    n_jobs : int, default=-1
+        Threads.
+    """
+
+    cache: Cache
+    frames: Mapping[str, Any] = field(default_factory=dict)
+    words: int = 500
+    random_state: int = 0
+    n_jobs: int = -1
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Outcome:
+    """What an experiment found.
+
+    Attributes
+    ----------
+    evaluation : Evaluation
+        `settings["paper"]` of a method is the paper's figure in per cent; `failures` are the clips that no
+        system could be made of, which no accuracy counts.
+    runtimes : mapping
+        Seconds without features, each (ours, the paper's): "pair", and in all for "1-NN" and "nearest mean".
+    departures : list of str
+        What is not as in the paper.
+    details : mapping
+        What else there is, for JSON.
+    """
+
+    evaluation: Evaluation
+    runtimes: Mapping[str, tuple[float, float]]
+    departures: list[str]
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+def evaluation_set(layout: LayoutClips, clips: ClipSystems, options: Options, **more: Any) -> EvaluationSet:
+    """Return the clips that can be used, each left out alone; there must be two classes of them."""
+    labels = [layout.labels[k] for k in clips.indices]
+    if len(set(labels)) < 2:
+        first = next(iter(clips.failures.values()))
+        raise FileError(
+            f"fewer than two classes have a clip that can be used, but there must be two: {first}"
+        )
+    groups = np.arange(len(labels))
+    return EvaluationSet(
+        clips=tuple(
+            Clip(f"{label}/{path.name}", path, label) for label, path in zip(labels, clips.paths, strict=True)
+        ),
+        groups=groups,
+        codebook_folds=more.get("codebook_folds"),
+        protocol=describe("leave-one-out", groups),
+        random_state=options.random_state,
+        n_jobs=options.n_jobs,
+    )
+
+
+def departures(
+    layout: LayoutClips, clips: ClipSystems, options: Options, words: int | None = None
+) -> list[str]:
+    """Return what is not as in the paper, in words; `words` is the paper's number of them."""
+    listed = list(layout.differences)
+    listed += [f"frames were read with {name} = {value}" for name, value in options.frames.items()]
+    if words not in (None, options.words):
+        listed.append(f"there are {options.words} words, not {words}")
+    if clips.failures:
+        count = "1 clip is" if len(clips.failures) == 1 else f"{len(clips.failures)} clips are"
+        listed.append(f"{count} left out, as no system can be made of a clip that is short, still or broken")
+    return listed
+
+
+def facts(options: Options, bag: str, order: int, listed: Sequence[str], **more: Any) -> dict[str, Any]:
+    """Return lines for people about an experiment."""
+    return {
+        "departures from the paper": "; ".join(listed) or "none",
+        "bag": bag,
+        "order": order,
+        "kernel": KERNEL,
+        "threads": check_jobs(options.n_jobs),
+        "random_state": options.random_state,
+        "sysbags": __version__,
+        **more,
+        "published figures": published.figures()["paper"],
+    }
