@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from clips import write_clip
-from sysbags._common.cache import Store
+from sysbags._common.cache import Cache
 from sysbags._common.stages import Stages
 from sysbags.datasets import TEXTURES, make_frames
 from sysbags.datasets.layouts import LAYOUTS
@@ -30,7 +30,7 @@ def miniature(root, name, per_class, classes=None, textures=tuple(TEXTURES)):
 
 
 def run(experiment, found, cache, **more):
-    return experiment(found, Options(Store(cache), words=WORDS, jobs=1, **more), Stages())
+    return experiment(found, Options(Cache(cache), words=WORDS, jobs=1, **more), Stages())
 
 
 def findings(outcome):

@@ -16,7 +16,7 @@ from sysbags import (
     martin_distance,
     max_singular_value_distance,
 )
-from sysbags._common.cache import Store
+from sysbags._common.cache import Cache
 from sysbags._common.stages import Stages
 from sysbags.bags import DeepActivations, LocalBinaryPatterns, OpticalFlow, VisualWords
 from sysbags.bags.base import BagTransformer
@@ -67,7 +67,7 @@ def systems(data):
 
 
 def run(items, streams, **options):
-    features = Features([clip.path for clip in items.clips], items.codebook_folds, Store(None), 1)
+    features = Features([clip.path for clip in items.clips], items.codebook_folds, Cache(None), 1)
     asked = Options(**{"order": ORDER, "lambda_a": WEIGHTS[0], "lambda_mu": WEIGHTS[1], **options})
     return experiment("test", items, [streams], LocalBinaryPatterns(), features, asked, Stages())
 
@@ -347,7 +347,7 @@ def nine(tmp_path):
 
 def test_no_codebook_has_seen_the_third_that_it_is_for(nine, tmp_path):
     thirds = np.array([0, 1, 2, 0, 1, 2, 2, 1, 0])
-    features = Features(nine, thirds, Store(tmp_path / "cache"), 2)
+    features = Features(nine, thirds, Cache(tmp_path / "cache"), 2)
     Words.fits = Counts.calls = 0
     for _ in range(2):  # the second time from disk
         views, vectors = features.good_streams(Words()), features.vectors(Counts())
@@ -361,7 +361,7 @@ def test_no_codebook_has_seen_the_third_that_it_is_for(nine, tmp_path):
 
 
 def test_without_three_groups_nothing_is_learnt(nine):
-    features = Features(nine, None, Store(None), 1)
+    features = Features(nine, None, Cache(None), 1)
     for describe, what in ((features.streams, Words()), (features.vectors, Counts())):
         with pytest.raises(ParameterError, match="there are fewer than three groups"):
             describe(what)
@@ -372,14 +372,14 @@ def test_without_three_groups_nothing_is_learnt(nine):
 def test_a_gram_is_found_again(systems, tmp_path, monkeypatch):
     from sysbags.evaluate import cached_gram as _kept
 
-    store, expected = Store(tmp_path), cross_gram(systems)
-    first = cached_gram(store, systems, 1).gram
+    cache, expected = Cache(tmp_path), cross_gram(systems)
+    first = cached_gram(cache, systems, 1).gram
     monkeypatch.setattr(_kept, "cross_gram", lambda *args, **options: pytest.fail("worked out again"))
-    again = cached_gram(store, systems, 1).gram
+    again = cached_gram(cache, systems, 1).gram
     for gram in (first, again):
         np.testing.assert_array_equal(gram.observer, expected.observer)
         np.testing.assert_array_equal(gram.rows.transition, expected.rows.transition)
         assert gram.symmetric
     monkeypatch.undo()
-    other = cached_gram(store, systems[::-1], 1).gram
+    other = cached_gram(cache, systems[::-1], 1).gram
     np.testing.assert_allclose(other.mean, expected.mean[::-1, ::-1], rtol=1e-12)

@@ -11,7 +11,7 @@ import sysbags
 from cli_folder import call, call_json
 from clips import image_bytes, moving_frames, write_clip
 from miniatures import FRAMES, HEIGHT, WIDTH, findings, miniature, run
-from sysbags._common.cache import Store
+from sysbags._common.cache import Cache
 from sysbags._common.stages import Stages
 from sysbags.bags import LocalBinaryPatterns
 from sysbags.datasets import make_frames
@@ -122,7 +122,7 @@ def test_dyntex_goes_on_where_it_was_interrupted(alpha, tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 5
     finished, patience = read.copy(), None
     read.clear()
-    outcome = dyntex(found, Options(Store(tmp_path), jobs=3), Stages())
+    outcome = dyntex(found, Options(Cache(tmp_path), jobs=3), Stages())
     assert sorted(read) == sorted(set(found.paths) - set(finished))
     assert findings(outcome) == findings(whole)
 

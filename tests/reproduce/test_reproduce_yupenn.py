@@ -8,7 +8,7 @@ import pytest
 import sysbags
 from clips import moving_frames, write_clip
 from miniatures import FRAMES, HEIGHT, WIDTH, WORDS, findings, miniature, run
-from sysbags._common.cache import Store
+from sysbags._common.cache import Cache
 from sysbags._common.stages import Stages
 from sysbags.bags import VisualWords
 from sysbags.errors import ParameterError
@@ -25,10 +25,10 @@ def scenes(tmp_path_factory):
 
 def described(found, cache):
     """Samples, thirds and codebooks of a miniature, by the pieces."""
-    store, bags = Store(cache), VisualWords(WORDS)
-    samples = _words.sampled(store, bags, found.paths, 1)
+    cache, bags = Cache(cache), VisualWords(WORDS)
+    samples = _words.sampled(cache, bags, found.paths, 1)
     third = sysbags.evaluate.protocols.codebook_folds(found.labels, range(len(samples)))
-    return samples, third, _words.codebooks(store, bags, samples, third)
+    return samples, third, _words.codebooks(cache, bags, samples, third)
 
 
 def test_yupenn_against_a_twin(scenes):
@@ -91,7 +91,7 @@ def test_yupenn_has_the_papers_table_and_a_sweep(scenes):
 def test_word_counts_give_the_bags_own_streams(scenes):
     found, _, cache = scenes
     _, _, books = described(found, cache)
-    counts = _words.word_counts(Store(cache), VisualWords(WORDS), books, found.paths[:2], 1)
+    counts = _words.word_counts(Cache(cache), VisualWords(WORDS), books, found.paths[:2], 1)
     for part, book in enumerate(books):
         bags = VisualWords(WORDS)
         bags.words_, bags.bandwidth_ = book, 1.0
@@ -148,4 +148,4 @@ def test_yupenn_goes_on_where_it_was_interrupted(scenes, tmp_path, monkeypatch):
 def test_too_many_words_for_the_clips(scenes, tmp_path):
     found, _, _ = scenes
     with pytest.raises(ParameterError, match=r"there are to be 99999 words, .* ask for fewer words"):
-        yupenn(found, Options(Store(tmp_path), {"max_frames": 1}, words=99999, jobs=1), Stages())
+        yupenn(found, Options(Cache(tmp_path), {"max_frames": 1}, words=99999, jobs=1), Stages())

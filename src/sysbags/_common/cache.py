@@ -20,17 +20,30 @@ import numpy.typing as npt
 
 from sysbags._common.files import IMAGE_SUFFIXES, atomic_write
 from sysbags._common.parallel import run
-from sysbags._common.version import __version__
+from sysbags._common.validation import check_choice
 from sysbags.errors import ParameterError, StreamError, SysbagsError, VideoError, VideoWarning
 
-__all__ = ["Store", "clip_key", "fingerprint", "named_error", "records"]
+__all__ = ["SCHEMAS", "Cache", "clip_key", "fingerprint", "named_error", "records"]
 
 SUFFIX = ".safetensors"
+
+# One number for each kind of record. Increase it when the code that makes such records changes their content:
+# records of another number are not read again.
+SCHEMAS = {
+    "codebook": 1,
+    "counts": 1,
+    "descriptors": 1,
+    "distances": 1,
+    "gram": 1,
+    "stream": 1,
+    "system": 1,
+    "vector": 1,
+}
 
 Arrays = dict[str, npt.NDArray[Any]]
 
 
-class Store:
+class Cache:
     """Named arrays in a folder, found again by what they were made from.
 
     Parameters
@@ -41,35 +54,53 @@ class Store:
     Examples
     --------
     >>> import tempfile
-    >>> store = Store(tempfile.mkdtemp())
+    >>> cache = Cache(tempfile.mkdtemp())
     >>> def square():
     ...     print("working")
     ...     return {"square": np.array([9.0])}
-    >>> store.arrays({"number": 3}, square)["square"]
+    >>> cache.arrays("vector", {"number": 3}, square)["square"]
     working
     array([9.])
-    >>> store.arrays({"number": 3}, square)["square"]
+    >>> cache.arrays("vector", {"number": 3}, square)["square"]
     array([9.])
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
         self.folder = None if folder is None else Path(folder)
 
-    def arrays(self, key: Mapping[str, Any], make: Callable[[], Mapping[str, npt.ArrayLike]]) -> Arrays:
-        """Return the arrays of a key, from disk, or from `make` and then kept.
+    def arrays(
+        self, kind: str, key: Mapping[str, Any], make: Callable[[], Mapping[str, npt.ArrayLike]]
+    ) -> Arrays:
+        """Read the arrays of a record, or make and write them.
 
-        The key is all that the arrays depend on, as JSON has it; the version of sysbags is part of it unsaid.
-        Threads and processes may ask at the same time: at worst both work, and either result is kept whole.
+        Threads and processes may call this at the same time: at worst both do the work, and one of the two
+        records remains, complete.
+
+        Parameters
+        ----------
+        kind : str
+            One of `SCHEMAS`; the record also depends on its number there.
+        key : mapping
+            All that the arrays depend on, as JSON.
+        make : callable
+            Returns named arrays.
+
+        Raises
+        ------
+        ParameterError
+            If the kind is unknown.
         """
+        check_choice(kind, "kind", SCHEMAS)
         if self.folder is None:
             return _plain(make())
-        text = json.dumps({"sysbags": __version__, **key}, sort_keys=True, allow_nan=False)
+        content = {"kind": kind, "schema": SCHEMAS[kind], "key": key}
+        text = json.dumps(content, sort_keys=True, allow_nan=False)
         path = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:40]}{SUFFIX}"
-        kept = _read(path, text)
-        if kept is None:
-            kept = _plain(make())
-            _write(path, text, kept)
-        return kept
+        record = _read(path, text)
+        if record is None:
+            record = _plain(make())
+            _write(path, text, record)
+        return record
 
 
 def clip_key(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -126,7 +157,8 @@ def fingerprint(value: Any) -> Any:
 
 
 def records(
-    store: Store,
+    cache: Cache,
+    kind: str,
     key: Mapping[str, Any],
     make: Callable[[Path], Mapping[str, npt.ArrayLike]],
     paths: Sequence[Path],
@@ -135,12 +167,14 @@ def records(
 ) -> list[Arrays | SysbagsError]:
     """Work out arrays for each clip, one record a clip; what is wrong with a clip takes their place.
 
-    A clip that breaks off gives the same `VideoWarning` from the store as from its file. A `ParameterError`
+    A clip that breaks off gives the same `VideoWarning` from the cache as from its file. A `ParameterError`
     is not the fault of a clip, so it is raised.
 
     Parameters
     ----------
-    store : Store
+    cache : Cache
+    kind : str
+        One of `SCHEMAS`.
     key : mapping
         What the arrays depend on beside the clip.
     make : callable
@@ -160,7 +194,7 @@ def records(
 
     def attempt(path: Path) -> Arrays | SysbagsError:
         try:
-            return store.arrays({**key, **clip_key(path)}, lambda: made(path))
+            return cache.arrays(kind, {**key, **clip_key(path)}, lambda: made(path))
         except (VideoError, StreamError) as error:
             return named_error(path, error)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sysbags._common.cache import Store, fingerprint, records
+from sysbags._common.cache import Cache, fingerprint, records
 from sysbags._common.types import Array
 from sysbags.bags.base import BagTransformer
 from sysbags.errors import SysbagsError
@@ -14,7 +14,7 @@ __all__ = ["cached_streams"]
 
 
 def cached_streams(
-    store: Store,
+    cache: Cache,
     bags: BagTransformer,
     paths: Sequence[Path],
     *,
@@ -25,12 +25,14 @@ def cached_streams(
 
     Parameters
     ----------
-    store : Store
+    cache : Cache
     bags : BagTransformer
         Fitted, where they learn something.
     paths, n_jobs, description
         See `records`.
     """
-    key = {"bags": fingerprint(bags)} if store.folder is not None else {}
-    found = records(store, key, lambda path: {"stream": bags.stream(path)}, paths, n_jobs, description)
+    key = {"bags": fingerprint(bags)} if cache.folder is not None else {}
+    found = records(
+        cache, "stream", key, lambda path: {"stream": bags.stream(path)}, paths, n_jobs, description
+    )
     return [one if isinstance(one, SysbagsError) else one["stream"] for one in found]

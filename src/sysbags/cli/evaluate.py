@@ -95,7 +95,7 @@ def evaluate(
 
     Example: sysbags evaluate clips --compare --report clips.html
     """
-    from sysbags._common.cache import Store
+    from sysbags._common.cache import Cache
     from sysbags.cli._reading import warnings_as_notes
     from sysbags.datasets.folder import class_folders
     from sysbags.evaluate.experiment import Options, experiment
@@ -110,7 +110,7 @@ def evaluate(
         if atlas.is_file():
             raise FileError(f"{atlas} is a file, but the atlas is written into a folder")
         check_out(atlas / "atlas.html" if atlas.is_dir() else atlas)
-    found, stages, store = class_folders(folder), Stages(), Store(cache)
+    found, stages = class_folders(folder), Stages()
     if len(set(found.labels)) < 2:
         raise FileError(f"{folder} holds the one class {found.labels[0]}, but there must be at least two")
     read = {"stride": compare_stride, "max_frames": compare_frames}
@@ -134,7 +134,7 @@ def evaluate(
             orders=[identifier.order] if settings.order else descending_orders([identifier.order]),
             kernel=str(identifier.kernel),
             folds=folds,
-            store=store,
+            cache=Cache(cache),
             stages=stages,
             seed=seed,
             jobs=jobs,

@@ -15,7 +15,7 @@ from sysbags.cli._output import check_out, note, number, print_json, say, show_t
 from sysbags.errors import ParameterError
 
 if TYPE_CHECKING:
-    from sysbags.datasets.layouts import Found
+    from sysbags.datasets.layouts import LayoutClips
     from sysbags.report.results import Method
     from sysbags.reproduce import Outcome
 
@@ -72,7 +72,7 @@ def reproduce(
     Example: sysbags reproduce dyntex-beta DynTex/beta --report beta.html
     """
     from sysbags import reproduce as experiments
-    from sysbags._common.cache import Store
+    from sysbags._common.cache import Cache
     from sysbags.cli._reading import warnings_as_notes
     from sysbags.datasets.layouts import LAYOUTS
 
@@ -85,7 +85,7 @@ def reproduce(
         note(f"{data} is not {found.layout.title} as in the paper: {'; '.join(found.differences)}")
     read = {"stride": stride, "max_frames": max_frames, "size": size}
     options = experiments.Options(
-        Store(cache),
+        Cache(cache),
         {option: value for option, value in read.items() if value is not None},
         words=500 if words is None else words,
         seed=seed,
@@ -113,7 +113,7 @@ def reproduce(
 def _document(
     name: str,
     data: Path,
-    found: Found,
+    found: LayoutClips,
     outcome: Outcome,
     stages: Stages,
     cache: Path,

@@ -11,7 +11,7 @@ from pathlib import Path
 from sysbags.datasets.folder import class_folders
 from sysbags.errors import FileError
 
-__all__ = ["LAYOUTS", "Found", "Layout"]
+__all__ = ["LAYOUTS", "Layout", "LayoutClips"]
 
 # Words in the names of class folders that tell nothing of the class.
 _NOISE = frozenset({"alpha", "beta", "class", "dyntex", "gamma", "yupenn"})
@@ -56,7 +56,7 @@ class Layout:
                 return label
         return None
 
-    def find(self, folder: str | os.PathLike[str], *, allow_incomplete: bool = False) -> Found:
+    def find(self, folder: str | os.PathLike[str], *, allow_incomplete: bool = False) -> LayoutClips:
         """Find the clips of the set in a folder that holds one folder a class.
 
         Of the clips the paper gives no names, only how many there are of each class, so that is what can be
@@ -71,7 +71,7 @@ class Layout:
 
         Returns
         -------
-        Found
+        LayoutClips
 
         Raises
         ------
@@ -94,7 +94,7 @@ class Layout:
                     f"{self.title}, but it must be one"
                 )
             paths[label].append(path)
-        found = Found(self, paths, unknown_folders)
+        found = LayoutClips(self, paths, unknown_folders)
         if found.differences and not allow_incomplete:
             raise FileError(
                 f"{folder} is not {self.title} as in the paper, {self.total} clips in {len(self.counts)} "
@@ -109,7 +109,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Found:
+class LayoutClips:
     """What `Layout.find` found.
 
     Attributes

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from clips import moving_frames, write_clip
-from sysbags._common.cache import Store, clip_key, fingerprint, records
+from sysbags._common.cache import SCHEMAS, Cache, clip_key, fingerprint, records
 from sysbags.bags import Concatenated, LocalBinaryPatterns, OpticalFlow, VisualWords
 from sysbags.bags.cached import cached_streams
 from sysbags.errors import ParameterError, StreamError, VideoError, VideoWarning
@@ -40,8 +40,8 @@ ARRAYS = {
 
 def test_arrays_come_back_bit_for_bit(tmp_path):
     make = Counting(**ARRAYS)
-    first = Store(tmp_path).arrays({"a": 1}, make)
-    again = Store(tmp_path).arrays({"a": 1}, make)
+    first = Cache(tmp_path).arrays("stream", {"a": 1}, make)
+    again = Cache(tmp_path).arrays("stream", {"a": 1}, make)
     assert make.calls == 1
     for found in (first, again):
         assert found.keys() == ARRAYS.keys()
@@ -52,35 +52,45 @@ def test_arrays_come_back_bit_for_bit(tmp_path):
 
 
 def test_another_key_is_another_record(tmp_path):
-    store, make = Store(tmp_path), Counting(x=np.zeros(1))
+    cache, make = Cache(tmp_path), Counting(x=np.zeros(1))
     for key in ({"a": 1}, {"a": 2}, {"a": "1"}, {"a": 1, "b": None}):
-        store.arrays(key, make)
+        cache.arrays("stream", key, make)
     assert make.calls == 4
-    store.arrays({"b": None, "a": 1}, make)  # the order of a mapping tells nothing
+    cache.arrays("stream", {"b": None, "a": 1}, make)  # the order of a mapping tells nothing
     assert make.calls == 4
 
 
-def test_another_version_is_another_record(tmp_path, monkeypatch):
+def test_another_kind_or_schema_is_another_record(tmp_path, monkeypatch):
     make = Counting(x=np.zeros(1))
-    Store(tmp_path).arrays({"a": 1}, make)
-    monkeypatch.setattr("sysbags._common.cache.__version__", "99.0")
-    Store(tmp_path).arrays({"a": 1}, make)
+    Cache(tmp_path).arrays("stream", {"a": 1}, make)
+    Cache(tmp_path).arrays("vector", {"a": 1}, make)
     assert make.calls == 2
+    monkeypatch.setitem(SCHEMAS, "stream", SCHEMAS["stream"] + 1)
+    Cache(tmp_path).arrays("vector", {"a": 1}, make)
+    assert make.calls == 2
+    Cache(tmp_path).arrays("stream", {"a": 1}, make)
+    assert make.calls == 3
+
+
+@pytest.mark.parametrize("folder", [None, "cache"])
+def test_an_unknown_kind_is_an_error(tmp_path, folder):
+    with pytest.raises(ParameterError, match="kind is 'song', but it must be one of 'codebook', "):
+        Cache(folder and tmp_path / folder).arrays("song", {"a": 1}, Counting(x=np.zeros(1)))
 
 
 def test_no_folder_keeps_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make = Counting(x=np.ones(2))
     for _ in range(2):
-        np.testing.assert_array_equal(Store(None).arrays({"a": 1}, make)["x"], np.ones(2))
+        np.testing.assert_array_equal(Cache(None).arrays("stream", {"a": 1}, make)["x"], np.ones(2))
     assert make.calls == 2
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("damage", ["flipped", "short", "empty", "other", "words"])
 def test_a_damaged_or_foreign_record_is_made_anew(tmp_path, damage):
-    store, make = Store(tmp_path), Counting(x=np.arange(50.0))
-    store.arrays({"a": 1}, make)
+    cache, make = Cache(tmp_path), Counting(x=np.arange(50.0))
+    cache.arrays("stream", {"a": 1}, make)
     (path,) = tmp_path.iterdir()
     content = bytearray(path.read_bytes())
     if damage == "flipped":
@@ -92,12 +102,12 @@ def test_a_damaged_or_foreign_record_is_made_anew(tmp_path, damage):
     elif damage == "words":
         content[:] = b"this is no record"
     else:  # a whole record, but the answer to another question
-        store.arrays({"a": 2}, Counting(x=np.zeros(50)))
+        cache.arrays("stream", {"a": 2}, Counting(x=np.zeros(50)))
         (other,) = set(tmp_path.iterdir()) - {path}
         content[:] = other.read_bytes()
     path.write_bytes(content)
-    np.testing.assert_array_equal(store.arrays({"a": 1}, make)["x"], np.arange(50.0))
-    store.arrays({"a": 1}, make)
+    np.testing.assert_array_equal(cache.arrays("stream", {"a": 1}, make)["x"], np.arange(50.0))
+    cache.arrays("stream", {"a": 1}, make)
     assert make.calls == 2
 
 
@@ -106,7 +116,7 @@ def test_what_is_interrupted_leaves_nothing(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Store(tmp_path).arrays({"a": 1}, interrupted)
+        Cache(tmp_path).arrays("stream", {"a": 1}, interrupted)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -188,36 +198,36 @@ def clips(tmp_path_factory):
 def test_streams_are_the_bags_own(tmp_path, clips, n_jobs, monkeypatch):
     bags = LocalBinaryPatterns(method="uniform")
     for _ in range(2):
-        found = cached_streams(Store(tmp_path), bags, clips, n_jobs=n_jobs)
+        found = cached_streams(Cache(tmp_path), bags, clips, n_jobs=n_jobs)
         for path, stream in zip(clips, found, strict=True):
             np.testing.assert_array_equal(stream, bags.stream(path))
     monkeypatch.setattr(LocalBinaryPatterns, "stream", None)  # the third time no clip is read
-    cached_streams(Store(tmp_path), bags, clips, n_jobs=n_jobs)
+    cached_streams(Cache(tmp_path), bags, clips, n_jobs=n_jobs)
 
 
 def test_a_bad_clip_takes_its_own_place_only(tmp_path, clips):
     bad = tmp_path / "bad.mp4"
     bad.write_bytes(b"no video")
     first, error, second = cached_streams(
-        Store(tmp_path / "kept"), LocalBinaryPatterns(), [clips[0], bad, clips[1]]
+        Cache(tmp_path / "cache"), LocalBinaryPatterns(), [clips[0], bad, clips[1]]
     )
     assert isinstance(error, VideoError)
     assert str(bad) in str(error)
     assert first.shape == second.shape == (6, 256)
-    assert len(list((tmp_path / "kept").iterdir())) == 2
+    assert len(list((tmp_path / "cache").iterdir())) == 2
 
 
 def test_a_sentence_without_the_clip_gets_its_name(clips):
     def make(path):
         raise StreamError("all is NaN")
 
-    (error,) = records(Store(None), {}, make, clips[:1])
+    (error,) = records(Cache(None), "stream", {}, make, clips[:1])
     assert str(error) == f"{clips[0]}: all is NaN"
 
 
 def test_a_mistake_of_the_caller_is_raised(clips):
     with pytest.raises(ParameterError):
-        cached_streams(Store(None), LocalBinaryPatterns(points=0), clips)
+        cached_streams(Cache(None), LocalBinaryPatterns(points=0), clips)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -229,7 +239,7 @@ def test_a_clip_that_breaks_off_warns_from_the_store_too(tmp_path, clips, n_jobs
     for _ in range(2):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            cached_streams(Store(tmp_path / "kept"), LocalBinaryPatterns(), [clips[0], cut], n_jobs=n_jobs)
+            cached_streams(Cache(tmp_path / "cache"), LocalBinaryPatterns(), [clips[0], cut], n_jobs=n_jobs)
         told.append([str(w.message) for w in caught if issubclass(w.category, VideoWarning)])
     assert told[0] == told[1]
     assert len(told[0]) == 1
