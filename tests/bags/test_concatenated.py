@@ -11,9 +11,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from clips import moving_frames, write_clip
 from sysbags import bags as kinds
+from sysbags._common.cache import Store
 from sysbags.bags import Concatenated
 from sysbags.bags.base import BagTransformer
 from sysbags.errors import ParameterError, StreamError, VideoError
+from sysbags.evaluate.features import Features
 
 CLIP = moving_frames(7)
 
@@ -37,6 +39,8 @@ class Levels(BagTransformer):
 class Learnt(Levels):
     """The same around the mean of what it was fitted on."""
 
+    requires_fit = True
+
     def fit(self, videos, labels=None):
         self.level_ = float(np.mean([frame.mean() for video in videos for frame in self.read(video)]))
         return self
@@ -44,9 +48,6 @@ class Learnt(Levels):
     def masses(self, frames):
         check_is_fitted(self, "level_")
         return [np.array([(frame < self.level_).sum(), (frame >= self.level_).sum()]) for frame in frames]
-
-    def __sklearn_is_fitted__(self):
-        return hasattr(self, "level_")
 
 
 def test_rows_side_by_side():
@@ -213,3 +214,37 @@ def test_real_members_on_a_file(tmp_path):
     )
     with pytest.raises(VideoError, match="gone"):
         members.transform([path, tmp_path / "gone.mp4"])
+
+
+def test_it_requires_fit_if_a_member_does():
+    assert not Concatenated([Levels(), kinds.OpticalFlow()]).requires_fit
+    assert Concatenated([Levels(), kinds.VisualWords()]).requires_fit
+    assert Concatenated([Concatenated([Learnt()]), Levels()]).requires_fit
+    check_is_fitted(Concatenated([Levels()]))
+    with pytest.raises(NotFittedError):
+        check_is_fitted(Concatenated([Learnt()]))
+
+
+def test_what_was_learnt_as_arrays():
+    nested = Concatenated([Levels(), Concatenated([Learnt(), Learnt()])])
+    fitted = clone(nested).fit([CLIP])
+    arrays = fitted.fitted_arrays()
+    assert sorted(arrays) == ["1/0/level_", "1/1/level_"]
+    copy = clone(nested).set_fitted_arrays(arrays)
+    np.testing.assert_array_equal(copy.stream(CLIP), fitted.stream(CLIP))
+    assert type(copy.bags_[1].bags_[0].level_) is float
+
+
+@pytest.mark.parametrize("member", [kinds.OpticalFlow(), kinds.VisualWords(4, "sift", fit_stride=1)])
+def test_an_evaluation_describes_clips_by_it(tmp_path, member):
+    """Once where nothing is learnt; else by three codebooks, each learnt without a third, also from disk."""
+    paths = [write_clip(tmp_path / f"{k}.mkv", moving_frames(4, 40, 48, seed=k)) for k in range(3)]
+    bags, thirds = Concatenated([Levels(), member]), np.arange(3)
+    features = Features(paths, thirds, Store(tmp_path / "cache"), 1)
+    first = features.good_streams(bags)
+    assert len(first) == (3 if bags.requires_fit else 1)
+    for k, streams in enumerate(first):
+        alone = clone(bags).fit([path for path, third in zip(paths, thirds, strict=True) if third != k])
+        np.testing.assert_array_equal(streams[0], alone.stream(paths[0]))
+    for streams, again in zip(first, features.good_streams(bags), strict=True):
+        np.testing.assert_array_equal(streams, again)

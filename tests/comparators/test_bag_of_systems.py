@@ -241,7 +241,7 @@ def test_what_is_not_fitted_says_so_and_a_clone_has_learnt_nothing(fitted, video
         BagOfSystems().transform(videos)
     with pytest.raises(NotFittedError):
         clone(fitted).vector(videos[0])
-    assert (fitted.title, fitted.metric, fitted.learns) == ("Bag of Systems", "chi2", True)
+    assert (fitted.title, fitted.metric, fitted.requires_fit) == ("Bag of Systems", "chi2", True)
 
 
 def test_videos_that_cannot_be_cut_are_named(fitted, videos, tmp_path):

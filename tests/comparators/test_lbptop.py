@@ -155,7 +155,7 @@ def test_comparators_are_listed_and_say_how_they_are_used():
         assert isinstance(method.title, str)
         assert {"1-NN", "nearest centroid"} <= set(method.classifiers)
         assert method.metric in ("chi2", "cosine", "euclidean")
-        assert method.learns is False
+        assert method.requires_fit is False
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = comparators.Nothing
 

@@ -108,7 +108,7 @@ def test_options_for_reading_are_used():
 def test_it_names_itself_and_can_be_cloned():
     comparator = LinearSystem(4, size=20)
     assert clone(comparator).get_params() == comparator.get_params()
-    assert (comparator.title, comparator.learns) == ("LDS on pixels", False)
+    assert (comparator.title, comparator.requires_fit) == ("LDS on pixels", False)
 
 
 def test_a_clip_without_such_an_order_is_named(tmp_path):

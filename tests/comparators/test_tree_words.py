@@ -195,7 +195,7 @@ def test_what_is_not_fitted_says_so_and_a_clone_has_learnt_nothing(fitted):
         TreeWords().transform([blobs()])
     with pytest.raises(NotFittedError):
         clone(fitted).vector(blobs())
-    assert (fitted.title, fitted.metric, fitted.learns) == ("TSVQ", "chi2", True)
+    assert (fitted.title, fitted.metric, fitted.requires_fit) == ("TSVQ", "chi2", True)
 
 
 def test_too_few_descriptors_get_a_sentence():

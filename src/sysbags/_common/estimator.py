@@ -10,10 +10,16 @@ __all__ = ["SequenceEstimator"]
 
 
 class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
-    """What takes a list of objects (videos, streams, systems), not a table of numbers."""
+    """An estimator that takes a list of objects (videos, streams, systems), not a table of numbers."""
+
+    @property
+    def requires_fit(self) -> bool:
+        """Whether `fit` learns something without which nothing else works."""
+        return True
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.no_validation = True
+        tags.requires_fit = self.requires_fit
         return tags

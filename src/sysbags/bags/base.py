@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import TransformerMixin
 
 from sysbags import video
@@ -37,6 +38,11 @@ class BagTransformer(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
     step: int | None
     frames: Mapping[str, Any] | None
     n_jobs: int | None
+
+    @property
+    def requires_fit(self) -> bool:
+        """Whether `fit` has to learn something from videos before there can be streams, here not."""
+        return False
 
     def masses(self, frames: Iterator[Frame]) -> Iterable[Array]:
         """Turn frames into masses over bins, in order, each a fresh array; all zero is an empty bag."""
@@ -77,8 +83,16 @@ class BagTransformer(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
             )
         return video.frames(source, colour=self.colour, **{**options, **own})
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
+    def fitted_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what `fit` has learnt: the attributes that end with an underscore, as arrays."""
+        learnt = {name: value for name, value in vars(self).items() if name.endswith("_")}
+        return {name: np.asarray(value) for name, value in learnt.items()}
+
+    def set_fitted_arrays(self: Self, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
+        """Take over what another one with the same parameters has learnt, as `fitted_arrays` returned it."""
+        for name, array in arrays.items():
+            setattr(self, name, array if array.ndim else array.item())
+        return self
 
 
 def check_videos(videos: Any) -> list[Video]:

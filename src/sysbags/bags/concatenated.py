@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from sysbags._common.types import Array
 from sysbags.bags.base import BagTransformer, check_videos
 from sysbags.errors import ParameterError, StreamError
-from sysbags.video import Video
+from sysbags.video import Frame, Video
 
 __all__ = ["Concatenated"]
 
@@ -67,6 +67,11 @@ class Concatenated(BagTransformer):
         self.weights = weights
         self.n_jobs = n_jobs
 
+    @property
+    def requires_fit(self) -> bool:
+        """Whether some member has to learn something."""
+        return any(member.requires_fit for member in self._checked()[0])
+
     def fit(self, videos: Sequence[Video], labels: Any = None) -> Concatenated:
         """Fit a copy of each member."""
         members, _ = self._checked()
@@ -78,6 +83,10 @@ class Concatenated(BagTransformer):
         """Fit a copy of each member, then turn each video into its stream."""
         kept = [_kept(video) for video in check_videos(videos)]
         return self.fit(kept, labels).transform(kept)
+
+    def read(self, source: Video, **own: Any) -> Iterator[Frame]:
+        """Read the frames of a video as the first member does."""
+        return self._checked()[0][0].read(source, **own)
 
     def stream(self, video: Video) -> Array:
         """Turn one video into its stream, (N, p): p is the sum of the members' and each row sums to 1."""
@@ -92,6 +101,22 @@ class Concatenated(BagTransformer):
             )
         rows = min(counts)
         return np.hstack([share * stream[:rows] for share, stream in zip(shares, streams, strict=True)])
+
+    def fitted_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what the members have learnt, as ``0/words_``."""
+        return {
+            f"{i}/{name}": array
+            for i, member in enumerate(self.bags_)
+            for name, array in member.fitted_arrays().items()
+        }
+
+    def set_fitted_arrays(self, arrays: Mapping[str, npt.NDArray[Any]]) -> Concatenated:
+        """Take over what the members of another one have learnt."""
+        self.bags_ = [clone(member) for member in self._checked()[0]]
+        for name, array in arrays.items():
+            index, _, attribute = name.partition("/")
+            self.bags_[int(index)].set_fitted_arrays({attribute: array})
+        return self
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters; `deep` adds the members by their numbers, and theirs as ``0__points``."""

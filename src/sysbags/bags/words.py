@@ -131,6 +131,11 @@ class VisualWords(BagTransformer):
         self.frames = frames
         self.n_jobs = n_jobs
 
+    @property
+    def requires_fit(self) -> bool:
+        """True: there are no words before `fit`."""
+        return True
+
     def fit(self, videos: Sequence[Video], labels: Any = None) -> VisualWords:
         """Learn the codebook. Frames that come from an iterator are used up by it."""
         numbered = list(enumerate(check_videos(videos)))
@@ -170,9 +175,6 @@ class VisualWords(BagTransformer):
         width = getattr(self, "bandwidth_", self.bandwidth)
         bandwidth = _check_positive(width, "bandwidth_") if soft else None
         return (word_masses(describe(frame), words, bandwidth) for frame in frames)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "words_")
 
     def _describer(self) -> Callable[[Frame], Descriptors]:
         """Return a function from a grey frame to its descriptors (n, d), for one thread."""

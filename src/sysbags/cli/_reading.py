@@ -71,7 +71,6 @@ def read_clips(
 
     A bad clip becomes one of the failures, and the others go on; one that breaks off is used, with a note.
     """
-    from sysbags.bags.base import BagTransformer
 
     def readable(path: Path) -> Path:
         next(iter(bags.read(path)))
@@ -79,7 +78,7 @@ def read_clips(
 
     outcomes: list[Any] = list(paths)
     with warnings_as_notes():
-        if learn and type(bags).fit is not BagTransformer.fit:
+        if learn and bags.requires_fit:
             with stages("codebook"):
                 # A clip that cannot be read must not keep the others from a codebook.
                 outcomes = _attempt(readable, outcomes, jobs, "first frames")

@@ -92,7 +92,7 @@ class BagOfSystems(Comparator):
     title: ClassVar[str] = "Bag of Systems"
     classifiers: ClassVar[tuple[str, ...]] = ("1-NN", "nearest centroid", "linear SVM")
     metric: ClassVar[str] = "chi2"
-    learns: ClassVar[bool] = True
+    requires_fit: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -172,9 +172,6 @@ class BagOfSystems(Comparator):
             return np.full(words, 1.0 / words)
         nearest = martin(systems, self.words_).argmin(axis=1)
         return np.bincount(nearest, minlength=words) / len(nearest)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "words_")
 
     def _check(self) -> tuple[int, int, int]:
         """Refuse bad parameters before any video is read."""

@@ -36,7 +36,7 @@ class Comparator(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
         What its vectors are used with: "1-NN", "nearest centroid" and those of the method's own paper.
     metric : str
         "chi2", "cosine" or "euclidean", for the first two of them.
-    learns : bool
+    requires_fit : bool
         Whether `fit` learns from videos, so that those to be tested must not be among them.
     colour : str
         "grey" or "rgb".
@@ -45,7 +45,7 @@ class Comparator(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
     title: ClassVar[str]
     classifiers: ClassVar[tuple[str, ...]]
     metric: ClassVar[str]
-    learns: ClassVar[bool] = False
+    requires_fit: ClassVar[bool] = False
     colour: ClassVar[str] = "grey"
     frames: Mapping[str, Any] | None
     n_jobs: int | None
@@ -82,9 +82,6 @@ class Comparator(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
         return BagTransformer.read(
             cast(BagTransformer, self), source, **own
         )  # it needs no more than `colour` and `frames`
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
 
 
 def name_of(video: Video) -> str:

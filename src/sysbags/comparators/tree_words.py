@@ -83,7 +83,7 @@ class TreeWords(Comparator):
     title: ClassVar[str] = "TSVQ"
     classifiers: ClassVar[tuple[str, ...]] = ("1-NN", "nearest centroid", "linear SVM")
     metric: ClassVar[str] = "chi2"
-    learns: ClassVar[bool] = True
+    requires_fit: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -162,9 +162,6 @@ class TreeWords(Comparator):
         masses = np.bincount(way[way > 0], minlength=len(self.centres_))[1:] * self.weights_
         total = float(masses.sum())
         return np.asarray(masses / total) if total > 0.0 else np.full(masses.size, 1.0 / masses.size)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "weights_")
 
     def _describer(self) -> Any:
         bags = VisualWords(descriptor=self.descriptor, sampling=self.sampling, max_points=self.max_points)
