@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sysbags.bags.registry import CLASSES
+
 if TYPE_CHECKING:
     from sysbags.bags.colour import ColourHistogram as ColourHistogram
     from sysbags.bags.concatenated import Concatenated as Concatenated
@@ -13,21 +15,12 @@ if TYPE_CHECKING:
     from sysbags.bags.lbp import LocalBinaryPatterns as LocalBinaryPatterns
     from sysbags.bags.words import VisualWords as VisualWords
 
-_HOMES = {
-    "ColourHistogram": "colour",
-    "Concatenated": "concatenated",
-    "DeepActivations": "deep",
-    "LocalBinaryPatterns": "lbp",
-    "OpticalFlow": "flow",
-    "VisualWords": "words",
-}
-
-__all__ = [*sorted(_HOMES)]
+__all__ = [*sorted(CLASSES)]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"sysbags.bags.{_HOMES[name]}"), name)
+    if name in CLASSES:
+        return getattr(import_module(CLASSES[name].module), name)
     raise AttributeError(f"module 'sysbags.bags' has no attribute {name!r}")
 
 

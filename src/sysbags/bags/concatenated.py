@@ -112,10 +112,12 @@ class Concatenated(BagTransformer):
 
     def set_fitted_arrays(self, arrays: Mapping[str, npt.NDArray[Any]]) -> Concatenated:
         """Take over what the members of another one have learnt."""
-        self.bags_ = [clone(member) for member in self._checked()[0]]
+        members, _ = self._checked()
+        parts: list[dict[str, npt.NDArray[Any]]] = [{} for _ in members]
         for name, array in arrays.items():
             index, _, attribute = name.partition("/")
-            self.bags_[int(index)].set_fitted_arrays({attribute: array})
+            parts[int(index)][attribute] = array
+        self.bags_ = [clone(m).set_fitted_arrays(part) for m, part in zip(members, parts, strict=True)]
         return self
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

@@ -8,21 +8,18 @@ from typing import Annotated
 
 import typer
 
+from sysbags.bags.registry import BAGS
 from sysbags.errors import ParameterError
 
-__all__ = ["Jobs", "Json", "LambdaA", "LambdaMu", "Metric", "Model", "Seed", "number_or_auto"]
+__all__ = ["Bag", "Jobs", "Json", "LambdaA", "LambdaMu", "Metric", "Model", "Seed", "number_or_auto"]
 
 
 class Bag(StrEnum):
-    """What is counted in a frame."""
+    """What is counted in a frame: the names in the list of bags."""
 
-    LBP = "lbp"
-    SURF = "surf"
-    SIFT = "sift"
-    FLOW = "flow"
-    COLOUR = "colour"
-    DEEP = "deep"
-    DEEP_WORDS = "deep-words"
+    _ignore_ = "bag"
+    for bag in BAGS:
+        locals()[bag.upper().replace("-", "_")] = bag
 
 
 class Kernel(StrEnum):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sysbags.bags.registry import BAGS, check_option, make_bag, names_with_option
 from sysbags.cli._options import Bag, Kernel
 from sysbags.errors import ParameterError
 
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
     from sysbags.classifiers import SystemIdentifier
 
-__all__ = ["Settings", "with_settings"]
+__all__ = ["DEFAULT", "Settings", "with_settings"]
 
 PANEL = "Frames, bags and systems"
-WORDS, NETWORKS = (Bag.SURF, Bag.SIFT), (Bag.DEEP, Bag.DEEP_WORDS)
+DEFAULT = "lbp"
+WORDS, NETWORKS = (" and ".join(names_with_option(option)) for option in ("words", "size"))
 
 
 def _option(words: str, default: str | bool, metavar: str | None = None, least: int | None = None) -> Any:
@@ -31,10 +33,10 @@ def _option(words: str, default: str | bool, metavar: str | None = None, least: 
 class Settings:
     """How a clip becomes a system; what is None was not asked for."""
 
-    bag: Annotated[Bag | None, _option("What is counted in a frame.", "lbp")] = None
+    bag: Annotated[Bag | None, _option("What is counted in a frame.", DEFAULT)] = None
     order: Annotated[str | None, _option("Order of the systems.", "5", "N|auto")] = None
     kernel: Annotated[Kernel | None, _option("Kernel between two bags.", "chi2")] = None
-    words: Annotated[int | None, _option("Visual words of surf and sift.", "500", "N", 1)] = None
+    words: Annotated[int | None, _option(f"Visual words of {WORDS}.", "500", "N", 1)] = None
     window: Annotated[int | None, _option("Frames in a bag.", "1", "N", 1)] = None
     start: Annotated[int | None, _option("First frame, counted from 0.", False, "N", 0)] = None
     stop: Annotated[int | None, _option("The frame to stop before.", False, "N", 1)] = None
@@ -42,13 +44,13 @@ class Settings:
     max_frames: Annotated[int | None, _option("Take N frames at most.", False, "N", 1)] = None
     size: Annotated[
         int | None,
-        _option("Shrink the short side to N pixels; for deep and deep-words, both.", False, "N", 1),
+        _option(f"Shrink the short side to N pixels; for {NETWORKS}, both.", False, "N", 1),
     ] = None
     keep_aspect: Annotated[
         bool | None,
         typer.Option(
             "--keep-aspect",
-            help="For deep and deep-words: keep the proportions of frames, --size is their short side.",
+            help=f"For {NETWORKS}: keep the proportions of frames, --size is their short side.",
             show_default=False,
             rich_help_panel=PANEL,
         ),
@@ -63,36 +65,27 @@ class Settings:
         return replace(
             self,
             bag=bag,
-            words=self.words if bag in WORDS else None,
-            keep_aspect=self.keep_aspect if bag in NETWORKS else None,
+            words=self.words if bag in names_with_option("words") else None,
+            keep_aspect=self.keep_aspect if bag in names_with_option("keep_aspect") else None,
         )
 
     def make_bags(self, seed: int = 0) -> BagTransformer:
         """Return the bags, not fitted yet."""
-        from sysbags import bags
-
-        picked = {name: getattr(self, name) for name in ("start", "stop", "stride", "max_frames", "size")}
-        frames = {name: value for name, value in picked.items() if value is not None}
-        name = self.bag or Bag.LBP
-        network: dict[str, Any] = {}
-        if name in NETWORKS:
-            network = {"size": frames.pop("size", 224), "keep_aspect": bool(self.keep_aspect)}
-        elif self.keep_aspect:
-            raise ParameterError(f"--keep-aspect is for the bags deep and deep-words, but the bag is {name}")
-        common: dict[str, Any] = {"window": self.window or 1, "frames": frames or None, **network}
-        if name in WORDS:
-            return bags.VisualWords(self.words or 500, str(name), random_state=seed, **common)
-        if self.words is not None:
-            raise ParameterError(f"--words is for the bags surf and sift, but the bag is {name}")
-        if name == Bag.FLOW:
-            return bags.OpticalFlow(**common)
-        if name == Bag.COLOUR:
-            return bags.ColourHistogram(**common)
-        if name == Bag.DEEP:
-            return bags.DeepActivations(**common)
-        if name == Bag.DEEP_WORDS:
-            return bags.DeepActivations("efficientnet-lite0-words", **common)
-        return bags.LocalBinaryPatterns(**common)
+        name = self.bag or DEFAULT
+        for option in ("words", "keep_aspect"):
+            if getattr(self, option) is not None:
+                check_option(name, option, f"--{option.replace('_', '-')}")
+        reading = {name: getattr(self, name) for name in ("start", "stop", "stride", "max_frames", "size")}
+        frames = {name: value for name, value in reading.items() if value is not None}
+        taken = BAGS[name].bag_class.options
+        own = {
+            "words": self.words,
+            "random_state": seed,
+            "size": frames.pop("size", None) if "size" in taken else None,
+            "keep_aspect": self.keep_aspect,
+        }
+        given = {option: own[option] for option in taken if own[option] is not None}
+        return make_bag(name, window=self.window or 1, frames=frames or None, **given)
 
     def make_identifier(self) -> SystemIdentifier:
         """Return what turns streams into systems."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sysbags._common.stages import Stages
+from sysbags.bags.registry import BAGS
 from sysbags.cli._options import Bag, Jobs, Json, Seed, number_or_auto
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
-from sysbags.cli._settings import Settings, with_settings
+from sysbags.cli._settings import DEFAULT, Settings, with_settings
 from sysbags.errors import FileError
 
 if TYPE_CHECKING:
@@ -22,15 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["evaluate"]
 
 COMPARED = "Frames of the comparators"
-TITLES = {
-    Bag.LBP: "LBP",
-    Bag.SURF: "SURF word",
-    Bag.SIFT: "SIFT word",
-    Bag.FLOW: "flow",
-    Bag.COLOUR: "colour",
-    Bag.DEEP: "deep",
-    Bag.DEEP_WORDS: "deep word",
-}
 
 
 class Protocol(StrEnum):
@@ -121,8 +113,8 @@ def evaluate(
         lambda_mu=fixed_mu,
         compare=compare,
         tune=tune,
-        bag=TITLES[settings.bag or Bag.LBP],
-        add_bags={TITLES[other]: settings.of(other).make_bags(seed) for other in add_bag or ()},
+        bag=BAGS[settings.bag or DEFAULT].title,
+        add_bags={BAGS[other].title: settings.of(other).make_bags(seed) for other in add_bag or ()},
         fixed=[name for name in ("window", "words") if getattr(settings, name) is not None],
         frames={name: value for name, value in read.items() if value is not None},
     )

