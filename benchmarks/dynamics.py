@@ -30,11 +30,12 @@ from sysbags._common.types import Array, IntArray
 from sysbags.bags import DeepActivations, LocalBinaryPatterns
 from sysbags.datasets.dynamics import DYNAMICS, SURFACES, make_dynamics_clips, make_dynamics_frames
 from sysbags.datasets.folder import class_folders
-from sysbags.distances.alignment_matrix import alignment_matrix
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.distances.truncation import truncate
-from sysbags.evaluate.candidates import Candidate, Means, neighbours, vectors
-from sysbags.evaluate.nested import nested
+from sysbags.evaluate.predictors import NearestNeighbors, Predictor
+from sysbags.evaluate.selection import nested_accuracies, nested_predictions
+from sysbags.evaluate.system_predictors import alignment_predictors
+from sysbags.evaluate.vector_predictors import vector_predictor
 from sysbags.report.statistics import rate
 
 PER_CLASS = 15
@@ -42,7 +43,7 @@ ORDERS = (2, 4)  # one loop or two
 LAMBDAS = (0.25, 1.0, 4.0, 16.0)
 FIXED = (2, 4.0)
 PAPER = (5, 0.25)
-AVERAGED = ("1-NN", "nearest centroid", "logistic regression")
+AVERAGED = ("1-NN", "nearest mean", "logistic regression")
 SYSTEMS = ("1-NN", "nearest mean")
 NOTE = (
     "The set was shaped with this model in mind: surfaces have one main direction (bricks, which have two, "
@@ -60,30 +61,32 @@ def alignment_methods(streams: list[Array], codes: IntArray, groups: IntArray) -
     gram = sysbags.cross_gram(systems, n_jobs=-1)
     grams = {order: truncate(systems, gram, order)[1] for order in (*ORDERS, PAPER[0])}
 
-    def candidates(order: int, weight: float) -> dict[str, Candidate]:
-        nearest = alignment_matrix(grams[order], weight, n_jobs=-1)
+    def predictors(order: int, weight: float) -> dict[str, Predictor]:
         return {
-            "1-NN": neighbours(nearest, codes, groups),
-            "nearest mean": Means(grams[order], codes, groups, weight, n_jobs=-1).at(0.0),
+            kind: alignment_predictors(grams[order], codes, groups, kind, weight, n_jobs=-1)(0.0, 1)
+            for kind in SYSTEMS
         }
 
-    tried = {setting: candidates(*setting) for setting in product(ORDERS, LAMBDAS)}
+    tried = {setting: predictors(*setting) for setting in product(ORDERS, LAMBDAS)}
     named = {
         f"LBP systems, order {FIXED[0]}, lambda_a = {FIXED[1]:g}": tried[FIXED],
-        f"LBP systems, order {PAPER[0]}, lambda_a = {PAPER[1]:g} (the paper's)": candidates(*PAPER),
+        f"LBP systems, order {PAPER[0]}, lambda_a = {PAPER[1]:g} (the paper's)": predictors(*PAPER),
     }
-    verdicts = {(name, kind): some[kind](None) for name, some in named.items() for kind in SYSTEMS}
+    verdicts = {(name, kind): some[kind].predict() for name, some in named.items() for kind in SYSTEMS}
     for kind in SYSTEMS:
-        found = nested([some[kind] for some in tried.values()], codes, groups)
-        verdicts["LBP systems, order and lambda_a by nested selection", kind] = found.predictions
-    martin = neighbours(distance_matrix(grams[FIXED[0]], "martin", n_jobs=-1), codes, groups)
-    return verdicts | {(f"LBP systems, order {FIXED[0]}, Martin", "1-NN"): martin(None)}
+        choices = [some[kind] for some in tried.values()]
+        chosen = nested_accuracies(choices, codes, groups).argmax(axis=1)
+        predicted = nested_predictions(choices, chosen, groups)
+        verdicts["LBP systems, order and lambda_a by nested selection", kind] = predicted
+    martin = NearestNeighbors(distance_matrix(grams[FIXED[0]], "martin", n_jobs=-1), codes, groups)
+    return verdicts | {(f"LBP systems, order {FIXED[0]}, Martin", "1-NN"): martin.predict()}
 
 
 def of_averages(name: str, metric: str, points: Array, codes: IntArray, groups: IntArray) -> Verdicts:
     """Class codes that vectors without order in time give to all clips."""
     return {
-        (f"{name}, averaged", kind): vectors(points, codes, groups, kind, metric)(None) for kind in AVERAGED
+        (f"{name}, averaged", kind): vector_predictor(points, codes, groups, kind, metric).predict()
+        for kind in AVERAGED
     }
 
 

@@ -105,7 +105,7 @@ def test_frames_are_counted_once_a_node(seed, nodes):
 
 
 def test_weights_and_vectors_are_those_of_the_definition(videos, fitted):
-    describe = VisualWords(descriptor="sift", max_points=128)._describer()
+    describe = VisualWords(descriptor="sift", max_points=128).describer()
     documents, clips = [], []
     for video in videos:
         found = [describe(frame) for frame in video[::2]]

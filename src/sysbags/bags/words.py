@@ -19,7 +19,15 @@ from sysbags.bags.base import BagTransformer, check_videos
 from sysbags.errors import ParameterError, VideoError
 from sysbags.video import Frame, Video
 
-__all__ = ["VisualWords", "draw", "learn_words", "nearness", "second_word_bandwidth", "word_masses"]
+__all__ = [
+    "Descriptors",
+    "VisualWords",
+    "draw",
+    "learn_words",
+    "nearness",
+    "second_word_bandwidth",
+    "word_masses",
+]
 
 Descriptors = npt.NDArray[np.float32]
 
@@ -145,11 +153,11 @@ class VisualWords(BagTransformer):
         if self.bandwidth is not None:
             _check_positive(self.bandwidth, "bandwidth")
         seed = seed_of(self.random_state)
-        self._describer()  # refuses bad parameters before any video is read
+        self.describer()  # refuses bad parameters before any video is read
 
         def sampled(item: tuple[int, Video]) -> Descriptors:
             try:
-                found = map(self._describer(), islice(self.read(item[1]), 0, None, stride))
+                found = map(self.describer(), islice(self.read(item[1]), 0, None, stride))
                 return draw(found, quota, np.random.default_rng([seed, item[0]]))
             except VideoError as error:
                 raise VideoError(f"video {item[0]}: {error}") from None
@@ -170,13 +178,13 @@ class VisualWords(BagTransformer):
         """Turn each frame into its descriptors, counted by words."""
         check_is_fitted(self)
         soft = check_choice(self.assignment, "assignment", ("hard", "soft")) == "soft"
-        describe, length = self._describer(), LENGTHS[self.descriptor]
+        describe, length = self.describer(), LENGTHS[self.descriptor]
         words = check_matrix(self.words_, "words_", (None, length), f"(K, {length}): one word a row")
         width = getattr(self, "bandwidth_", self.bandwidth)
         bandwidth = _check_positive(width, "bandwidth_") if soft else None
         return (word_masses(describe(frame), words, bandwidth) for frame in frames)
 
-    def _describer(self) -> Callable[[Frame], Descriptors]:
+    def describer(self) -> Callable[[Frame], Descriptors]:
         """Return a function from a grey frame to its descriptors (n, d), for one thread."""
         check_choice(self.descriptor, "descriptor", LENGTHS)
         grid = check_choice(self.sampling, "sampling", ("keypoints", "grid")) == "grid"

@@ -33,7 +33,7 @@ class Comparator(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
     title : str
         What tables call the method.
     classifiers : tuple of str
-        What its vectors are used with: "1-NN", "nearest centroid" and those of the method's own paper.
+        What its vectors are used with: "1-NN", "nearest mean" and those of the method's own paper.
     metric : str
         "chi2", "cosine" or "euclidean", for the first two of them.
     requires_fit : bool

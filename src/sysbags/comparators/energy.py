@@ -104,7 +104,7 @@ class SpatiotemporalEnergy(Comparator):
     """
 
     title = "SOE"
-    classifiers = ("1-NN", "nearest centroid")
+    classifiers = ("1-NN", "nearest mean")
     metric = "chi2"
 
     def __init__(

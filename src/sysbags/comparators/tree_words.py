@@ -81,7 +81,7 @@ class TreeWords(Comparator):
     """
 
     title: ClassVar[str] = "TSVQ"
-    classifiers: ClassVar[tuple[str, ...]] = ("1-NN", "nearest centroid", "linear SVM")
+    classifiers: ClassVar[tuple[str, ...]] = ("1-NN", "nearest mean", "linear SVM")
     metric: ClassVar[str] = "chi2"
     requires_fit: ClassVar[bool] = True
 
@@ -165,7 +165,7 @@ class TreeWords(Comparator):
 
     def _describer(self) -> Any:
         bags = VisualWords(descriptor=self.descriptor, sampling=self.sampling, max_points=self.max_points)
-        return bags._describer()
+        return bags.describer()
 
     def _check(self) -> tuple[int, int, int]:
         """Refuse bad parameters before any video is read."""

@@ -12,8 +12,8 @@ from sysbags._common.parallel import run
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer, check_labels
-from sysbags.distances.gram import CrossGram
 from sysbags.distances.alignment_matrix import alignment_matrix
+from sysbags.distances.gram import CrossGram
 from sysbags.errors import ParameterError
 from sysbags.means.frechet import BlockMean, mean_gram, mean_of_gram
 from sysbags.report.results import ClassMean

@@ -16,7 +16,7 @@ from sysbags._common.cache import Cache, fingerprint, records
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags.bags.base import pool
-from sysbags.bags.words import VisualWords, draw, learn_words, second_word_bandwidth, word_masses
+from sysbags.bags.words import Descriptors, VisualWords, draw, learn_words, second_word_bandwidth, word_masses
 from sysbags.errors import ParameterError, SysbagsError
 
 __all__ = ["codebook_streams", "codebooks", "sampled_descriptors"]
@@ -28,7 +28,7 @@ def codebook_streams(
     paths: Sequence[Path],
     folds: IntArray,
     *,
-    samples: Sequence[Array | SysbagsError] | None = None,
+    samples: Sequence[Descriptors | SysbagsError] | None = None,
     n_jobs: int | None = None,
 ) -> list[list[Array | SysbagsError]]:
     """Streams of visual words, one list per codebook fold: list k with the codebook learnt without fold k.
@@ -79,7 +79,7 @@ def codebook_streams(
 
 def sampled_descriptors(
     cache: Cache, bags: VisualWords, paths: Sequence[Path], *, n_jobs: int | None = None
-) -> list[Array | SysbagsError]:
+) -> list[Descriptors | SysbagsError]:
     """Draw descriptors from each clip: as many as fill a codebook's sample from two thirds of the clips."""
     quota, seed = -(-3 * bags.samples // (2 * len(paths))), seed_of(bags.random_state)
 
@@ -93,9 +93,9 @@ def sampled_descriptors(
 
 
 def codebooks(
-    cache: Cache, bags: VisualWords, samples: Sequence[Array | SysbagsError], folds: IntArray
+    cache: Cache, bags: VisualWords, samples: Sequence[Descriptors | SysbagsError], folds: IntArray
 ) -> list[tuple[Array, float | None]]:
-    """Learn one codebook per fold, from the clips of the other folds; with its bandwidth, for soft assignment."""
+    """Learn one codebook per fold from the other folds' clips, and its bandwidth for soft assignment."""
     seed = seed_of(bags.random_state)
 
     def learn(fold: int) -> tuple[Array, float | None]:
@@ -104,7 +104,7 @@ def codebooks(
             for part, own in zip(samples, folds, strict=True)
             if own != fold and not isinstance(part, SysbagsError)
         ]
-        sample = np.concatenate(parts)
+        sample: Descriptors = np.concatenate(parts)
         distinct = len(np.unique(sample, axis=0))
         if distinct < bags.words:
             raise ParameterError(
@@ -112,7 +112,9 @@ def codebooks(
                 "descriptors: ask for fewer words"
             )
         key = {"sample": fingerprint(sample), "words": bags.words, "random_state": seed}
-        words = cache.arrays("codebook", key, lambda: {"words": learn_words(sample, bags.words, seed)})["words"]
+        words = cache.arrays("codebook", key, lambda: {"words": learn_words(sample, bags.words, seed)})[
+            "words"
+        ]
         if bags.assignment == "hard":
             return words, None
         return words, float(bags.bandwidth or second_word_bandwidth(sample, words))

@@ -1,4 +1,4 @@
-"""What there is to see beside accuracies: curves over the weights, where clips lie, and what distances consist of."""
+"""What there is to see beside accuracies: curves over the weights, and where clips lie."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ def curves(
             ]
             for mu in (*values_mu, fixed_mu) if a == fixed_a else (fixed_mu,):
                 predictors: list[Predictor] = [family(mu, 1) for family in families]
-                predictor = (
-                    predictors[0] if codebook_folds is None else CodebookFolds(predictors, codebook_folds, units)
-                )
+                predictor = predictors[0]
+                if codebook_folds is not None:
+                    predictor = CodebookFolds(predictors, codebook_folds, units)
                 accuracies[a, mu] = float(np.mean(predictor.predict() == codes))
         against_a = tuple(accuracies[a, fixed_mu] for a in values_a)
         against_mu = tuple(accuracies[fixed_a, mu] for mu in values_mu)

@@ -94,8 +94,8 @@ def evaluate(
     groups : (K,) array_like, optional
         What must not be split, such as the source that a clip was cut from.
     bags : str, BagTransformer, sequence of these or mapping, default="lbp"
-        How clips are described, by name (`sysbags.bags.registry.BAGS`) or as an object; the keys of a mapping are
-        what tables call them. With several, kernel ridge adds up their distances. Ignored for streams.
+        How clips are described, by name (`sysbags.bags.registry.BAGS`) or as an object; the keys of a mapping
+        are what tables call them. With several, kernel ridge adds up their distances. Ignored for streams.
     methods : sequence of {"nearest mean", "1-NN", "kernel ridge"}
         Classifiers of systems with the alignment distance.
     protocol : {"leave-one-out", "folds", "by-source"}, optional
@@ -149,7 +149,7 @@ def evaluate(
     for method in methods:
         check_choice(method, "methods", METHODS)
     count = len(clips)
-    _, codes = check_labels(labels, count)
+    check_labels(labels, count)
     names = [str(label) for label in np.asarray(labels)]
     sources = None if groups is None else [str(group) for group in np.asarray(groups)]
     seed = seed_of(random_state)
@@ -193,9 +193,7 @@ def evaluate(
     parts = None if parts is None else parts[good]
     items = EvaluationSet(
         clips=tuple(
-            Clip(
-                f"{names[k]}/{path.name}", path, names[k], None if sources is None else sources[k]
-            )
+            Clip(f"{names[k]}/{path.name}", path, names[k], None if sources is None else sources[k])
             for k, path in zip(good, read.paths, strict=True)
         ),
         groups=units,
@@ -303,9 +301,7 @@ def _read(
         with stages("frames and bags"):
             return ClipFeatures([paths[k] for k in indices], some, cache, n_jobs).streams(bags)
 
-    read = read_clips(
-        paths, bags, describe_readable, identify_one, fit=True, n_jobs=n_jobs, stages=stages
-    )
+    read = read_clips(paths, bags, describe_readable, identify_one, fit=True, n_jobs=n_jobs, stages=stages)
     check_classes(paths, labels, read)
     return read, groups, parts
 
@@ -411,9 +407,7 @@ class _Experiment:
     def _rivals(self, name: str, own: list[SystemSet]) -> list[MethodSpec]:
         """Other distances, averages over time, and other people's methods."""
         specs = baseline_methods(f"{name} systems", "systems", own, self.items)
-        averages = [
-            np.stack([stream.mean(axis=0) for stream in version]) for version in self.read.streams
-        ]
+        averages = [np.stack([stream.mean(axis=0) for stream in version]) for version in self.read.streams]
         title = f"{name} bags averaged over time"
         specs += vector_methods(title, averages, self.items, AVERAGE_CLASSIFIERS, "chi2")
         if self.request.main_bag[1] is None:

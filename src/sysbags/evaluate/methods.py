@@ -196,7 +196,7 @@ def make_method(
     seconds: float = 0.0,
     settings: Mapping[str, Any] | None = None,
 ) -> Method:
-    """Return a row: predictions with their accuracy, its interval, and McNemar's test against the main method."""
+    """Return a row: predictions, their accuracy with its interval, McNemar's test against the main method."""
     right = predictions == items.labels
     return Method(
         name=name,

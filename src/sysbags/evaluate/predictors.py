@@ -79,7 +79,8 @@ class NearestNeighbors:
     Examples
     --------
     >>> points = np.array([0.0, 1.0, 3.0, 10.0, 11.0])
-    >>> neighbors = NearestNeighbors(np.abs(points[:, None] - points), np.array([0, 0, 1, 1, 1]), np.arange(5))
+    >>> between, codes = np.abs(points[:, None] - points), np.array([0, 0, 1, 1, 1])
+    >>> neighbors = NearestNeighbors(between, codes, np.arange(5))
     >>> neighbors.predict()
     array([0, 0, 0, 1, 1])
     >>> predicted = neighbors.predict(excluding=2)  # for all but item 2, as if it did not exist
@@ -117,7 +118,7 @@ class NearestNeighbors:
         return predicted
 
     def distances(self, excluding: int | None = None) -> Array:
-        """Return the distance of each row's item to the nearest item of each class; see `DistancePredictor`."""
+        """Return the distances of the rows to the nearest item of each class; see `DistancePredictor`."""
         usable = self._groups != excluding
         nearest = [
             self._distances[:, (self._codes == c) & usable].min(axis=1, initial=np.inf)
@@ -195,7 +196,9 @@ class ClassCenters:
         Infinite to a class of which no item is left.
         """
         self._compute(1 if excluding is None else 2)
-        further = self._own if excluding is None else self._place[:, np.searchsorted(self._groups, [excluding])]
+        further = (
+            self._own if excluding is None else self._place[:, np.searchsorted(self._groups, [excluding])]
+        )
         subsets = self._subset[np.arange(len(self._subset))[:, None], further, self._own]
         return self._table[subsets.T, np.arange(self._own.shape[1])[:, None]]
 
@@ -377,4 +380,4 @@ def _finite(distances: npt.ArrayLike, shape: tuple[int, int]) -> Array:
         raise ParameterError(f"distances has shape {array.shape}, but it must be {shape}")
     if np.isnan(array).any():
         raise ParameterError("distances holds NaN, but every distance must be a number or infinite")
-    return np.minimum(array, np.finfo(np.float64).max / (2.0 * shape[1]))
+    return np.asarray(np.minimum(array, np.finfo(np.float64).max / (2.0 * shape[1])))

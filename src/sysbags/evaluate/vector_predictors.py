@@ -97,7 +97,9 @@ def _between(first: Array, second: Array, metric: str) -> Array:
 
     if metric == "chi2":
         return np.asarray(-additive_chi2_kernel(first, second))
-    return np.asarray(cosine_distances(first, second) if metric == "cosine" else cdist(first, second, "sqeuclidean"))
+    return np.asarray(
+        cosine_distances(first, second) if metric == "cosine" else cdist(first, second, "sqeuclidean")
+    )
 
 
 class LinearModel:

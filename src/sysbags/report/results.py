@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.types import Array, IntArray
 from sysbags._common.documents import json_text
+from sysbags._common.types import Array, IntArray
 from sysbags.errors import ParameterError, SysbagsError
 from sysbags.systems.system import System
 
@@ -255,6 +255,26 @@ class Evaluation:
     def details(self) -> Details:
         """Curves, systems, map and class means; computed when they are first asked for."""
         return self.make_details()
+
+    @property
+    def curves(self) -> tuple[Curve, ...]:
+        """See `Details`."""
+        return self.details.curves
+
+    @property
+    def systems(self) -> tuple[System, ...]:
+        """See `Details`."""
+        return self.details.systems
+
+    @property
+    def relations(self) -> Relations:
+        """See `Details`."""
+        return self.details.relations
+
+    @property
+    def atlas(self) -> tuple[ClassMean, ...]:
+        """See `Details`."""
+        return self.details.atlas
 
     def to_frame(self) -> Any:
         """Return the table of methods as a pandas DataFrame, one row per method."""

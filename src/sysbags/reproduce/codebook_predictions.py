@@ -1,4 +1,4 @@
-"""Nearest-system predictions of YUPENN: each codebook fold predicted with the codebook that has not seen it."""
+"""Nearest-system predictions of YUPENN, each fold with the codebook that has not seen it."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -73,7 +74,7 @@ def dyntex(layout: LayoutClips, options: Options, stages: Stages) -> Outcome:
     methods = _methods(name, gram, items, stages)
     seconds = {m.classifier: m.seconds for m in methods if m.settings["metric"] == "alignment"}
     weights = LAMBDA_A, LAMBDA_MU
-    common = {"random_state": options.random_state, "n_jobs": options.n_jobs}
+    common: dict[str, Any] = {"random_state": options.random_state, "n_jobs": options.n_jobs}
 
     def details() -> Details:
         with stages("sweeps"):

@@ -1,4 +1,4 @@
-"""The paper's experiment on YUPENN, where a codebook must not have seen the clip that is predicted with it."""
+"""The paper's experiment on YUPENN, with codebooks that have not seen the clip that is predicted."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ MAIN = 2  # the third method: alignment without tuning
 def yupenn(layout: LayoutClips, options: Options, stages: Stages) -> Outcome:
     """Run the experiment: nearest system with every metric, with three codebooks, untuned and tuned.
 
-    The clips are split into three folds. A clip is classified by all the others, all of them described with the
-    codebook that was learnt from the two folds without it; an accuracy is the average of those of the folds.
+    The clips are split into three folds. A clip is classified by all the others, all of them described with
+    the codebook that was learnt from the two folds without it; an accuracy is the average of the folds'.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def yupenn(layout: LayoutClips, options: Options, stages: Stages) -> Outcome:
     runtimes = _runtimes(predictions)
 
     def details() -> Details:
-        common = {"random_state": seed, "n_jobs": n_jobs}
+        common: dict[str, Any] = {"random_state": seed, "n_jobs": n_jobs}
         with stages("map and atlas"):
             return Details(
                 curves=_curves(grid),
@@ -183,16 +183,24 @@ def _curves(grid: Array) -> tuple[Curve, ...]:
     against_a, against_mu = grid[:, GRID_MU.index(mu)], grid[GRID_A.index(a)]
     return (
         Curve(
-            weight="lambda_a", classifier="1-NN", values=GRID_A, accuracies=tuple(against_a.tolist()), fixed=mu
+            weight="lambda_a",
+            classifier="1-NN",
+            values=GRID_A,
+            accuracies=tuple(against_a.tolist()),
+            fixed=mu,
         ),
         Curve(
-            weight="lambda_mu", classifier="1-NN", values=GRID_MU, accuracies=tuple(against_mu.tolist()), fixed=a
+            weight="lambda_mu",
+            classifier="1-NN",
+            values=GRID_MU,
+            accuracies=tuple(against_mu.tolist()),
+            fixed=a,
         ),
     )
 
 
 def _runtimes(predictions: CodebookPredictions) -> dict[str, tuple[float, float]]:
-    """Return seconds without features and the paper's: the kernel once per pair, alignment as in the paper."""
+    """Return seconds without features and the paper's: the kernel once per pair, alignment as there."""
     paper, clips = published.runtimes("yupenn"), len(predictions.codes)
     kernel, aligned = predictions.kernel_seconds, predictions.seconds["alignment", UNTUNED[0]]
     pair = kernel / (1.5 * clips * (clips - 1)) + aligned / clips**2

@@ -136,7 +136,7 @@ def identify(
     )
 
 
-def identify_first(stream: npt.ArrayLike, orders: Sequence[int | str], kernel: KernelLike = "chi2") -> System:
+def identify_first(stream: Any, orders: Sequence[int | str], kernel: KernelLike = "chi2") -> System:
     """Identify a stream with the first of some orders that it allows.
 
     Parameters
