@@ -15,7 +15,7 @@ import pytest
 import sysbags
 
 ROOT = Path(__file__).parents[1]
-HEAVY = ("numba", "sklearn", "scipy", "matplotlib", "joblib", "rich", "av", "cv2", "torch", "typer")
+HEAVY = ("numba", "sklearn", "scipy", "matplotlib", "joblib", "rich", "av", "cv2", "torch", "typer", "jinja2")
 
 
 def test_import_is_light():

@@ -1,4 +1,4 @@
-"""The report as a file: what is in it, and that nothing else can be."""
+"""The report as a file: its content, its policy, and names that must stay text."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from clips import moving_frames, write_clip
 from evaluations import EVIL, make_evaluation, make_pictures, with_evil_names
 from sysbags.datasets import make_clips
 from sysbags.errors import FileError, ParameterError, VideoError, VideoWarning
-from sysbags.report import data
 from sysbags.report import page as report
+from sysbags.report import script_data
 from sysbags.report.results import Clip
 from sysbags.video import frames
 
 
 class Page(HTMLParser):
-    """Checks that what is opened is closed, and keeps elements, text, style, data and script."""
+    """Checks that every element is closed, and stores elements, text, style, data and script."""
 
     VOID = frozenset({"meta", "link", "input", "img", "br"})
 
@@ -70,7 +70,7 @@ def text(evaluation, shots):
     return report.page(evaluation, shots)
 
 
-def test_the_page_asks_nobody_and_runs_only_its_own_script(text):
+def test_the_page_makes_no_request_and_runs_only_its_own_script(text):
     page = Page(text)
     assert not re.search(r"""https?://(?!www\.w3\.org/2000/svg)|@import|url\(""", text)
     assert [link["href"] for link in page.all("link")] == ["data:,"]
@@ -87,32 +87,32 @@ def test_the_page_asks_nobody_and_runs_only_its_own_script(text):
 
 
 def test_summary_and_tables_need_no_script(evaluation, text):
-    said = Page(text).text
+    shown = Page(text).text
     main = evaluation.methods[evaluation.main]
-    assert evaluation.title in said
-    assert evaluation.protocol in said
-    assert "20 clips in 4 classes" in said
-    assert f"{main.rate.right} of 20 clips right" in said
+    assert evaluation.title in shown
+    assert evaluation.protocol in shown
+    assert "20 clips in 4 classes" in shown
+    assert f"{main.rate.right} of 20 clips correct" in shown
     for method in evaluation.methods:
-        assert f"{100 * method.rate.share:.1f} %" in said
-        assert method.name in said
-        assert method.classifier in said
+        assert f"{100 * method.rate.share:.1f} %" in shown
+        assert method.name in shown
+        assert method.classifier in shown
     for p in ("0.031", "0.400", "<\N{NO-BREAK SPACE}0.001"):
-        assert p in said
+        assert p in shown
     for figure in evaluation.published:
-        assert f"{figure.rate:.1f} %" in said
-        assert figure.source in said
-    assert said.count("published") == len(evaluation.published) + 1  # each figure, and the best in the head
+        assert f"{figure.rate:.1f} %" in shown
+        assert figure.source in shown
+    assert shown.count("published") == len(evaluation.published) + 1  # each figure, and the best in the head
     for stage, took in (
         ("reading", "12.3 s"),
         ("systems", "0.84 s"),
         ("kernel", "140 s"),
-        ("in all", "153 s"),
+        ("total", "153 s"),
     ):
-        assert stage in said
-        assert took in said
-    assert "LocalBinaryPatterns" in said
-    assert "0.00123456" in said
+        assert stage in shown
+        assert took in shown
+    assert "LocalBinaryPatterns" in shown
+    assert "0.00123456" in shown
 
 
 def test_intervals_are_drawn_to_scale(evaluation, text):
@@ -127,22 +127,37 @@ def test_the_best_of_each_kind_stands_in_the_head(evaluation):
     better = dataclasses.replace(evaluation.methods[3], rate=dataclasses.replace(evaluation.methods[1].rate))
     chosen = dataclasses.replace(evaluation, methods=(*evaluation.methods[:3], better), published=())
     head = report.page(chosen, [b""] * 20).split("</header>")[0]
-    assert "the same rate, p" in head
+    assert "same accuracy, p" in head
     assert "Best published" not in head
     alone = dataclasses.replace(evaluation, methods=evaluation.methods[1:2], main=0)
     head = report.page(alone, [b""] * 20).split("</header>")[0]
     assert head.count('class="tile"') == 1  # beside the main method only the best published figure
 
 
+@pytest.mark.parametrize("text", [EVIL[0], "frames were read with size = 120; 3 clips are left out"])
+def test_departures_from_the_paper_stand_under_the_title(evaluation, text):
+    facts = {"bag": "LocalBinaryPatterns", "departures from the paper": text}
+    page = report.page(dataclasses.replace(evaluation, facts=facts), [b""] * 20)
+    head = page.split('<p class="lead">')[0]
+    assert Page(head.split("</h1>")[1]).text.split() == f"Not as in the paper: {text}.".split()
+    assert Page(page).text.count(text) == 2  # here and among the settings
+
+
+def test_without_departures_nothing_is_said(evaluation, text):
+    assert "Not as in the paper" not in text
+    complete = dataclasses.replace(evaluation, facts={"departures from the paper": "none"})
+    assert "Not as in the paper" not in report.page(complete, [b""] * 20)
+
+
 def test_data_round_trip(evaluation, shots, text):
     stored = json.loads(Page(text).raw["application/json"])
     assert [base64.b64decode(shot) for shot in stored.pop("pictures")] == shots
-    assert stored == json.loads(json.dumps(data.compact(evaluation)))
+    assert stored == json.loads(json.dumps(script_data.compact(evaluation)))
     code = evaluation.classes.index
     assert stored["truth"] == [code(clip.label) for clip in evaluation.clips]
-    verdicts = np.array(stored["verdicts"][stored["main"]])
+    predictions = np.array(stored["predictions"][stored["main"]])
     counts = np.zeros((4, 4), dtype=int)
-    np.add.at(counts, (np.array(stored["truth"]), verdicts), 1)
+    np.add.at(counts, (np.array(stored["truth"]), predictions), 1)
     assert np.array_equal(counts, evaluation.confusion())
     near = evaluation.relations
     # Three significant digits are kept, four in the plane: relative errors up to half a unit of the last.
@@ -170,32 +185,32 @@ def test_a_class_without_others_and_systems_without_states(evaluation):
         relations=dataclasses.replace(evaluation.relations, class_parts=parts),
         systems=tuple(dataclasses.replace(system, states=None) for system in evaluation.systems),
     )
-    found = data.compact(single_group_classes)
-    assert found["class_parts"][0][0] == [None, None, None]
-    assert set(found["systems"][0]) == {"eigenvalues"}
+    compact = script_data.compact(single_group_classes)
+    assert compact["class_parts"][0][0] == [None, None, None]
+    assert set(compact["systems"][0]) == {"eigenvalues"}
 
 
 def test_quantised_numbers():
     values = np.random.default_rng(0).standard_normal((3, 50))
-    found = data.quantised(values)
-    levels = np.frombuffer(base64.b64decode(found["bytes"]), dtype=np.int8).reshape(3, 50)
+    compact = script_data.quantised(values)
+    levels = np.frombuffer(base64.b64decode(compact["bytes"]), dtype=np.int8).reshape(3, 50)
     # Half a level, and the scale has three significant digits.
     tolerance = (0.5 / 127 + 5e-3) * np.abs(values).max()
-    np.testing.assert_allclose(levels * found["scale"], values, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(levels * compact["scale"], values, rtol=0, atol=tolerance)
     assert np.abs(levels).max() == 127
-    assert data.quantised(np.zeros(2)) == {"scale": 0, "bytes": "AAA="}
+    assert script_data.quantised(np.zeros(2)) == {"scale": 0, "bytes": "AAA="}
 
 
 def test_trajectories(evaluation):
     system = evaluation.systems[0]
     states = np.random.default_rng(0).standard_normal((700, system.order))
-    found = data._system(dataclasses.replace(system, states=states))
-    assert (found["steps"], found["frames"]) == (600, 700)
-    levels = np.frombuffer(base64.b64decode(found["states"]["bytes"]), dtype=np.int8).reshape(3, 600)
+    compact = script_data._system(dataclasses.replace(system, states=states))
+    assert (compact["steps"], compact["frames"]) == (600, 700)
+    levels = np.frombuffer(base64.b64decode(compact["states"]["bytes"]), dtype=np.int8).reshape(3, 600)
     # A cosine of 1 up to rounding: the first 600 steps of the first three states, in this order.
     for drawn, state in zip(levels.astype(float), states[:600, :3].T, strict=True):
         assert drawn @ state > 0.999 * np.linalg.norm(drawn) * np.linalg.norm(state)
-    eigenvalues = np.array(found["eigenvalues"]) @ [1, 1j]
+    eigenvalues = np.array(compact["eigenvalues"]) @ [1, 1j]
     np.testing.assert_allclose(eigenvalues, np.linalg.eigvals(system.transition), rtol=0, atol=1e-3)
 
 
@@ -206,19 +221,19 @@ def test_atlas(evaluation):
     mean = dataclasses.replace(
         evaluation.atlas[0], histogram=rng.dirichlet(np.ones(300)), dynamics=5.0 + wave * swings
     )
-    found = data._mean(mean)
-    assert found["bins"] == sorted(np.argsort(swings)[-24:])
-    assert (found["steps"], found["length"], found["size"]) == (40, 300, 5)
-    assert found["members"] == list(mean.members[:6])
-    course = np.frombuffer(base64.b64decode(found["dynamics"]["bytes"]), dtype=np.int8).reshape(24, 40)
-    expected = (wave - wave.mean()).T * swings[found["bins"]][:, None]
-    np.testing.assert_allclose(course * found["dynamics"]["scale"], expected, rtol=0, atol=0.01)
-    bars = np.frombuffer(base64.b64decode(found["histogram"]["bytes"]), dtype=np.int8)
+    compact = script_data._mean(mean)
+    assert compact["bins"] == sorted(np.argsort(swings)[-24:])
+    assert (compact["steps"], compact["length"], compact["size"]) == (40, 300, 5)
+    assert compact["nearest"] == list(mean.members[:6])
+    course = np.frombuffer(base64.b64decode(compact["dynamics"]["bytes"]), dtype=np.int8).reshape(24, 40)
+    expected = (wave - wave.mean()).T * swings[compact["bins"]][:, None]
+    np.testing.assert_allclose(course * compact["dynamics"]["scale"], expected, rtol=0, atol=0.01)
+    bars = np.frombuffer(base64.b64decode(compact["histogram"]["bytes"]), dtype=np.int8)
     assert len(bars) == 256
     merged = np.zeros(256)  # bin b belongs to the last bar that begins at or before it
     for b, mass in enumerate(mean.histogram):
         merged[max(k for k in range(256) if k * 300 // 256 <= b)] += mass
-    np.testing.assert_allclose(bars * found["histogram"]["scale"], merged, rtol=0, atol=0.01 * merged.max())
+    np.testing.assert_allclose(bars * compact["histogram"]["scale"], merged, rtol=0, atol=0.01 * merged.max())
 
 
 def test_420_clips_stay_small(evaluation):
@@ -265,13 +280,13 @@ def test_pictures_are_from_the_middle(tmp_path, count, tolerance):
 def test_pictures_keep_order_colours_and_proportions(tmp_path):
     film = np.zeros((3, 64, 32, 3), dtype=np.uint8)
     film[..., 0] = 200
-    upright = write_clip(tmp_path / "upright.mp4", film)
-    wide = write_clip(tmp_path / "wide.mp4", film.transpose(0, 2, 1, 3)[..., ::-1])
-    clips = [Clip("a/upright", upright, "a"), Clip("b/wide", wide, "b")]
-    one, two = (grey_of(jpeg) for jpeg in report.pictures(clips, height=40, n_jobs=2))
-    assert (one.shape, two.shape) == ((40, 20, 3), (40, 80, 3))
-    assert one[..., 2].mean() > 150 > 50 > one[..., 0].mean()  # OpenCV's order: blue first
-    assert two[..., 0].mean() > 150 > 50 > two[..., 2].mean()
+    first = write_clip(tmp_path / "upright.mp4", film)
+    second = write_clip(tmp_path / "wide.mp4", film.transpose(0, 2, 1, 3)[..., ::-1])
+    clips = [Clip("a/upright", first, "a"), Clip("b/wide", second, "b")]
+    upright, wide = (grey_of(jpeg) for jpeg in report.pictures(clips, height=40, n_jobs=2))
+    assert (upright.shape, wide.shape) == ((40, 20, 3), (40, 80, 3))
+    assert upright[..., 2].mean() > 150 > 50 > upright[..., 0].mean()  # OpenCV's order: blue first
+    assert wide[..., 0].mean() > 150 > 50 > wide[..., 2].mean()
 
 
 def test_broken_and_missing_clips(tmp_path):
@@ -310,18 +325,18 @@ def test_write(tmp_path, monkeypatch):
 
 
 def test_a_picture_for_each_clip(evaluation):
-    with pytest.raises(ParameterError, match="3 pictures, but it must be 20, one for each clip"):
+    with pytest.raises(ParameterError, match="3 pictures, but there must be 20, one for each clip"):
         report.page(evaluation, [b""] * 3)
 
 
 def test_own_files_cannot_end_their_element():
     files = {
         file.name: file.read_text(encoding="utf-8")
-        for file in resources.files("sysbags.report").iterdir()
-        if file.is_file()
+        for file in resources.files("sysbags.report").joinpath("static").iterdir()
     }
     scripts = [name for name in files if name.endswith(".js")]
     assert sorted(scripts) == sorted(report.SCRIPTS)
-    for name in (*scripts, "style.css"):
+    assert len(files) == len(scripts) + 4  # and the style sheets
+    for name in files:
         assert "</" not in files[name]
         assert "<!--" not in files[name]

@@ -1,4 +1,4 @@
-"""What the demonstration found, as plain data."""
+"""The settings and the results of the demonstration, as plain data."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ __all__ = [
 ]
 
 DISTANCES = {"alignment": "alignment", "martin": "Martin", "max-singular-value": "maximum singular value"}
-CLASSIFIERS = {"nearest-system": "nearest neighbour", "nearest-mean": "nearest mean"}
+CLASSIFIERS = {"nearest-system": "nearest system", "nearest-mean": "nearest mean"}
 AVERAGES = "averages over time"
 
-# Fixed beforehand: weights chosen on the very clips of the table would flatter it.
+# Fixed beforehand: weights chosen on the clips of the table would make its accuracies too high.
 ORDER, LAMBDA_A, LAMBDA_MU = 5, 0.25, 10.0
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What can be chosen.
+    """The settings of the demonstration.
 
     Attributes
     ----------
     out : Path
-        The folder for the clips, the model and the report.
+        Folder for the clips, the model and the report.
     per_class, frames : int
-        Clips of each texture, and frames of a clip.
+        Clips per class, and frames per clip.
     seed : int
-        Of the clips. Those for the last test have the next seed.
+        Of the clips. The new clips have the next seed.
     jobs : int
         Threads, -1 for all cores.
     """
@@ -54,7 +54,7 @@ class Settings:
     jobs: int = -1
 
     def __post_init__(self) -> None:
-        # Before any work, so that a mistake costs no time.
+        # Checked before any work starts.
         check_integer(self.per_class, "per_class", 2)
         check_integer(self.frames, "frames", 2 * ORDER)
         check_integer(self.seed, "seed", 0)
@@ -73,7 +73,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Rate:
-    """How many clips one way of comparing them and one classifier put into the right class."""
+    """How many clips are classified correctly with one distance and one classifier."""
 
     distance: str
     classifier: str
@@ -86,22 +86,22 @@ class Rate:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Everything that the table and the report show.
+    """The results that the table and the report show.
 
     Attributes
     ----------
     clips, labels : list
-        The clips of the table, and the texture of each.
+        The clips of the table and their classes.
     systems : list of System
     distances : (K, K) array
         Squared alignment distances between all clips.
     rates : list of Rate
     means : LeaveOneOut
-        What the nearest mean of the alignment distance said.
+        Predictions of the nearest mean with the alignment distance.
     new_clips, new_labels, verdicts : list
-        The clips of the last test, their textures, and what the saved model said.
+        The new clips, their classes, and the predictions of the saved model.
     seconds : dict
-        What each stage took.
+        Runtime of each stage.
     """
 
     settings: Settings
@@ -118,11 +118,11 @@ class Outcome:
 
     @property
     def chance(self) -> float:
-        """The rate of who guesses."""
+        """The chance accuracy."""
         return 1.0 / len(self.means.classes)
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Return the heads and the rows of the table of rates."""
+        """Return the column names and the rows of the table of accuracies."""
         rows = [
             [distance, *(str(rate) for rate in self.rates if rate.distance == distance)]
             for distance in (*DISTANCES.values(), AVERAGES)

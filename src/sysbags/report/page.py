@@ -1,39 +1,49 @@
-"""The report of an evaluation: one HTML file that needs no other and asks nobody for anything."""
+"""The report of an evaluation: one HTML file that needs no other file and makes no request."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
 import os
 import warnings
+from collections import Counter
 from collections.abc import Sequence
-from importlib import resources
-from string import Template
-from typing import Any
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
 
 from sysbags._common.files import atomic_write
 from sysbags._common.parallel import run
 from sysbags._common.validation import check_integer
 from sysbags.errors import ParameterError, VideoWarning
-from sysbags.report import tables as _tables
-from sysbags.report.data import compact
 from sysbags.report.results import Clip, Evaluation
+from sysbags.report.script_data import compact
+from sysbags.report.templates import SPACE, p_value, percent, render, static
 from sysbags.video import Frame, frames
 
 __all__ = ["page", "pictures", "write"]
 
 SCRIPTS = ("base.js", "charts.js", "tables.js", "map.js", "clip.js", "atlas.js")  # in the order they run
-KEPT = 64  # frames at most in memory, of which the one in the middle becomes the picture
+COLUMNS = (  # of the table of methods, and how the script sorts them
+    ("Method", "text"),
+    ("Classifier", "text"),
+    ("Accuracy", "falling"),
+    ("95 % interval, from 0 to 100 %", ""),
+    ("p", "rising"),
+    ("Seconds", "rising"),
+)
+DEPARTURES = "departures from the paper"  # a line of the settings that belongs under the title
+FRAMES = 64  # at most in memory, of which the middle one becomes the picture
 JPEG_QUALITY = 72
 
 
 def page(evaluation: Evaluation, pictures: Sequence[bytes]) -> str:
-    """Return the report as the text of an HTML file that holds all it shows.
+    """Return the report as the text of an HTML file that holds everything it shows.
 
-    Summary, tables and runtimes are plain HTML; a script draws the rest from the numbers of
-    `sysbags.report.data.compact`. The page forbids itself to load anything or to run any other script.
+    The summary, the table of methods and the runtimes are plain HTML. A script draws the rest from the
+    numbers of `sysbags.report.script_data.compact`. The page's content security policy allows no request and
+    no other script.
 
     Parameters
     ----------
@@ -47,17 +57,22 @@ def page(evaluation: Evaluation, pictures: Sequence[bytes]) -> str:
     """
     if len(pictures) != len(evaluation.clips):
         raise ParameterError(
-            f"there are {len(pictures)} pictures, but it must be {len(evaluation.clips)}, one for each clip"
+            f"{len(pictures)} pictures, but there must be {len(evaluation.clips)}, one for each clip"
         )
-    script = "".join(_file(name) for name in SCRIPTS)
+    script = Markup("").join(static(name) for name in SCRIPTS)
     content = compact(evaluation) | {"pictures": [base64.b64encode(jpeg).decode() for jpeg in pictures]}
-    return Template(_file("page.html")).substitute(
-        title=html.escape(evaluation.title),
-        style=_file("style.css"),
-        summary=_tables.summary(evaluation),
-        methods=_tables.methods(evaluation),
-        seconds=_tables.seconds(evaluation.seconds),
-        facts=_tables.facts(evaluation.facts),
+    largest_class = Counter(clip.label for clip in evaluation.clips).most_common(1)[0][1]
+    departures = str(evaluation.facts.get(DEPARTURES, "none"))
+    return render(
+        "page.html",
+        evaluation=evaluation,
+        main=evaluation.methods[evaluation.main],
+        departures="" if departures == "none" else departures,
+        majority=largest_class / len(evaluation.clips),
+        tiles=_tiles(evaluation),
+        columns=COLUMNS,
+        longest=max(evaluation.seconds.values(), default=0.0) or 1.0,
+        style=static("style.css"),
         data=_json(content),
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -90,13 +105,13 @@ def pictures(clips: Sequence[Clip], *, height: int = 120, n_jobs: int | None = N
     """
     check_integer(height, "height", 8)
     with warnings.catch_warnings():
-        # Who made the evaluation has read these clips, and was told of those that break off.
+        # These clips were read for the evaluation, which has warned of those that break off.
         warnings.simplefilter("ignore", VideoWarning)
         return run(lambda clip: _picture(clip, height), clips, n_jobs, "pictures")
 
 
 def write(path: str | os.PathLike[str], evaluation: Evaluation, *, n_jobs: int | None = None) -> None:
-    """Write the report of an evaluation, as a whole or not at all.
+    """Write the report of an evaluation. If this fails, a file that was there before is left as it was.
 
     Parameters
     ----------
@@ -109,17 +124,44 @@ def write(path: str | os.PathLike[str], evaluation: Evaluation, *, n_jobs: int |
     """
     text = page(evaluation, pictures(evaluation.clips, n_jobs=n_jobs))
     with atomic_write(path) as temporary:
-        # A file name need not be text: what cannot be written is shown as a question mark.
+        # A file name need not be valid text: what cannot be encoded becomes a question mark.
         temporary.write_bytes(text.encode("utf-8", "replace"))
 
 
-def _file(name: str) -> str:
-    return resources.files("sysbags.report").joinpath(name).read_text(encoding="utf-8")
+class _Tile(NamedTuple):
+    """What the main method is compared with in the summary."""
+
+    title: str
+    accuracy: str
+    method: str
+    note: str
 
 
-def _json(content: Any) -> str:
+def _tiles(evaluation: Evaluation) -> list[_Tile]:
+    """Return the best of each other kind."""
+    main = evaluation.methods[evaluation.main]
+    tiles = []
+    for kind, title in (("systems", "Best other method on systems"), ("comparator", "Best comparator")):
+        others = [m for k, m in enumerate(evaluation.methods) if m.kind == kind and k != evaluation.main]
+        if not others:
+            continue
+        best = max(others, key=lambda method: method.rate.share)
+        points = 100 * (best.rate.share - main.rate.share)
+        note = f"{abs(points):.1f} points {'above' if points > 0 else 'below'}" if points else "same accuracy"
+        if best.p_value is not None:
+            note += f", p{SPACE}{p_value(best.p_value, f'={SPACE}')}"
+        tiles.append(_Tile(title, percent(best.rate.share), f"{best.name}, {best.classifier}", note))
+    if evaluation.published:
+        figure = max(evaluation.published, key=lambda published: published.rate)
+        method = f"{figure.name}, {figure.classifier}"
+        tiles.append(_Tile("Best published", f"{figure.rate:.1f} %", method, f"source: {figure.source}"))
+    return tiles
+
+
+def _json(content: Any) -> Markup:
     """JSON for the inside of a script element, which no name of a clip or a class can close."""
-    return json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c"))
 
 
 def _picture(clip: Clip, height: int) -> bytes:
@@ -132,12 +174,15 @@ def _picture(clip: Clip, height: int) -> bytes:
 
 
 def _middle(clip: Clip, height: int) -> Frame:
-    """The frame in the middle, up to a 32nd of the length, which shows only at the end: so some are kept."""
-    kept: list[Frame] = []
+    """Return the frame in the middle, up to a 32nd of the length.
+
+    The length is known only at the end, so frames at equal intervals are stored on the way.
+    """
+    stored: list[Frame] = []
     stride = 1
     for time, frame in enumerate(frames(clip.path, colour="rgb", size=height)):
         if time % stride == 0:
-            kept.append(frame)
-            if len(kept) > KEPT:
-                kept, stride = kept[::2], 2 * stride
-    return kept[len(kept) // 2]
+            stored.append(frame)
+            if len(stored) > FRAMES:
+                stored, stride = stored[::2], 2 * stride
+    return stored[len(stored) // 2]

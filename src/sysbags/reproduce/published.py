@@ -1,4 +1,4 @@
-"""What the paper prints: rates, runtimes and one confusion matrix, from one file with their sources."""
+"""The results printed in the paper: accuracies, runtimes and one confusion matrix, with their sources."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ from sysbags.report.results import Published
 
 __all__ = ["confusion", "figure", "figures", "rates", "runtimes"]
 
+MEDOIDS = ("SoB + Martin", "SoB + Max SV")  # these distances have no means
+
 
 @cache
 def figures() -> dict[str, Any]:
-    """Return all that ``published.json`` holds."""
+    """Return the content of ``published.json``."""
     text = files("sysbags.reproduce").joinpath("published.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
 
 
 def rates(name: str) -> tuple[Published, ...]:
-    """Return the published rates for a data set, in the order of the paper's tables.
+    """Return the published accuracies for a data set, in the order of the paper's tables.
+
+    The paper's NCC is called "nearest mean", or "nearest medoid" for distances that have no means.
 
     Examples
     --------
@@ -29,27 +33,25 @@ def rates(name: str) -> tuple[Published, ...]:
     SoB + Martin 1-NN 83.3
     SoB + Max SV 1-NN 80.7
     """
-    return tuple(
-        Published(row["method"], row["classifier"], row["rate"], _source(row))
-        for row in figures()["rates"]
-        if row["set"] == name and row["rate"] is not None
-    )
+    return tuple(Published(row["method"], _classifier(row), row["rate"], _source(row)) for row in _rows(name))
 
 
 def figure(name: str, method: str, classifier: str) -> float:
-    """Return one published rate, in per cent.
+    """Return one published accuracy, in per cent; `classifier` is "1-NN" or "NCC", as in the paper.
 
     Examples
     --------
     >>> figure("dyntex-beta", "SoB + Align", "NCC")
     75.3
     """
-    (rate,) = (row.rate for row in rates(name) if (row.name, row.classifier) == (method, classifier))
-    return rate
+    (rate,) = (
+        row["rate"] for row in _rows(name) if (row["method"], row["classifier"]) == (method, classifier)
+    )
+    return float(rate)
 
 
 def runtimes(name: str) -> dict[str, float]:
-    """Return the paper's seconds for a data set: "pair", and in all "1-NN" and, for DynTex, "NCC".
+    """Return the paper's seconds for a data set: for one pair, and in total for "1-NN" and (DynTex) "NCC".
 
     Examples
     --------
@@ -61,11 +63,21 @@ def runtimes(name: str) -> dict[str, float]:
 
 def confusion(name: str) -> dict[str, Any] | None:
     """Return the printed confusion matrix ("classes", "counts", "note", ...); None if there is none."""
-    found: dict[str, Any] | None = figures()["confusion"].get(name)
-    return found
+    matrix: dict[str, Any] | None = figures()["confusion"].get(name)
+    return matrix
+
+
+def _rows(name: str) -> list[dict[str, Any]]:
+    return [row for row in figures()["rates"] if row["set"] == name and row["rate"] is not None]
+
+
+def _classifier(row: dict[str, Any]) -> str:
+    if row["classifier"] != "NCC":
+        return str(row["classifier"])
+    return "nearest medoid" if row["method"] in MEDOIDS else "nearest mean"
 
 
 def _source(row: dict[str, Any]) -> str:
-    taken = f", from {row['from']}" if "from" in row else ""
-    remark = f"; {row['note']}" if "note" in row else ""
-    return f"{row['table']} of {figures()['paper']}{taken}{remark}"
+    origin = f", as cited in the paper ({row['from']})" if "from" in row else ""
+    note = f"; {row['note']}" if "note" in row else ""
+    return f"{figures()['tables'][row['table']]} of {figures()['paper']}{origin}{note}"

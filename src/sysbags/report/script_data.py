@@ -1,4 +1,4 @@
-"""What the report's script draws from: an evaluation as few and short numbers."""
+"""The data for the script of the report: an evaluation as JSON with short numbers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sysbags.systems.system import System
 
 __all__ = ["compact"]
 
-STATES = 3  # drawn of a trajectory
-STEPS = 600  # of it, at most
-BARS = 256  # of a histogram: longer ones are summed in runs of neighbours
+STATES = 3  # of a system that are drawn
+STEPS = 600  # of them at most
+BARS = 256  # of a histogram: in longer ones, neighbouring bins are added
 BINS = 24  # of the dynamics: those that vary most
-NEAREST = 6  # clips that stand for a class
-LEVELS = 127  # a drawing of a hundred pixels shows no more
+NEAREST = 6  # clips nearest to the mean of a class
+LEVELS = 127  # enough for a drawing of a hundred pixels
 
 
 def compact(evaluation: Evaluation) -> dict[str, Any]:
-    """Return what the script of the report needs, ready for JSON: no NaN, classes as their numbers.
+    """Return the data for the script of the report, ready for JSON: no NaN, classes as numbers.
 
     Parameters
     ----------
@@ -34,14 +34,14 @@ def compact(evaluation: Evaluation) -> dict[str, Any]:
     dict
     """
     code = {name: k for k, name in enumerate(evaluation.classes)}
-    near = evaluation.relations
+    relations = evaluation.relations
     return {
         "classes": list(evaluation.classes),
         "clips": [{"name": clip.name, "source": clip.source} for clip in evaluation.clips],
         "truth": [code[clip.label] for clip in evaluation.clips],
         "methods": [f"{method.name}, {method.classifier}" for method in evaluation.methods],
         "main": evaluation.main,
-        "verdicts": [[code[name] for name in method.predictions] for method in evaluation.methods],
+        "predictions": [[code[name] for name in method.predictions] for method in evaluation.methods],
         "curves": [
             {
                 "weight": curve.weight,
@@ -52,12 +52,12 @@ def compact(evaluation: Evaluation) -> dict[str, Any]:
             }
             for curve in evaluation.curves
         ],
-        "lambda_a": near.lambda_a,
-        "lambda_mu": near.lambda_mu,
-        "plane": numbers(near.plane, 4),
-        "neighbours": near.neighbours.tolist(),
-        "neighbour_parts": numbers(near.neighbour_parts),
-        "class_parts": numbers(near.class_parts),
+        "lambda_a": relations.lambda_a,
+        "lambda_mu": relations.lambda_mu,
+        "plane": numbers(relations.plane, 4),
+        "neighbours": relations.neighbours.tolist(),
+        "neighbour_parts": numbers(relations.neighbour_parts),
+        "class_parts": numbers(relations.class_parts),
         "systems": [_system(system) for system in evaluation.systems],
         "atlas": [{"code": code[mean.label]} | _mean(mean) for mean in evaluation.atlas],
     }
@@ -80,7 +80,7 @@ def numbers(values: npt.ArrayLike, digits: int = 3) -> Any:
 
 
 def quantised(values: Array) -> dict[str, Any]:
-    """Return an array as signed bytes in base64, with what they are to be multiplied by.
+    """Return an array as signed bytes in base64, and the factor to multiply them with.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def _mean(mean: ClassMean) -> dict[str, Any]:
     varying = np.sort(np.argsort(-mean.dynamics.std(axis=0), kind="stable")[:BINS])
     course = mean.dynamics[:, varying]
     return {
-        "members": list(mean.members[:NEAREST]),
+        "nearest": list(mean.members[:NEAREST]),
         "distances": numbers(mean.distances[:NEAREST]),
         "size": len(mean.members),
         "eigenvalues": _plane(mean.eigenvalues),

@@ -1,6 +1,6 @@
-// The atlas: a card for each class.
+// The atlas: one card per class.
 
-/** A histogram as bars that fill their box; how wide that is does not matter. */
+/** A histogram as bars that fill their box. */
 function bars(values, title) {
   const top = Math.max(...values) || 1;
   const path = Array.from(values, (value, k) => `M${k} ${top}h1V${top - Math.max(value, 0)}h-1z`).join("");
@@ -8,7 +8,7 @@ function bars(values, title) {
   return draw("svg", { ...attributes, role: "img", "aria-label": title }, draw("path", { d: path }));
 }
 
-/** A canvas with a pixel for each bin and time: one colour above the average, another below it. */
+/** A canvas with one pixel per bin and frame: one colour above the average, another below it. */
 function heat({ dynamics, bins, steps }, title) {
   const values = numbersOf(dynamics);
   const largest = Math.max(...values.map(Math.abs)) || 1;
@@ -27,8 +27,8 @@ function atlasCard(mean) {
   const { code } = mean;
   const name = classes[code];
   const values = numbersOf(mean.histogram);
-  const drawn = values.length < mean.length ? `, summed to ${values.length}` : "";
-  const thumbs = mean.members.map((clip, k) => {
+  const summed = values.length < mean.length ? `, added up to ${values.length}` : "";
+  const thumbs = mean.nearest.map((clip, k) => {
     const file = clips[clip].name.replace(`${name}/`, "");
     return thumb(clip, number(mean.distances[k]), file);
   });
@@ -36,6 +36,7 @@ function atlasCard(mean) {
     "article",
     { class: "panel", "aria-label": name },
     make("h3", {}, labelled(code), make("span", { class: "count" }, counted(mean.size, "clip"))),
+    make("h4", {}, "Clips nearest to the mean"),
     make("div", { class: "thumbs three" }, ...thumbs),
     make(
       "div",
@@ -45,14 +46,14 @@ function atlasCard(mean) {
         "figure",
         {},
         bars(values, `Mean histogram of ${name}`),
-        make("figcaption", {}, `mean histogram, ${mean.length} bins${drawn}`),
+        make("figcaption", {}, `mean histogram, ${mean.length} bins${summed}`),
       ),
     ),
     make(
       "figure",
       {},
-      heat(mean, `Histogram dynamics of ${name}`),
-      make("figcaption", {}, `${counted(mean.bins.length, "bin")} that vary most, ${counted(mean.steps, "frame")}`),
+      heat(mean, `Simulated stream of ${name}`),
+      make("figcaption", {}, `simulated stream: ${counted(mean.bins.length, "bin")}, ${counted(mean.steps, "frame")}`),
     ),
   );
 }

@@ -1,13 +1,16 @@
-// The chosen clip: what it looks like, what it is near to, and how it moves.
+// The chosen clip: its picture, its distances and its states.
 
 /** A distance as a bar of its three parts, on the scale of the largest. */
 function stack(parts, largest) {
-  const told = PARTS.map((name, k) => `${name} ${number(parts[k])}`).join(", ");
+  const text = PARTS.map((name, k) => `${name} ${number(parts[k])}`).join(", ");
   const pieces = parts.map((part, k) => make("i", { class: `part${k}`, "--size": `${(100 * part) / largest}%` }));
-  return make("span", { class: "stack", role: "img", "aria-label": told, title: told }, ...pieces);
+  return make("span", { class: "stack", role: "img", "aria-label": text, title: text }, ...pieces);
 }
 
 const total = (parts) => parts.reduce((sum, part) => sum + part, 0);
+
+/** Whether two clips were cut from one recording, as far as that is known. */
+const sameSource = (first, second) => clips[first].source !== null && clips[first].source === clips[second].source;
 
 function neighbourRows(clip, largest) {
   return data.neighbours[clip].map((other, k) => {
@@ -20,14 +23,16 @@ function neighbourRows(clip, largest) {
     );
     const name = make("span", { class: "name" }, clips[other].name);
     const mark = make("span", { class: same ? "right" : "wrong" }, same ? "✓ " : "✗ ", labelled(truth[other]));
-    const middle = make("div", {}, make("div", { class: "line-of" }, name, mark), stack(parts, largest));
+    const tag = sameSource(clip, other) ? make("span", { class: "tag" }, "same source") : null;
+    const middle = make("div", {}, make("div", { class: "line-of" }, name, tag, mark), stack(parts, largest));
     return make("li", { class: "with-picture" }, button, middle, make("span", { class: "number" }, number(total(parts))));
   });
 }
 
 function meanRows(clip, largest) {
   const known = classes.map((_, code) => code).filter((code) => data.class_parts[clip][code][0] !== null);
-  known.sort((one, two) => total(data.class_parts[clip][one]) - total(data.class_parts[clip][two]));
+  const distance = (code) => total(data.class_parts[clip][code]);
+  known.sort((first, second) => distance(first) - distance(second));
   const rows = known.map((code) => {
     const parts = data.class_parts[clip][code];
     const own = code === truth[clip];
@@ -40,31 +45,31 @@ function meanRows(clip, largest) {
     );
   });
   if (known.includes(truth[clip])) return rows;
-  const alone = `Nobody is left of ${classes[truth[clip]]}: all its clips belong to what is left out.`;
+  const alone = `No distance to the mean of ${classes[truth[clip]]}: all its clips are in the group of this clip.`;
   return [...rows, make("li", { class: "note" }, alone)];
 }
 
 function cardOf(clip) {
   const { name, source } = clips[clip];
-  const says = data.methods.map((method, k) => {
-    const right = data.verdicts[k][clip] === truth[clip];
-    const words = `${right ? "✓" : "✗"} ${classes[data.verdicts[k][clip]]}`;
+  const answers = data.methods.map((method, k) => {
+    const right = data.predictions[k][clip] === truth[clip];
+    const words = `${right ? "✓" : "✗"} ${classes[data.predictions[k][clip]]}`;
     return make("li", {}, `${method}: `, make("span", { class: right ? "right" : "wrong" }, words));
   });
-  const agree = data.verdicts.filter((some) => some[clip] === truth[clip]).length;
+  const agree = data.predictions.filter((method) => method[clip] === truth[clip]).length;
   return [
     picture(clip),
     make(
       "div",
       {},
       make("strong", { class: "name" }, name),
-      make("p", {}, labelled(truth[clip]), " ", verdictOf(clip)),
+      make("p", {}, labelled(truth[clip]), " ", predictionOf(clip)),
       source === null ? null : make("p", { class: "small" }, `source: ${source}`),
       make(
         "details",
         {},
-        make("summary", {}, `right by ${agree} of ${counted(data.methods.length, "method")}`),
-        make("ul", {}, ...says),
+        make("summary", {}, `classified correctly by ${agree} of ${counted(data.methods.length, "method")}`),
+        make("ul", {}, ...answers),
       ),
     ),
   ];
@@ -144,15 +149,18 @@ function makeClip() {
   listeners.push((clip) => {
     choice.value = clip;
     find("clip-card").replaceChildren(...cardOf(clip));
-    const known = [...data.class_parts[clip].filter((parts) => parts[0] !== null), ...data.neighbour_parts[clip]];
-    const largest = Math.max(...known.map(total)) || 1;
+    const available = [...data.class_parts[clip].filter((parts) => parts[0] !== null), ...data.neighbour_parts[clip]];
+    const largest = Math.max(...available.map(total)) || 1;
+    find("clip-neighbours-note").textContent = data.neighbours[clip].some((other) => sameSource(clip, other))
+      ? "Clips with the tag “same source” were cut from the same recording as the chosen clip."
+      : "";
     find("clip-neighbours").replaceChildren(...neighbourRows(clip, largest));
     find("clip-means").replaceChildren(...meanRows(clip, largest));
     const { steps, frames } = data.systems[clip];
     const cut = frames > steps ? `, for the first ${steps} of ${frames} frames` : "";
     find("clip-states-note").textContent = steps
-      ? `What moves in the clip's histograms: the first states of its system${cut}.`
-      : "The system was kept without its states.";
+      ? `The first states of the clip's system over time${cut}.`
+      : "The states of this system were not stored.";
     for (const id of ["clip-states", "clip-portrait", "clip-eigenvalues"]) repaint(find(id));
   });
 }

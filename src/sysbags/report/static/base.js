@@ -1,9 +1,9 @@
 "use strict";
-// What every panel uses. Names of clips and classes become text nodes or attributes, never markup.
+// Used by all panels. Names of clips and classes become text nodes or attributes, never markup.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const { classes, clips, truth } = data;
-const verdicts = data.verdicts[data.main];
+const predictions = data.predictions[data.main];
 const PARTS = ["transition", "observer", "mean"];
 const HUES = 7;
 const SHAPES = [
@@ -16,7 +16,7 @@ const SHAPES = [
 ];
 
 const find = (id) => document.getElementById(id);
-const isWrong = (clip) => verdicts[clip] !== truth[clip];
+const isWrong = (clip) => predictions[clip] !== truth[clip];
 const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
 const number = (value) => (value >= 100 ? value.toFixed(0) : value.toPrecision(3));
 const counted = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
@@ -41,18 +41,18 @@ function numbersOf({ scale, bytes }) {
   return Float32Array.from(text, (letter) => ((letter.charCodeAt(0) << 24) >> 24) * scale);
 }
 
-// Classes: seven colours by six shapes, so that neither eyes nor a printer need to tell all colours apart.
+// Classes: seven colours by six shapes, so that classes differ in print and for colour-blind readers.
 const markOf = (code) =>
   draw("path", {
     d: SHAPES[(Math.floor(code / HUES) + (code % HUES)) % SHAPES.length],
     class: `mark hue${code % HUES}`,
   });
 const symbol = (code) => draw("svg", { viewBox: "-7 -7 14 14", class: "symbol", "aria-hidden": "true" }, markOf(code));
-const labelled = (code) => make("span", { class: "label" }, symbol(code), classes[code]);
+const labelled = (code) => make("span", { class: "label", title: classes[code] }, symbol(code), make("span", { class: "text" }, classes[code]));
 
-function verdictOf(clip) {
+function predictionOf(clip) {
   const right = !isWrong(clip);
-  const words = right ? "✓ right" : `✗ taken for ${classes[verdicts[clip]]}`;
+  const words = right ? "✓ correct" : `✗ classified as ${classes[predictions[clip]]}`;
   return make("span", { class: right ? "right" : "wrong" }, words);
 }
 

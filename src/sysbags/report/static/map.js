@@ -1,7 +1,7 @@
-// The map: one mark a clip. It has its own scale, so that marks keep their size at any zoom.
+// The map: one mark per clip. Marks keep their size at any zoom.
 
 const ZOOMS = [1, 1.6, 2.5, 4, 6.5, 10];
-const REACH = 26; // pixels from a mark within which it is meant
+const REACH = 26; // pixels from a mark within which the pointer selects it
 const EDGE = 16;
 
 function makeMap() {
@@ -15,7 +15,7 @@ function makeMap() {
   let places = [];
 
   const marks = clips.map((clip, k) => {
-    const words = isWrong(k) ? `taken for ${classes[verdicts[k]]}` : "right";
+    const words = isWrong(k) ? `classified as ${classes[predictions[k]]}` : "correct";
     const mark = draw("g", {
       class: "clip",
       role: "button",
@@ -36,7 +36,7 @@ function makeMap() {
 
   const visible = (k) => !hidden.has(truth[k]) && !(find("map-wrong").checked && !isWrong(k));
 
-  /** Put every mark in its place: at once for a new width, else gliding there. */
+  /** Put every mark in its place: at once for a new width, otherwise with a transition. */
   function lay(newWidth) {
     const width = newWidth ?? painters.get(box).width;
     if (!width) return;
@@ -65,7 +65,7 @@ function makeMap() {
       picture(k),
       make("strong", {}, clips[k].name),
       make("span", {}, labelled(truth[k])),
-      verdictOf(k),
+      predictionOf(k),
     );
     const [x, y] = places[k];
     const room = [svg.clientWidth - card.offsetWidth, y - card.offsetHeight - 18];
@@ -81,7 +81,7 @@ function makeMap() {
     return away[best] <= REACH ? best : -1;
   }
 
-  /** The mark that an arrow key leads to: near, and rather ahead than aside. */
+  /** The mark that an arrow key leads to: near, and ahead rather than aside. */
   function ahead([dx, dy]) {
     let [best, least] = [chosen, Infinity];
     places.forEach(([x, y], k) => {
@@ -122,7 +122,7 @@ function makeMap() {
   });
 
   const keys = classes.map((name, code) => {
-    const button = make("button", { type: "button", "aria-pressed": "true" }, symbol(code), name);
+    const button = make("button", { type: "button", "aria-pressed": "true", title: name }, symbol(code), make("span", { class: "text" }, name));
     const toggle = (on) => {
       hidden[on ? "delete" : "add"](code);
       button.setAttribute("aria-pressed", on);

@@ -1,4 +1,4 @@
-// The table of methods gets sorted; the confusion matrix and the most confused pairs are made here.
+// Sorts the table of methods; makes the confusion matrix and the list of confused pairs.
 
 function sortable(table) {
   const heads = [...table.tHead.rows[0].cells];
@@ -10,7 +10,7 @@ function sortable(table) {
       const first = kind === "falling" ? "descending" : "ascending";
       const other = kind === "falling" ? "ascending" : "descending";
       const order = head.getAttribute("aria-sort") === first ? other : first;
-      heads.forEach((one) => one.removeAttribute("aria-sort"));
+      for (const cell of heads) cell.removeAttribute("aria-sort");
       head.setAttribute("aria-sort", order);
       for (const body of table.tBodies) sortRows(body, column, kind === "text", order === "descending");
     });
@@ -20,9 +20,9 @@ function sortable(table) {
 
 function sortRows(body, column, asText, falling) {
   const value = (row) => row.cells[column]?.dataset.value ?? "";
-  const compare = (one, two) => {
-    const [a, b] = [value(one), value(two)];
-    if (!a || !b) return (a ? 0 : 1) - (b ? 0 : 1); // nothing to compare comes last either way
+  const compare = (first, second) => {
+    const [a, b] = [value(first), value(second)];
+    if (!a || !b) return (a ? 0 : 1) - (b ? 0 : 1); // rows without a value come last in both orders
     return (asText ? a.localeCompare(b) : a - b) * (falling ? -1 : 1);
   };
   body.append(...[...body.rows].sort(compare));
@@ -30,15 +30,15 @@ function sortRows(body, column, asText, falling) {
 
 sortable(document.querySelector("table.methods"));
 
-/** The clips of each true class and verdict. */
+/** The clips of each true and predicted class. */
 const cells = classes.map(() => classes.map(() => []));
-truth.forEach((code, clip) => cells[code][verdicts[clip]].push(clip));
+truth.forEach((code, clip) => cells[code][predictions[clip]].push(clip));
 
-function told(row, column) {
+function describe(row, column) {
   const count = counted(cells[row][column].length, "clip");
   return row === column
-    ? `${count} of ${classes[row]} recognised`
-    : `${count} of ${classes[row]} taken for ${classes[column]}`;
+    ? `${count} of ${classes[row]} classified correctly`
+    : `${count} of ${classes[row]} classified as ${classes[column]}`;
 }
 
 function showCell(row, column, buttons) {
@@ -47,7 +47,7 @@ function showCell(row, column, buttons) {
   buttons[row][column].setAttribute("aria-current", "true");
   buttons[row][column].tabIndex = 0; // one stop of the Tab key for the whole matrix
   find("matrix-cell").replaceChildren(
-    make("h3", {}, told(row, column)),
+    make("h3", {}, describe(row, column)),
     make("div", { class: "thumbs" }, ...cells[row][column].map((clip) => thumb(clip))),
   );
 }
@@ -57,13 +57,13 @@ function matrix() {
     classes.map((_, column) => {
       if (!cells[row][column].length) return null;
       const show = () => showCell(row, column, buttons);
-      const attributes = { type: "button", tabindex: -1, "aria-label": told(row, column), onclick: show, onfocus: show };
+      const attributes = { type: "button", tabindex: -1, "aria-label": describe(row, column), onclick: show, onfocus: show };
       return make("button", attributes, cells[row][column].length);
     }),
   );
-  const heads = classes.map((name) => make("th", { scope: "col" }, make("span", { class: "upright" }, name)));
+  const heads = classes.map((name) => make("th", { scope: "col" }, make("span", { class: "upright", title: name }, name)));
   const rows = classes.map((name, row) => {
-    const total = cells[row].reduce((sum, some) => sum + some.length, 0);
+    const total = cells[row].reduce((sum, cell) => sum + cell.length, 0);
     const counts = classes.map((_, column) => {
       const share = cells[row][column].length / Math.max(total, 1);
       const kind = share ? (row === column ? "hit" : "miss") : "none";
@@ -73,13 +73,13 @@ function matrix() {
     return make("tr", {}, make("th", { scope: "row" }, labelled(row)), ...counts, make("td", { class: "number" }, rate));
   });
   const corner = make("td", { class: "corner" }, "true class");
-  const head = make("tr", {}, corner, ...heads, make("th", { scope: "col" }, make("span", { class: "upright" }, "right")));
+  const head = make("tr", {}, corner, ...heads, make("th", { scope: "col" }, make("span", { class: "upright" }, "correct")));
   const table = make("table", { class: "matrix" }, make("thead", {}, head), make("tbody", {}, ...rows));
   table.addEventListener("keydown", (event) => {
     const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
     if (!step) return;
     event.preventDefault();
-    let row = buttons.findIndex((some) => some.includes(event.target));
+    let row = buttons.findIndex((line) => line.includes(event.target));
     let column = buttons[row]?.indexOf(event.target);
     do {
       row += step[0];
@@ -89,44 +89,43 @@ function matrix() {
   });
   find("matrix-box").append(table);
   const worst = confused()[0];
-  if (worst) showCell(...(cells[worst.one][worst.two].length ? [worst.one, worst.two] : [worst.two, worst.one]), buttons);
+  if (worst) showCell(...worst.directions[0], buttons);
   else {
-    const row = buttons.findIndex((some) => some.some(Boolean));
+    const row = buttons.findIndex((line) => line.some(Boolean));
     showCell(row, buttons[row].findIndex(Boolean), buttons);
   }
 }
 
-/** Pairs of classes that are taken for each other, the worst first. */
+/** Pairs of classes that are confused with each other, the most confused first. */
 function confused() {
   const pairs = [];
-  classes.forEach((_, one) => {
-    for (let two = one + 1; two < classes.length; two++) {
-      const clips = [...cells[one][two], ...cells[two][one]];
-      if (clips.length) pairs.push({ one, two, clips });
+  classes.forEach((_, first) => {
+    for (let second = first + 1; second < classes.length; second++) {
+      const directions = [[first, second], [second, first]].filter(([row, column]) => cells[row][column].length);
+      const count = cells[first][second].length + cells[second][first].length;
+      if (count) pairs.push({ first, second, directions, count });
     }
   });
-  return pairs.sort((a, b) => b.clips.length - a.clips.length);
+  return pairs.sort((a, b) => b.count - a.count);
 }
 
-function pairs(most = 8) {
-  const found = confused();
-  const entries = found.slice(0, most).map(({ one, two, clips }, place) => {
-    const name = make("span", { class: "pair" }, labelled(one), " and ", labelled(two));
-    const count = make("span", { class: "count" }, counted(clips.length, "clip"));
-    const directions = [[one, two], [two, one]].filter(([row, column]) => cells[row][column].length);
+function listPairs(most = 8) {
+  const pairs = confused();
+  const entries = pairs.slice(0, most).map(({ first, second, directions, count }, place) => {
+    const name = make("span", { class: "pair" }, labelled(first), " and ", labelled(second));
     const groups = directions.map(([row, column]) => {
       const thumbs = cells[row][column].map((clip) => thumb(clip));
-      return make("div", {}, make("h4", {}, told(row, column)), make("div", { class: "thumbs" }, ...thumbs));
+      return make("div", {}, make("h4", {}, describe(row, column)), make("div", { class: "thumbs" }, ...thumbs));
     });
-    const body = make("div", { class: "directions" }, ...groups);
-    return make("details", { open: place < 3 ? "" : null }, make("summary", {}, name, count), body);
+    const summary = make("summary", {}, name, make("span", { class: "count" }, counted(count, "clip")));
+    return make("details", { open: place < 3 ? "" : null }, summary, make("div", { class: "directions" }, ...groups));
   });
-  const rest = found.slice(most).length;
+  const rest = pairs.slice(most).length;
   find("pairs-list").append(
-    ...(entries.length ? entries : [make("p", {}, "The main method makes no mistake.")]),
+    ...(entries.length ? entries : [make("p", {}, "The main method classifies all clips correctly.")]),
     rest ? make("p", { class: "note" }, `${counted(rest, "further pair")} in the matrix above.`) : "",
   );
 }
 
 matrix();
-pairs();
+listPairs();

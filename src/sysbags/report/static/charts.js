@@ -13,9 +13,9 @@ function ticks(low, high, count) {
   const rough = (high - low) / count || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= 0.999 * rough);
-  const found = [];
-  for (let k = Math.ceil(low / step - 1e-6); k * step <= high + 1e-6 * step; k++) found.push(k * step);
-  return found;
+  const values = [];
+  for (let k = Math.ceil(low / step - 1e-6); k * step <= high + 1e-6 * step; k++) values.push(k * step);
+  return values;
 }
 
 const short = (value) => String(Number(value.toPrecision(6)));
@@ -66,7 +66,7 @@ function legendOf(names) {
   return make("ul", { class: "legend plain" }, ...items);
 }
 
-/** The numbers of a chart, for those who want to read them off. */
+/** The numbers of a chart as a table. */
 function numbersTable(curves, weight) {
   const heads = [weightName(weight), ...curves.map((curve) => curve.classifier)];
   const values = [...new Set(curves.flatMap((curve) => curve.values))].sort((a, b) => a - b);
@@ -96,17 +96,17 @@ function curvesOf(weight) {
       height: Math.min(320, Math.max(230, 0.6 * width)),
       x: [Math.min(...values), Math.max(...values)],
       y: [Math.max(0, Math.min(...shares) - room), Math.min(1, Math.max(...shares) + room)],
-      title: `Rates against lambda ${INDICES[weight]}`,
+      title: `Accuracy against lambda ${INDICES[weight]}`,
       xTitle: weightName(weight, draw),
-      yTitle: "rate",
+      yTitle: "accuracy",
       yText: (share) => `${short(100 * share)} %`,
     });
     curves.forEach((curve, k) => {
       const points = curve.values.map((value, n) => [atX(value), atY(curve.accuracies[n])]);
       svg.append(draw("path", { class: `line hue${k % HUES} dash${k % 4}`, d: line(points) }));
       points.forEach(([x, y], n) => {
-        const told = `${curve.classifier}: ${percent(curve.accuracies[n])} at ${short(curve.values[n])}`;
-        const dot = draw("circle", { cx: x, cy: y, r: 3.2, class: `dot hue${k % HUES}` }, draw("title", {}, told));
+        const text = `${curve.classifier}: ${percent(curve.accuracies[n])} at ${short(curve.values[n])}`;
+        const dot = draw("circle", { cx: x, cy: y, r: 3.2, class: `dot hue${k % HUES}` }, draw("title", {}, text));
         svg.append(dot);
       });
     });
@@ -118,9 +118,9 @@ function curvesOf(weight) {
 
 const figures = Object.keys(INDICES).map(curvesOf).filter(Boolean);
 find("curves").append(...figures);
-if (!figures.length) find("weights-note").textContent = "No curves belong to this evaluation.";
+if (!figures.length) find("weights-note").textContent = "This evaluation has no curves.";
 
-/** Points in the unit circle, as wide as there is room but no wider than so many pixels. */
+/** Eigenvalues and the unit circle, in a square of so many pixels. */
 function unitCircle(values, size, title) {
   const reach = 1.12;
   const svg = draw("svg", {
@@ -135,8 +135,8 @@ function unitCircle(values, size, title) {
     draw("circle", { class: "axis", r: 1 }),
   );
   for (const [re, im] of values) {
-    const told = `${re} ${im < 0 ? "−" : "+"} ${Math.abs(im)} i`;
-    svg.append(draw("circle", { cx: re, cy: -im, r: (reach * 8) / size, class: "value" }, draw("title", {}, told)));
+    const text = `${re} ${im < 0 ? "−" : "+"} ${Math.abs(im)} i`;
+    svg.append(draw("circle", { cx: re, cy: -im, r: (reach * 8) / size, class: "value" }, draw("title", {}, text)));
   }
   return svg;
 }

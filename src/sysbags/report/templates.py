@@ -1,0 +1,105 @@
+"""The templates of the pages, and how numbers and pictures are written in them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+__all__ = ["render", "static"]
+
+SPACE = "\N{NO-BREAK SPACE}"
+
+
+def render(name: str, **values: Any) -> str:
+    """Return a page from its template. Every value is escaped, except those that are `Markup`.
+
+    Parameters
+    ----------
+    name : str
+        File in the folder ``templates``.
+    **values
+        All that the template needs; a missing one is an error.
+
+    Returns
+    -------
+    str
+    """
+    return _environment().get_template(name).render(values)
+
+
+def static(name: str) -> Markup:
+    """Return a style sheet or a script of the folder ``static``, which is put into pages as it is."""
+    return Markup(resources.files("sysbags.report").joinpath("static", name).read_text(encoding="utf-8"))
+
+
+def percent(share: float) -> str:
+    """Return a share in per cent.
+
+    Examples
+    --------
+    >>> percent(0.308)
+    '30.8 %'
+    """
+    return f"{100 * share:.1f} %"
+
+
+def p_value(value: float, equals: str = "") -> str:
+    """Return a p-value with three decimals, after `equals` unless it is too small for them."""
+    return f"<{SPACE}0.001" if value < 0.001 else f"{equals}{value:.3f}"
+
+
+def seconds(value: float) -> str:
+    """Return seconds with about three digits.
+
+    Examples
+    --------
+    >>> seconds(0.842), seconds(12.34), seconds(140.2)
+    ('0.84', '12.3', '140')
+    """
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
+
+
+def words(value: Any) -> str:
+    """Return a setting as text.
+
+    Examples
+    --------
+    >>> words({"order": [2, 3], "lambda_a": 0.25})
+    'order 2, 3, lambda_a 0.25'
+    """
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {words(part)}" for key, part in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(words, value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def data_uri(picture: bytes, kind: str = "jpeg") -> str:
+    """Return a picture as an address that holds it.
+
+    Examples
+    --------
+    >>> data_uri(b"abc", "png")
+    'data:image/png;base64,YWJj'
+    """
+    return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("sysbags.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for function in (percent, p_value, seconds, words, data_uri):
+        environment.filters[function.__name__] = function
+    return environment
