@@ -1,7 +1,8 @@
-"""The report in a real browser: drawn, silent, alone, and within reach of keyboard, phone and night."""
+"""The report in a real browser: drawings, console, requests, keyboard, phone and dark colours."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import pytest
@@ -55,8 +56,8 @@ CONTRASTS = """(() => {
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    with chromium.Browser(tmp_path_factory.mktemp("profile")) as one:
-        yield one
+    with chromium.Browser(tmp_path_factory.mktemp("profile")) as chrome:
+        yield chrome
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +255,7 @@ def test_the_matrix(browser, file, evaluation):
         assert [0 if text == "·" else int(text) for text in texts[:-1]] == row.tolist()
     browser.evaluate("document.querySelector('.matrix tbody button').focus()")
     heading = "document.querySelector('#matrix-cell h3').textContent"
-    assert browser.evaluate(heading) == f"{counts[0, 0]} clips of {evaluation.classes[0]} recognised"
+    assert browser.evaluate(heading) == f"{counts[0, 0]} clips of {evaluation.classes[0]} classified correctly"
     places = list(zip(*counts.nonzero(), strict=True))
     for _ in range(3):
         browser.press("ArrowDown")
@@ -299,6 +300,66 @@ def test_the_table_is_sorted(browser, file, evaluation, column):
         )
     rows = browser.evaluate("[...document.querySelectorAll('tbody.published tr')].length")
     assert rows == len(evaluation.published)
+
+
+def test_neighbours_of_the_same_source_are_marked(browser, file, evaluation):
+    browser.open(file)
+    marked = "[...document.querySelectorAll('#clip-neighbours li')].map(e => e.querySelector('.tag')?.textContent)"
+    note = "document.getElementById('clip-neighbours-note').textContent"
+    count = 0
+    for _ in evaluation.clips:
+        browser.evaluate("document.getElementById('clip-after').click()")
+        clip = int(browser.evaluate("document.getElementById('clip-choice').value"))
+        source = evaluation.clips[clip].source
+        same = [evaluation.clips[k].source == source for k in evaluation.relations.neighbours[clip]]
+        assert browser.evaluate(marked) == ["same source" if value else None for value in same]
+        assert ("same source" in browser.evaluate(note)) == any(same)
+        count += sum(same)
+    assert 0 < count < evaluation.relations.neighbours.size
+
+
+def test_no_neighbour_is_marked_where_sources_are_unknown(browser, evaluation, tmp_path):
+    clips = tuple(dataclasses.replace(clip, source=None) for clip in evaluation.clips)
+    path = tmp_path / "unknown.html"
+    page = report.page(dataclasses.replace(evaluation, clips=clips), make_pictures(evaluation))
+    path.write_text(page, encoding="utf-8")
+    browser.open(path)
+    assert browser.evaluate("document.querySelectorAll('#clip-neighbours li').length") == 4
+    assert browser.evaluate("document.querySelectorAll('#clip .tag').length") == 0
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_long_class_names_fit(browser, tmp_path, width):
+    names = ("a" * 60, "a class name of sixty characters " + "b" * 27, "flags", "sea")
+    assert {len(name) for name in names[:2]} == {60}
+    evaluation = make_evaluation(names=names)
+    path = tmp_path / "long.html"
+    path.write_text(report.page(evaluation, make_pictures(evaluation)), encoding="utf-8")
+    browser.open(path, width=width)
+    browser.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    browser.settle()
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    # Every name of the matrix stays in its cell, and no cell covers another one.
+    outside = """[...document.querySelectorAll('.matrix .upright, .matrix .label, .matrix .text')].filter(e => {
+        const [name, cell] = [e, e.closest('th')].map(x => x.getBoundingClientRect());
+        return name.left < cell.left - 1 || name.right > cell.right + 1
+            || name.top < cell.top - 1 || name.bottom > cell.bottom + 1; }).length"""
+    assert browser.evaluate(outside) == 0
+    sizes = """[...document.querySelectorAll('.matrix thead th, .matrix tbody th')].map(e => {
+        const box = e.getBoundingClientRect(); return [box.width, box.height]; })"""
+    columns, rows = browser.evaluate(sizes)[:5], browser.evaluate(sizes)[5:]
+    assert max(size[0] for size in columns) < 48
+    assert max(size[1] for size in columns) < 200
+    assert max(size[0] for size in rows) < min(220, 0.5 * width)
+    assert len({size[1] for size in rows}) == 1
+    cut = "[...document.querySelectorAll('.matrix SELECTOR')].map(e => [e.title, e.textContent])"
+    titles = browser.evaluate(cut.replace("SELECTOR", "tbody .label"))
+    assert titles == [[name, name] for name in evaluation.classes]
+    assert browser.evaluate(cut.replace("SELECTOR", ".upright[title]")) == titles
+    # The other panels show the whole name in their width.
+    wide = """[...document.querySelectorAll('#map-legend button, #clip .label, #pairs .label, #atlas h3, h4')]
+        .filter(e => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== 'inline').length"""
+    assert browser.evaluate(wide) == 0
 
 
 def test_every_control_is_reached_by_the_tab_key(browser, file):
