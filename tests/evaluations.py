@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 
 from sysbags import align, frechet_mean, identify, pairwise_distances
 from sysbags.datasets import TEXTURES, make_frames, make_streams
-from sysbags.report.results import ClassMean, Clip, Curve, Evaluation, Method, Published, Rate, Relations
+from sysbags.report.results import (
+    ClassMean,
+    Clip,
+    Curve,
+    Details,
+    Evaluation,
+    Method,
+    Published,
+    Rate,
+    Relations,
+)
 
 LAMBDA_A, LAMBDA_MU = 0.25, 2.0
 NAMES = ("calm water", "escalator", "flags", "fountain", "grass", "naked trees", "sea", "traffic")
@@ -42,6 +52,12 @@ def make_evaluation(
         _method("LBP systems, Martin", "nearest medoid", "systems", _by_lot(clips, used, rng), clips, 0.4),
         _method("LBP-TOP", "1-NN", "comparator", _by_lot(clips, used, rng), clips, 0.0002),
     )
+    details = Details(
+        curves=_curves(rng),
+        systems=tuple(systems),
+        relations=_relations(systems, clips, used, distances, neighbours),
+        atlas=tuple(_mean(label, systems, clips, rng) for label in used),
+    )
     return Evaluation(
         title="Generated streams",
         protocol=f"one source left out at a time ({2 * classes} sources)",
@@ -53,13 +69,18 @@ def make_evaluation(
             Published("SoB + Align", "1-NN", 90.1, "Sagel and Kleinsteuber, Table I"),
             Published("st-TCoF", "1-NN", 98.2, "Qi et al. 2016"),
         ),
-        curves=_curves(rng),
-        systems=tuple(systems),
-        relations=_relations(systems, clips, used, distances, neighbours),
-        atlas=tuple(_mean(label, systems, clips, rng) for label in used),
+        groups=tuple(range(len(clips))),
+        make_details=lambda: details,
         seconds={"reading": 12.3, "systems": 0.84, "kernel": 140.0, "distances": 0.05},
         facts={"bag": "LocalBinaryPatterns", "order": 3, "seconds per pair": 0.00123456, "cores": [1, 2]},
     )
+
+
+def changed(evaluation, **changes):
+    """The same evaluation with other values, also of its details."""
+    names = {field.name for field in fields(Details)}
+    details = replace(evaluation.details, **{name: changes.pop(name) for name in names & set(changes)})
+    return replace(evaluation, **changes, make_details=lambda: details)
 
 
 def make_pictures(evaluation, height=60, width=80):
@@ -91,7 +112,7 @@ def with_evil_names(evaluation):
         )
         for method in evaluation.methods
     )
-    return replace(
+    return changed(
         evaluation,
         title=EVIL[0],
         protocol=EVIL[1],
@@ -115,18 +136,27 @@ def _method(name, classifier, kind, predictions, clips, p_value):
     share, half = right / len(clips), 1 / np.sqrt(len(clips))  # a simple interval, wide enough to be seen
     rate = Rate(right, len(clips), max(0.0, share - half), min(1.0, share + half))
     settings = {"lambda_a": LAMBDA_A, "order": 3}
-    return Method(name, classifier, kind, tuple(predictions), rate, p_value, 0.5 * len(clips), settings)
+    return Method(
+        name=name,
+        classifier=classifier,
+        kind=kind,
+        predictions=tuple(predictions),
+        rate=rate,
+        p_value=p_value,
+        seconds=0.5 * len(clips),
+        settings=settings,
+    )
 
 
 def _curves(rng):
     grids = {"lambda_a": np.arange(0.15, 2.0, 0.2), "lambda_mu": np.arange(0.0, 101.0, 10.0)}
     return tuple(
         Curve(
-            weight,
-            classifier,
-            tuple(grid),
-            tuple(0.8 + 0.01 * rng.standard_normal(len(grid)).cumsum()),
-            fixed,
+            weight=weight,
+            classifier=classifier,
+            values=tuple(grid),
+            accuracies=tuple(0.8 + 0.01 * rng.standard_normal(len(grid)).cumsum()),
+            fixed=fixed,
         )
         for (weight, grid), fixed in zip(grids.items(), (0.0, 0.25), strict=True)
         for classifier in ("1-NN", "nearest mean")
@@ -160,7 +190,13 @@ def _relations(systems, clips, classes, distances, count):
     to_neighbours = [[_parts(systems[k], systems[j]) for j in row] for k, row in enumerate(nearest)]
     to_classes = [[parts_of(k, label) for label in classes] for k in range(len(clips))]
     return Relations(
-        LAMBDA_A, LAMBDA_MU, distances, plane, nearest, np.array(to_neighbours), np.array(to_classes)
+        lambda_a=LAMBDA_A,
+        lambda_mu=LAMBDA_MU,
+        distances=distances,
+        plane=plane,
+        neighbours=nearest,
+        neighbour_parts=np.array(to_neighbours),
+        class_parts=np.array(to_classes),
     )
 
 
@@ -172,10 +208,10 @@ def _mean(label, systems, clips, rng, frames=30):
     histogram = np.mean([systems[k].samples.mean(axis=0) for k in members], axis=0)
     swing = np.sin(np.arange(frames)[:, None] * rng.uniform(0.1, 1.0, len(histogram)))
     return ClassMean(
-        label,
-        tuple(ordered),
-        tuple(away[k] for k in ordered),
-        np.linalg.eigvals(mean.transition).astype(complex),
-        histogram,
-        histogram * (1.0 + 0.5 * swing),
+        label=label,
+        members=tuple(ordered),
+        distances=tuple(away[k] for k in ordered),
+        eigenvalues=np.linalg.eigvals(mean.transition).astype(complex),
+        histogram=histogram,
+        dynamics=histogram * (1.0 + 0.5 * swing),
     )

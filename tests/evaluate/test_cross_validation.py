@@ -200,7 +200,9 @@ def test_infinite_distances_do_not_lead_back_to_the_item():
 
 def test_accuracy_and_confusion():
     labels, predictions = np.array(["a", "a", "b", "c", "c", "c"]), np.array(["a", "c", "b", "c", "a", "a"])
-    found = LeaveOneOut(np.array(["a", "b", "c"]), labels, predictions, np.zeros((6, 3)))
+    found = LeaveOneOut(
+        classes=np.array(["a", "b", "c"]), labels=labels, predictions=predictions, distances=np.zeros((6, 3))
+    )
     assert found.accuracy == 3 / 6
     np.testing.assert_array_equal(found.confusion, [[1, 0, 1], [0, 1, 0], [2, 0, 1]])
 

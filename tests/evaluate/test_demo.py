@@ -54,7 +54,7 @@ def test_averages_over_time():
     """
     swing = np.array([[-0.01], [0.01], [0.0]]) * [1.0, -1.0]
     streams = [share * np.array([1.0, -1.0]) + [0.0, 1.0] + swing for share in (0.99, 0.5, 0.56, 0.6)]
-    by_stream, by_mean = demo._rates_of_averages(streams, ["a", "b", "b", "a"])
+    by_stream, by_mean = demo._average_rates(streams, ["a", "b", "b", "a"])
     assert (by_stream.right, by_mean.right, by_stream.total) == (2, 3, 4)
 
 

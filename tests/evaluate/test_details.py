@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from helpers import make_stream
 from sysbags import align, alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
+from sysbags.distances.alignment_matrix import alignment_matrix, alignment_parts
 from sysbags.distances.scaling import classical_scaling
 from sysbags.errors import ParameterError
 from sysbags.evaluate import leave_one_out
-from sysbags.evaluate.assemble import curves, method, pair_parts, relations
+from sysbags.evaluate.details import curves, relations
+from sysbags.evaluate.methods import EvaluationSet, make_method
+from sysbags.report.results import Clip
 from sysbags.report.statistics import mcnemar, rate
 
 LABELS = np.array(list("aaaabbbbccc"))
@@ -37,8 +42,8 @@ def gram(systems):
 
 
 @pytest.fixture(scope="module")
-def found(systems, gram):
-    return relations(systems, gram, CODES, GROUPS, *WEIGHTS, neighbours=4, n_jobs=2)
+def found(gram):
+    return relations(gram, CODES, GROUPS, *WEIGHTS, neighbours=4, n_jobs=2)
 
 
 def test_distances_and_neighbours(systems, found):
@@ -76,14 +81,14 @@ def test_class_parts_are_of_means_without_the_group(systems, gram, found):
     np.testing.assert_allclose(sums[left], judged.distances[left], atol=MEAN_TOLERANCE)
 
 
-def test_threads_change_nothing(systems, gram, found):
-    again = relations(systems, gram, CODES, GROUPS, *WEIGHTS, neighbours=4)
+def test_threads_change_nothing(gram, found):
+    again = relations(gram, CODES, GROUPS, *WEIGHTS, neighbours=4)
     np.testing.assert_array_equal(found.neighbour_parts, again.neighbour_parts)
     np.testing.assert_array_equal(found.class_parts, again.class_parts)
 
 
-def test_few_clips_have_few_neighbours(systems, gram):
-    few = relations(systems[:3], gram.subset(range(3)), CODES[:3], np.arange(3), 0.25, 0.0)
+def test_few_clips_have_few_neighbours(gram):
+    few = relations(gram.subset(range(3)), CODES[:3], np.arange(3), 0.25, 0.0)
     assert few.neighbours.shape == (3, 2)
     assert few.neighbour_parts.shape == (3, 2, 3)
 
@@ -91,7 +96,9 @@ def test_few_clips_have_few_neighbours(systems, gram):
 def test_parts_between_two_collections(systems):
     between = cross_gram(systems[:3], systems[3:6])
     pairs = np.array([[0, 0], [2, 1], [1, 2]])
-    parts = pair_parts(between, pairs, *WEIGHTS, 0)
+    parts = alignment_parts(between, pairs, *WEIGHTS)
+    table = alignment_matrix(between, *WEIGHTS)
+    np.testing.assert_allclose(parts.sum(axis=1), table[tuple(pairs.T)], rtol=1e-10)
     for (i, j), split in zip(pairs, parts, strict=True):
         expected = align(systems[i], systems[3 + j], *WEIGHTS)
         assert split.sum() == pytest.approx(expected.distance, rel=1e-10)
@@ -145,17 +152,17 @@ def test_curves_are_loops_over_one_weight(gram, groups):
 
 
 def test_curves_of_three_codebooks_judge_each_clip_by_its_own(gram, systems):
-    """Two of the three know the class of each clip, and none of them may be asked by the wrong third."""
-    thirds = np.array([0, 0, 1, 2, 1, 1, 1, 0, 2, 2, 2])
+    """Two of the three know the class of each clip, and no clip may be predicted by that of another fold."""
+    folds = np.array([0, 0, 1, 2, 1, 1, 1, 0, 2, 2, 2])
     worse = cross_gram([identify(member(k, k, 0.3), order=3) for k in range(len(LABELS))])
     grid = {"grid_a": (0.25,), "grid_mu": (0.0,), "classifiers": ("1-NN",)}
     (found, _), (good, _), (bad, _) = (
         curves(g, LABELS, GROUPS, **grid, **more)
-        for g, more in ((([gram, worse, gram]), {"codebook_folds": thirds}), (gram, {}), (worse, {}))
+        for g, more in ((([gram, worse, gram]), {"codebook_folds": folds}), (gram, {}), (worse, {}))
     )
     options = {"groups": GROUPS, "classifier": "nearest-system"}
     right = [leave_one_out(g, LABELS, **options).predictions == LABELS for g in (gram, worse, gram)]
-    expected = np.mean([right[third][k] for k, third in enumerate(thirds)])
+    expected = np.mean([right[fold][k] for k, fold in enumerate(folds)])
     assert found.accuracies == (expected,)
     assert bad.accuracies[0] < found.accuracies[0] < good.accuracies[0]
 
@@ -168,12 +175,23 @@ def test_the_papers_grids(gram):
         curves(gram, LABELS, None, classifiers=("nearest",))
 
 
+def evaluation_set(labels, sources):
+    clips = tuple(
+        Clip(str(k), Path(str(k)), label, source)
+        for k, (label, source) in enumerate(zip(labels, sources, strict=True))
+    )
+    return EvaluationSet(clips=clips, groups=np.arange(len(labels)), codebook_folds=None, protocol="some")
+
+
 def test_a_method_has_its_rate_and_its_test():
-    labels, groups = list("aaabbb"), np.array([0, 0, 1, 1, 2, 2])
+    items = evaluation_set("aaabbb", "xxyyzz")
     main = np.array([True, True, True, True, False, False])
-    found = method("x", "1-NN", "comparator", list("aabbba"), labels, groups, main, 1.5, {"order": 3})
+    found = make_method("x", "1-NN", "comparator", np.array(list("aabbba")), items, main, 1.5, {"order": 3})
     right = np.array([True, True, False, True, True, False])
-    assert found.rate == rate(right, groups)
+    assert found.rate == rate(right, np.array([0, 0, 1, 1, 2, 2]))
     assert found.p_value == mcnemar(main, right)
     assert (found.predictions, found.seconds, found.settings) == (tuple("aabbba"), 1.5, {"order": 3})
-    assert method("x", "1-NN", "systems", np.array(labels), labels, None).p_value is None
+    plain = evaluation_set("aaabbb", [None, *"xyyzz"])  # one source is not known
+    again = make_method("x", "1-NN", "systems", np.array(list("aabbba")), plain)
+    assert again.rate == rate(right, None)
+    assert (again.p_value, again.settings) == (None, {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -9,11 +11,11 @@ from helpers import make_stream
 from sysbags import alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
 from sysbags.distances.pairwise import METRICS
 from sysbags.errors import ParameterError
-from sysbags.evaluate import CLASSIFIERS, choose_weights, leave_one_out
+from sysbags.evaluate import CLASSIFIERS, choose_weights, cross_validation, leave_one_out
 
 LABELS = np.array(list("aaaabbbbccc"))
 GROUPS = np.array([7, 7, 1, 2, 1, 3, 3, 4, 5, 5, 5])  # 1 straddles two classes, 5 is a whole class
-MEAN_TOLERANCE = 1e-4  # as in test_evaluate
+MEAN_TOLERANCE = 1e-4  # as in test_cross_validation
 
 
 def member(kind, seed, share=0.9):
@@ -59,6 +61,19 @@ def test_votes_come_from_other_groups_alone(systems, gram, n_neighbors):
     labels, groups = np.array(list("aaaaaabbbbb")), np.array([0] * 6 + [1] * 5)
     found = leave_one_out(gram, labels, groups=groups, classifier="nearest-system", n_neighbors=n_neighbors)
     assert found.predictions.tolist() == ["b"] * 6 + ["a"] * 5
+
+
+def test_each_item_has_as_many_neighbours_as_there_are_outside_its_group(systems, gram):
+    """Items of a large group have few others, items of a small one many: no count is cut to the fewest."""
+    groups = np.array([0] * 8 + [1, 2, 3])
+    between = pairwise_distances(systems)
+    for count in (2, 5, 9, 50):
+        found = leave_one_out(gram, LABELS, groups=groups, classifier="nearest-system", n_neighbors=count)
+        for i in range(len(LABELS)):
+            rest = sorted(np.flatnonzero(groups != groups[i]), key=lambda j: between[i, j])[:count]
+            votes = Counter(LABELS[rest])
+            expected = next(LABELS[j] for j in rest if votes[LABELS[j]] == max(votes.values()))
+            assert found.predictions[i] == expected
 
 
 @pytest.mark.parametrize("lambda_mu", [0.0, 10.0])
@@ -121,19 +136,26 @@ def test_chosen_weights_are_the_best_of_a_loop(loose, classifier, groups):
 
 def test_a_plateau_beats_a_peak(monkeypatch):
     """Of equal rates the one with good neighbours on the grid is taken; one item more beats them."""
-    from sysbags.evaluate import left_out
+    table = np.array([[10, 2, 9, 9], [2, 2, 10, 9], [2, 2, 9, 9]])  # correct predictions of 10
+    codes = np.repeat([0, 1], 5)
 
-    table = np.array([[1.0, 0.2, 0.9, 0.9], [0.2, 0.2, 1.0, 0.9], [0.2, 0.2, 0.9, 0.9]])
+    class Stub:
+        def __init__(self, a, mu):
+            self.correct = table[int(a), int(mu)]
 
-    class Result:
-        def __init__(self, accuracy):
-            self.accuracy = accuracy
+        def predict(self, excluding=None):
+            return np.where(np.arange(10) < self.correct, codes, 1 - codes)
 
-    rates = iter(table.ravel())
-    monkeypatch.setattr(left_out, "_distances", lambda *args: type("D", (), {"at": lambda self, mu: mu})())
-    monkeypatch.setattr(left_out, "_decide", lambda *args: Result(next(rates)))
+        def distances(self, excluding=None):
+            return np.zeros((10, 2))
+
+    def family(gram, codes, groups, classifier, lambda_a, **options):
+        return lambda mu, count: Stub(lambda_a, mu)
+
+    monkeypatch.setattr(cross_validation, "alignment_predictors", family)
     gram = cross_gram([identify(member(0, k), order=2) for k in range(10)])
     chosen = choose_weights(gram, ["a"] * 5 + ["b"] * 5, lambda_a=[0, 1, 2], lambda_mu=[0, 1, 2, 3])
+    np.testing.assert_array_equal(chosen.accuracies, table / 10)
     assert (chosen.lambda_a, chosen.lambda_mu) == (1.0, 2.0)
 
 

@@ -9,9 +9,8 @@ import pytest
 
 import sysbags
 from sysbags.datasets import make_streams
-from sysbags.evaluate import together
-from sysbags.evaluate.entries import EvaluationSet, SystemSet, evaluate_method
-from sysbags.evaluate.nested import nested
+from sysbags.evaluate.methods import EvaluationSet, SystemSet, evaluate_method, kernel_ridge_method
+from sysbags.evaluate.selection import nested_accuracies, nested_predictions
 from sysbags.report.results import Clip
 
 GROUPS = np.array([0, 0, 1, 2, 3, 3, 4, 5, 6])
@@ -28,7 +27,12 @@ def setting():
     (first, labels), (second, _), (third, _) = view(6, 0), view(9, 1), view(5, 2)
     clips = tuple(Clip(f"{k}", Path(f"{k}"), label) for k, label in enumerate(labels))
     return (
-        EvaluationSet(clips, GROUPS, np.array([0, 0, 1, 2, 0, 0, 1, 2, 2]), "some left out"),
+        EvaluationSet(
+            clips=clips,
+            groups=GROUPS,
+            codebook_folds=np.array([0, 0, 1, 2, 0, 0, 1, 2, 2]),
+            protocol="some left out",
+        ),
         first,
         second,
         third,
@@ -37,18 +41,18 @@ def setting():
 
 def test_each_alternative_is_the_estimator_without_the_group(setting):
     items, first, second, _ = setting
-    entry = together.kernel_ridge_method(["one", "two"], [[first], [second]], items)
-    alternatives = entry.alternatives()
+    spec = kernel_ridge_method(["one", "two"], [[first], [second]], items)
+    alternatives = spec.alternatives()
     assert len(alternatives) == 2 * 3 * 3 * 3
     both = list(zip(first.systems, second.systems, strict=True))
-    for settings, candidate in alternatives[::17]:
+    for settings, predictor in alternatives[::17]:
         model = sysbags.KernelRidgeClassifier(
             lambda_a=settings["lambda_a"],
             lambda_mu=settings["lambda_mu"],
             ridge=settings["ridge"],
             bag_weights=[1.0, settings["weight of two"]],
         )
-        predicted = candidate(None)
+        predicted = predictor.predict()
         for group in range(7):
             rest, judged_now = np.flatnonzero(group != GROUPS), np.flatnonzero(group == GROUPS)
             model.fit([both[k] for k in rest], items.codes[rest])
@@ -57,37 +61,37 @@ def test_each_alternative_is_the_estimator_without_the_group(setting):
 
 def test_a_bag_of_weight_0_has_no_say(setting):
     items, first, second, third = setting
-    one = together.kernel_ridge_method(["a", "b"], [[first], [second]], items).alternatives()
-    other = together.kernel_ridge_method(["a", "b"], [[first], [third]], items).alternatives()
+    one = kernel_ridge_method(["a", "b"], [[first], [second]], items).alternatives()
+    other = kernel_ridge_method(["a", "b"], [[first], [third]], items).alternatives()
     same = [settings["weight of b"] == 0.0 for settings, _ in one]
     assert any(same)
     assert not all(same)
     for equal, (_, x), (_, y) in zip(same, one, other, strict=True):
         if equal:
-            np.testing.assert_array_equal(x(None), y(None))
+            np.testing.assert_array_equal(x.predict(), y.predict())
 
 
-def test_codebooks_by_thirds_and_plain_bags_go_together(setting):
+def test_codebooks_by_folds_and_plain_bags_go_together(setting):
     items, first, second, third = setting
-    entry = together.kernel_ridge_method(["a", "b"], [[first, second, third], [second]], items, 0.25, 30.0)
-    for settings, candidate in entry.alternatives():
+    spec = kernel_ridge_method(["a", "b"], [[first, second, third], [second]], items, 0.25, 30.0)
+    for settings, predictor in spec.alternatives():
         assert (settings["lambda_a"], settings["lambda_mu"]) == (0.25, 30.0)
-        predicted = candidate(None)
+        predicted = predictor.predict()
         for k, own in enumerate((first, second, third)):
-            alone = together.kernel_ridge_method(
-                ["a", "b"], [[own], [second]], items, 0.25, 30.0
-            ).alternatives()
-            match = next(c for s, c in alone if s == settings)
+            alone = kernel_ridge_method(["a", "b"], [[own], [second]], items, 0.25, 30.0).alternatives()
+            match = next(p for s, p in alone if s == settings)
             np.testing.assert_array_equal(
-                predicted[items.codebook_folds == k], match(None)[items.codebook_folds == k]
+                predicted[items.codebook_folds == k], match.predict()[items.codebook_folds == k]
             )
 
 
 def test_the_very_best_is_chosen_without_the_group(setting):
     items, first, second, _ = setting
-    entry = together.kernel_ridge_method(["a", "b"], [[first], [second]], items)
-    line, _ = evaluate_method(entry, items, None)
-    found = nested([candidate for _, candidate in entry.alternatives()], items.codes, GROUPS)
-    assert list(line.predictions) == np.unique(items.labels)[found.predictions].tolist()
-    assert line.classifier == "kernel machine"
+    spec = kernel_ridge_method(["a", "b"], [[first], [second]], items)
+    line, _ = evaluate_method(spec, items, None)
+    predictors = [predictor for _, predictor in spec.alternatives()]
+    chosen = nested_accuracies(predictors, items.codes, GROUPS).argmax(axis=1)
+    expected = nested_predictions(predictors, chosen, GROUPS)
+    assert list(line.predictions) == np.unique(items.labels)[expected].tolist()
+    assert line.classifier == "kernel ridge"
     assert line.name == "a + b systems, alignment"

@@ -1,4 +1,4 @@
-"""Candidates against twins that refit everything from the bare items for every item and group left out."""
+"""Predictors against twins that refit everything from the bare items for every item and group left out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from sysbags import alignment_distance, cross_gram, frechet_mean, identify, medo
 from sysbags.classifiers.votes import vote
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.errors import ParameterError
-from sysbags.evaluate.candidates import Means, by_codebook_fold, medoids, neighbours
+from sysbags.evaluate.predictors import (
+    CodebookFolds,
+    NearestCenter,
+    NearestNeighbors,
+    TabulatedPredictor,
+    medoid_centers,
+)
+from sysbags.evaluate.system_predictors import alignment_predictors, frechet_centers
 
 CODES = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2])
 GROUPS = np.array([7, 7, 1, 2, 1, 3, 3, 4, 5, 5, 5])  # 1 straddles two classes, 5 is a whole class
@@ -62,9 +69,9 @@ def slow_vote(distances, codes, count):
 @pytest.mark.parametrize("n_neighbors", [1, 2, 3, 30])
 def test_neighbours_are_those_among_the_remaining_systems(systems, gram, metric, n_neighbors):
     weights = WEIGHTS if metric == "alignment" else {}
-    predict = neighbours(distance_matrix(gram, metric, **weights), CODES, GROUPS, n_neighbors)
+    predictor = NearestNeighbors(distance_matrix(gram, metric, **weights), CODES, GROUPS, n_neighbors)
     for group in LEFT_OUT:
-        found = predict(group)
+        found = predictor.predict(group)
         for i in judged(group):
             rest = allowed(i, group)
             between = pairwise_distances([systems[i]], [systems[j] for j in rest], metric, **weights)
@@ -78,12 +85,22 @@ def test_neighbours_of_any_table(seed, items, n_neighbors):
     rng = np.random.default_rng(seed)
     codes, groups = rng.integers(0, 4, size=items), rng.integers(0, 5, size=items)
     distances = rng.choice([0.0, 1.0, 2.0, 3.0, np.inf], size=(items, items))
-    predict = neighbours(distances, codes, groups, n_neighbors)
+    predictor = NearestNeighbors(distances, codes, groups, n_neighbors)
+    some = rng.permutation(items)[: 1 + items // 2]
+    partial = NearestNeighbors(distances[some], codes, groups, n_neighbors, rows=some)
+    finite = np.minimum(distances, np.finfo(float).max / (2 * items))
     for group in [None, *np.unique(groups)]:
-        found = predict(group)
+        found, near = predictor.predict(group), predictor.distances(group)
         for i in np.flatnonzero(groups != group):
             rest = np.flatnonzero((groups != groups[i]) & (groups != group))
             assert found[i] == slow_vote(distances[i, rest], codes[rest], n_neighbors)
+            assert near[i].tolist() == [
+                min((finite[i, j] for j in rest if codes[j] == c), default=np.inf)
+                for c in range(near.shape[1])
+            ]
+        np.testing.assert_array_equal(partial.predict(group)[some], found[some])
+        np.testing.assert_array_equal(partial.distances(group), near[some])
+        assert (np.delete(partial.predict(group), some) == -1).all()
 
 
 @pytest.mark.parametrize("n_neighbors", [1, 3, 6])
@@ -92,7 +109,9 @@ def test_neighbours_vote_as_everywhere(n_neighbors):
     codes, distances = rng.integers(0, 3, size=20), rng.random((20, 20))
     alone = distances + np.diag(np.full(20, np.inf))
     expected = vote(alone, codes, 3, n_neighbors)
-    np.testing.assert_array_equal(neighbours(distances, codes, np.arange(20), n_neighbors)(None), expected)
+    np.testing.assert_array_equal(
+        NearestNeighbors(distances, codes, np.arange(20), n_neighbors).predict(), expected
+    )
 
 
 def slow_medoid(systems, rest, metric, weights, known):
@@ -115,9 +134,10 @@ def slow_mean_distance(systems, item, rest, weights, known):
 @pytest.mark.parametrize("metric", ["alignment", "martin", "max-singular-value"])
 def test_medoids_are_those_of_the_remaining_systems(systems, gram, metric):
     weights = WEIGHTS if metric == "alignment" else {}
-    predict, known = medoids(distance_matrix(gram, metric, **weights), CODES, GROUPS), {}
+    centers = medoid_centers(distance_matrix(gram, metric, **weights), CODES, GROUPS)
+    predictor, known = NearestCenter(centers), {}
     for group in LEFT_OUT:
-        found = predict(group)
+        found = predictor.predict(group)
         for i in judged(group):
             centres = [slow_medoid(systems, allowed(i, group, c), metric, weights, known) for c in range(3)]
             present = [c for c in range(3) if centres[c] is not None]
@@ -140,21 +160,24 @@ def mean_distances(systems):
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
 def test_means_are_those_of_the_remaining_systems(gram, mean_distances, n_jobs):
-    means = Means(gram, CODES, GROUPS, WEIGHTS["lambda_a"], n_jobs=n_jobs)
-    predict = means.at(WEIGHTS["lambda_mu"])
+    centers = frechet_centers(gram, CODES, GROUPS, WEIGHTS["lambda_a"], n_jobs=n_jobs)
+    predictor = NearestCenter(centers, (1.0, WEIGHTS["lambda_mu"]))
     wrong = 0
     for group in LEFT_OUT:
         rows, expected = judged(group), mean_distances[group]
-        distances = means.distances(group) @ [1.0, WEIGHTS["lambda_mu"]]
+        distances, predicted = predictor.distances(group), predictor.predict(group)
         np.testing.assert_allclose(distances[rows], expected[rows], atol=TOLERANCE)
-        np.testing.assert_array_equal(predict(group)[rows], expected[rows].argmin(axis=1))
-        wrong += int((predict(group)[rows] != CODES[rows]).sum())
+        np.testing.assert_array_equal(
+            distances, centers.distances(group) @ np.array([1.0, WEIGHTS["lambda_mu"]])
+        )
+        np.testing.assert_array_equal(predicted[rows], expected[rows].argmin(axis=1))
+        wrong += int((predicted[rows] != CODES[rows]).sum())
     assert wrong > 0  # the classes overlap: it matters who is left out
 
 
 def test_order_of_the_questions_does_not_matter(gram):
-    """Means are worked out when they are needed: for groups first, or for None first."""
-    first, second = (Means(gram, CODES, GROUPS, 0.4) for _ in range(2))
+    """Means are computed when they are needed: for groups first, or for None first."""
+    first, second = (frechet_centers(gram, CODES, GROUPS, 0.4) for _ in range(2))
     asked = [first.distances(group) for group in LEFT_OUT]
     again = [second.distances(group) for group in LEFT_OUT[::-1]][::-1]
     for one, other in zip(asked, again, strict=True):
@@ -162,10 +185,10 @@ def test_order_of_the_questions_does_not_matter(gram):
 
 
 def test_one_pass_serves_every_weight_of_the_mean(gram, monkeypatch):
-    means = Means(gram, CODES, GROUPS, 0.4)
-    means.at(0.0)(1)
-    monkeypatch.setattr("sysbags.evaluate.candidates.mean_of_gram", None)
-    appearance = means.at(1e9)(None)
+    family = alignment_predictors(gram, CODES, GROUPS, "nearest mean", 0.4)
+    family(0.0, 1).predict(1)
+    monkeypatch.setattr("sysbags.evaluate.system_predictors.mean_of_gram", None)
+    appearance = family(1e9, 1).predict()
     norms = gram.rows.mean_norm
     for i in range(len(CODES)):
         distances = []
@@ -182,9 +205,9 @@ def test_one_pass_serves_every_weight_of_the_mean(gram, monkeypatch):
 def test_systems_of_different_orders():
     """Where the group alone has the largest order, the mean without it lives in a smaller space."""
     mixed = [identify(member(CODES[k], k), order=n) for k, n in enumerate([4, 4, 3, 3, 3, 2, 2, 3, 4, 3, 3])]
-    means, known = Means(cross_gram(mixed), CODES, GROUPS, 0.4), {}
+    centers, known = frechet_centers(cross_gram(mixed), CODES, GROUPS, 0.4), {}
     for group in LEFT_OUT:
-        distances = means.distances(group)[:, :, 0]
+        distances = centers.distances(group)[:, :, 0]
         for i in judged(group):
             expected = [
                 slow_mean_distance(mixed, i, allowed(i, group, c), {"lambda_a": 0.4}, known) for c in range(3)
@@ -201,16 +224,16 @@ def changed(systems, rows):
 
 
 def everything(systems, codes):
-    """One candidate of each kind, and a distance table for those with centres."""
+    """One predictor of each kind, and the Frechet means of the last two."""
     gram = cross_gram(systems)
     between = distance_matrix(gram, **WEIGHTS)
-    means = Means(gram, codes, GROUPS, WEIGHTS["lambda_a"])
+    means = frechet_centers(gram, codes, GROUPS, WEIGHTS["lambda_a"])
     return means, [
-        neighbours(between, codes, GROUPS),
-        neighbours(between, codes, GROUPS, 3),
-        medoids(between, codes, GROUPS),
-        means.at(0.0),
-        means.at(2.0),
+        NearestNeighbors(between, codes, GROUPS),
+        NearestNeighbors(between, codes, GROUPS, 3),
+        NearestCenter(medoid_centers(between, codes, GROUPS)),
+        NearestCenter(means, (1.0, 0.0)),
+        NearestCenter(means, (1.0, 2.0)),
     ]
 
 
@@ -227,10 +250,10 @@ def test_a_group_left_out_has_no_say(systems, group):
     rows, others = np.flatnonzero(group == GROUPS), judged(group)
     codes = CODES.copy()
     codes[rows] = (codes[rows] + 1) % 3
-    means, candidates = everything(systems, CODES)
-    new_means, new_candidates = everything(changed(systems, rows), codes)
-    for old, new in zip(candidates, new_candidates, strict=True):
-        np.testing.assert_array_equal(new(group)[others], old(group)[others])
+    means, predictors = everything(systems, CODES)
+    new_means, new_predictors = everything(changed(systems, rows), codes)
+    for old, new in zip(predictors, new_predictors, strict=True):
+        np.testing.assert_array_equal(new.predict(group)[others], old.predict(group)[others])
     assert_same_distances(new_means.distances(group)[others], means.distances(group)[others])
 
 
@@ -240,18 +263,18 @@ def test_the_own_group_has_no_say(systems, group):
     item, *companions = np.flatnonzero(group == GROUPS)
     codes = CODES.copy()
     codes[[item, *companions]] = (codes[[item, *companions]] + 1) % 3
-    means, candidates = everything(systems, CODES)
-    new_means, new_candidates = everything(changed(systems, companions), codes)
+    means, predictors = everything(systems, CODES)
+    new_means, new_predictors = everything(changed(systems, companions), codes)
     for left_out in LEFT_OUT:
         if left_out != group:
-            for old, new in zip(candidates, new_candidates, strict=True):
-                assert new(left_out)[item] == old(left_out)[item]
+            for old, new in zip(predictors, new_predictors, strict=True):
+                assert new.predict(left_out)[item] == old.predict(left_out)[item]
             assert_same_distances(new_means.distances(left_out)[[item]], means.distances(left_out)[[item]])
 
 
 def test_an_own_mean_would_show(systems, gram):
     """A mean in which the item had a part would be nearer to it by far more than the tolerances here."""
-    distances = Means(gram, CODES, GROUPS, 0.4).distances(None)[:, :, 0]
+    distances = frechet_centers(gram, CODES, GROUPS, 0.4).distances()[:, :, 0]
     for i in range(len(CODES)):
         own = [systems[j] for j in np.flatnonzero(CODES[i] == CODES)]
         leaked = alignment_distance(frechet_mean(own, 0.4).system, systems[i], 0.4)
@@ -262,58 +285,98 @@ def test_nobody_left_is_never_predicted(gram):
     between = distance_matrix(gram)
     codes, groups = np.array([0, 0, 1, 1]), np.array([0, 0, 1, 2])
     small = gram.subset(range(4))
-    for predict in (
-        neighbours(between[:4, :4], codes, groups),
-        neighbours(between[:4, :4], codes, groups, 5),
-        medoids(between[:4, :4], codes, groups),
-        Means(small, codes, groups, 0.25).at(0.0),
+    for predictor in (
+        NearestNeighbors(between[:4, :4], codes, groups),
+        NearestNeighbors(between[:4, :4], codes, groups, 5),
+        NearestCenter(medoid_centers(between[:4, :4], codes, groups)),
+        NearestCenter(frechet_centers(small, codes, groups, 0.25), (1.0, 0.0)),
     ):
-        assert predict(None)[:2].tolist() == [1, 1]
-        assert predict(0)[2:].tolist() == [1, 1]
-        assert predict(2)[:3].tolist() == [1, 1, 0]
-    two = neighbours(between[:4, :4], codes, np.array([0, 0, 1, 1]))
-    assert two(1)[:2].tolist() == [-1, -1]
-    assert Means(small, codes, np.array([0, 0, 1, 1]), 0.25).at(0.0)(1)[:2].tolist() == [-1, -1]
+        assert predictor.predict()[:2].tolist() == [1, 1]
+        assert predictor.predict(0)[2:].tolist() == [1, 1]
+        assert predictor.predict(2)[:3].tolist() == [1, 1, 0]
+    two = np.array([0, 0, 1, 1])
+    for predictor in (
+        NearestNeighbors(between[:4, :4], codes, two),
+        NearestCenter(frechet_centers(small, codes, two, 0.25), (1.0, 0.0)),
+    ):
+        assert predictor.predict(1)[:2].tolist() == [-1, -1]
+        assert np.isinf(predictor.distances(1)[:2]).all()
 
 
 def test_infinite_distances_lead_back_to_nobody():
     """Baselines may give infinity between others; still nothing comes from the own group."""
     far, codes = np.full((4, 4), np.inf), np.array([0, 0, 1, 1])
-    for predict in (neighbours(far, codes, np.arange(4)), medoids(far, codes, np.arange(4))):
-        assert set(predict(None)) <= {0, 1}
-    assert neighbours(far, codes, np.array([0, 0, 1, 1]))(None).tolist() == [1, 1, 0, 0]
+    for predictor in (
+        NearestNeighbors(far, codes, np.arange(4)),
+        NearestCenter(medoid_centers(far, codes, np.arange(4))),
+    ):
+        assert set(predictor.predict()) <= {0, 1}
+    assert NearestNeighbors(far, codes, np.array([0, 0, 1, 1])).predict().tolist() == [1, 1, 0, 0]
 
 
-def test_thirds_are_judged_by_what_was_learnt_without_them():
-    thirds, groups = np.array([0, 0, 1, 1, 2, 2]), np.array([4, 4, 5, 6, 7, 8])
-    asked = []
+class Recorded:
+    """A predictor that always says the same and keeps what it was asked."""
 
-    def candidate(k):
-        def predict(group):
-            asked.append((k, group))
-            return np.full(6, k)
+    def __init__(self, code, calls):
+        self.code, self.calls = code, calls
 
-        return predict
+    def predict(self, excluding=None):
+        self.calls.append((self.code, excluding))
+        return np.full(6, self.code)
 
-    predict = by_codebook_fold([candidate(k) for k in range(3)], thirds, groups)
-    assert predict(None).tolist() == thirds.tolist()
-    asked.clear()
-    for group, third in [(4, 0), (5, 1), (6, 1), (7, 2), (8, 2)]:
-        assert predict(group).tolist() == [third] * 6
-    assert asked == [(0, 4), (1, 5), (1, 6), (2, 7), (2, 8)]  # no other codebook is even looked at
+
+def test_folds_are_predicted_by_what_was_learnt_without_them():
+    folds, groups = np.array([0, 0, 1, 1, 2, 2]), np.array([4, 4, 5, 6, 7, 8])
+    calls = []
+    predictor = CodebookFolds([Recorded(k, calls) for k in range(3)], folds, groups)
+    assert predictor.predict().tolist() == folds.tolist()
+    calls.clear()
+    for group, fold in [(4, 0), (5, 1), (6, 1), (7, 2), (8, 2)]:
+        assert predictor.predict(group).tolist() == [fold] * 6
+    assert calls == [(0, 4), (1, 5), (1, 6), (2, 7), (2, 8)]  # no other codebook is even looked at
+
+
+def test_tabulated_predictions_are_the_same(gram):
+    """Asked once for every group; later the predictor itself is no longer needed."""
+    predictors = [
+        family(2.0, count)
+        for count, classifier in ((1, "nearest mean"), (1, "1-NN"), (3, "1-NN"))
+        for family in [alignment_predictors(gram, CODES, GROUPS, classifier, 0.4)]
+    ]
+    for predictor in predictors:
+        table = TabulatedPredictor(predictor, GROUPS)
+        for group in LEFT_OUT:
+            np.testing.assert_array_equal(table.predict(group), predictor.predict(group))
+    calls = []
+    table = TabulatedPredictor(Recorded(1, calls), np.array([4, 4, 5, 6, 7, 8]))
+    assert sorted(calls, key=str) == [(1, 4), (1, 5), (1, 6), (1, 7), (1, 8), (1, None)]
+    calls.clear()
+    table.predict()
+    table.predict(7)
+    assert calls == []
 
 
 def test_mistakes(systems, gram):
     for call, sentence in [
-        (lambda: neighbours(np.zeros((11, 11)), CODES, GROUPS, 0), "n_neighbors is 0, but it must be"),
-        (lambda: neighbours(np.zeros((3, 3)), CODES, GROUPS), "distances has shape (3, 3)"),
-        (lambda: neighbours(np.full((11, 11), np.nan), CODES, GROUPS), "distances holds NaN"),
-        (lambda: medoids(np.zeros((3, 11)), CODES, GROUPS), "distances has shape (3, 11)"),
-        (lambda: Means(gram, CODES, GROUPS, -1.0), "lambda_a is -1.0, but it must be"),
-        (lambda: Means(gram, CODES, GROUPS, 1.0).at(np.nan), "lambda_mu is nan, but it must be"),
-        (lambda: Means(gram.subset([0, 1], [2, 3]), CODES, GROUPS, 1.0), "one collection with itself"),
-        (lambda: by_codebook_fold([], CODES, GROUPS), "there are 0 candidates"),
-        (lambda: by_codebook_fold([len] * 3, CODES, GROUPS), "group 1 is in two codebook folds"),
+        (lambda: NearestNeighbors(np.zeros((11, 11)), CODES, GROUPS, 0), "n_neighbors is 0, but it must be"),
+        (lambda: NearestNeighbors(np.zeros((3, 3)), CODES, GROUPS), "distances has shape (3, 3)"),
+        (lambda: NearestNeighbors(np.full((11, 11), np.nan), CODES, GROUPS), "distances holds NaN"),
+        (lambda: medoid_centers(np.zeros((3, 11)), CODES, GROUPS), "distances has shape (3, 11)"),
+        (lambda: frechet_centers(gram, CODES, GROUPS, -1.0), "lambda_a is -1.0, but it must be"),
+        (
+            lambda: alignment_predictors(gram, CODES, GROUPS, "nearest mean", 1.0)(np.nan, 1),
+            "lambda_mu is nan, but it must be",
+        ),
+        (
+            lambda: frechet_centers(gram.subset([0, 1], [2, 3]), CODES, GROUPS, 1.0),
+            "one collection with itself",
+        ),
+        (
+            lambda: alignment_predictors(gram, CODES, GROUPS, "NCC", 1.0),
+            "classifier is 'NCC', but it must be one of 'nearest mean'",
+        ),
+        (lambda: CodebookFolds([], CODES, GROUPS), "there are 0 predictors"),
+        (lambda: CodebookFolds([None] * 3, CODES, GROUPS), "group 1 is in two codebook folds"),
     ]:
         with pytest.raises(ParameterError) as caught:
             call()

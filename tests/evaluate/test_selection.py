@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,32 +13,53 @@ from helpers import make_stream
 from sysbags import cross_gram, identify
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.errors import ParameterError
-from sysbags.evaluate.candidates import Means, by_codebook_fold, medoids, neighbours, vectors
-from sysbags.evaluate.nested import nested
-from sysbags.evaluate.protocols import codebook_folds
+from sysbags.evaluate.predictors import CodebookFolds, NearestCenter, NearestNeighbors, medoid_centers
+from sysbags.evaluate.selection import nested_accuracies, nested_predictions, one_standard_error_rule
+from sysbags.evaluate.splits import codebook_folds
+from sysbags.evaluate.system_predictors import frechet_centers
+from sysbags.evaluate.vector_predictors import vector_predictor
 
 
-def slow_nested(candidates, codes, groups):
+class Stub:
+    """A predictor of given answers."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def predict(self, excluding=None):
+        return self.answer(excluding)
+
+
+def nested(predictors, codes, groups, n_jobs=None):
+    """The predictor that is best without each group: accuracies, choices and predictions."""
+    accuracies = nested_accuracies(predictors, codes, groups, n_jobs=n_jobs)
+    chosen = accuracies.argmax(axis=1)
+    return SimpleNamespace(
+        accuracies=accuracies, chosen=chosen, predictions=nested_predictions(predictors, chosen, groups)
+    )
+
+
+def slow_nested(predictors, codes, groups):
     """The definition, one group after the other."""
     predictions, chosen, accuracies = np.empty(len(codes), int), [], []
     for group in np.unique(groups):
         tested = groups == group
-        rates = [float(np.mean(candidate(group)[~tested] == codes[~tested])) for candidate in candidates]
+        rates = [float(np.mean(one.predict(group)[~tested] == codes[~tested])) for one in predictors]
         best = rates.index(max(rates))
-        predictions[tested] = candidates[best](None)[tested]
+        predictions[tested] = predictors[best].predict()[tested]
         chosen.append(best)
         accuracies.append(rates)
     return predictions, chosen, accuracies
 
 
 def remembered(seed, items):
-    """A candidate that says anything."""
+    """A predictor that says anything."""
 
-    def predict(group):
+    def answer(group):
         key = 0 if group is None else int(group) + 1
         return np.random.default_rng([seed, key]).integers(0, 3, size=items)
 
-    return predict
+    return Stub(answer)
 
 
 @settings(max_examples=50, deadline=None)
@@ -45,9 +68,9 @@ def test_nested_is_the_loop(seed, items, count):
     rng = np.random.default_rng(seed)
     codes, groups = rng.integers(0, 3, size=items), 3 * rng.integers(0, 6, size=items)
     groups[0] = 99  # at least two groups, their numbers with gaps
-    candidates = [remembered(seed + k, items) for k in range(count)]
-    found = nested(candidates, codes, groups)
-    predictions, chosen, accuracies = slow_nested(candidates, codes, groups)
+    predictors = [remembered(seed + k, items) for k in range(count)]
+    found = nested(predictors, codes, groups)
+    predictions, chosen, accuracies = slow_nested(predictors, codes, groups)
     np.testing.assert_array_equal(found.predictions, predictions)
     assert found.chosen.tolist() == chosen
     np.testing.assert_allclose(found.accuracies, accuracies, rtol=1e-14)
@@ -55,16 +78,16 @@ def test_nested_is_the_loop(seed, items, count):
 
 def test_the_earlier_of_equals_is_taken():
     codes, groups = np.array([0, 0, 1, 1]), np.arange(4)
-    right, wrong = lambda group: codes, lambda group: 1 - codes
+    right, wrong = Stub(lambda group: codes), Stub(lambda group: 1 - codes)
     assert nested([wrong, right, right], codes, groups).chosen.tolist() == [1] * 4
     assert nested([right, right], codes, groups).chosen.tolist() == [0] * 4
 
 
 def test_the_tested_group_does_not_choose():
-    """A candidate that is right only where it must not count is chosen for the others, not for itself."""
+    """A predictor that is right only where it must not count is chosen for the others, not for itself."""
     codes, groups = np.array([0, 0, 1, 1, 0, 1]), np.array([0, 0, 1, 1, 2, 2])
-    only_first = lambda group: np.where(groups == 0, codes, 1 - codes)  # noqa: E731
-    only_last = lambda group: np.where(groups == 2, codes, 1 - codes)  # noqa: E731
+    only_first = Stub(lambda group: np.where(groups == 0, codes, 1 - codes))
+    only_last = Stub(lambda group: np.where(groups == 2, codes, 1 - codes))
     found = nested([only_first, only_last], codes, groups)
     assert found.chosen.tolist() == [1, 0, 0]
     assert not np.any(found.predictions == codes)
@@ -72,7 +95,7 @@ def test_the_tested_group_does_not_choose():
 
 CODES = np.array([0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2])
 GROUPS = np.array([0, 0, 1, 2, 3, 2, 4, 5, 5, 6, 7, 7, 7, 8, 9])
-THIRDS = codebook_folds(CODES, GROUPS)
+FOLDS = codebook_folds(CODES, GROUPS)
 
 
 def member(kind, seed, share=0.5):
@@ -83,28 +106,28 @@ def member(kind, seed, share=0.5):
 STREAMS = [member(code, k) for k, code in enumerate(CODES)]
 
 
-def described(streams, third):
-    """What a codebook learnt without a third makes of all streams: here their means, seen from a centre."""
+def described(streams, fold):
+    """What a codebook learnt without a fold makes of all streams: here their means, seen from a centre."""
     points = np.array([stream.mean(axis=0) for stream in streams])
-    return (points - points[third != THIRDS].mean(axis=0)) / points[third != THIRDS].std(axis=0)
+    return (points - points[fold != FOLDS].mean(axis=0)) / points[fold != FOLDS].std(axis=0)
 
 
 def everything(streams, codes):
-    """Candidates of every kind."""
+    """Predictors of every kind."""
     gram = cross_gram([identify(stream, order=2) for stream in streams])
     between = distance_matrix(gram, lambda_a=1.0)
     points = np.array([stream.mean(axis=0) for stream in streams])
-    means = Means(gram, codes, GROUPS, 0.25)
-    books = [vectors(described(streams, k), codes, GROUPS, "nearest centroid") for k in range(3)]
+    means = frechet_centers(gram, codes, GROUPS, 0.25)
+    books = [vector_predictor(described(streams, k), codes, GROUPS, "nearest mean") for k in range(3)]
     return [
-        neighbours(between, codes, GROUPS),
-        neighbours(between, codes, GROUPS, 3),
-        medoids(between, codes, GROUPS),
-        means.at(0.0),
-        means.at(10.0),
-        vectors(points, codes, GROUPS, "1-NN", "chi2"),
-        vectors(points, codes, GROUPS, "nearest centroid", "cosine"),
-        by_codebook_fold(books, THIRDS, GROUPS),
+        NearestNeighbors(between, codes, GROUPS),
+        NearestNeighbors(between, codes, GROUPS, 3),
+        NearestCenter(medoid_centers(between, codes, GROUPS)),
+        NearestCenter(means, (1.0, 0.0)),
+        NearestCenter(means, (1.0, 10.0)),
+        vector_predictor(points, codes, GROUPS, "1-NN", "chi2"),
+        vector_predictor(points, codes, GROUPS, "nearest mean", "cosine"),
+        CodebookFolds(books, FOLDS, GROUPS),
     ]
 
 
@@ -144,18 +167,27 @@ def test_same_for_any_number_of_threads(honest):
 
 
 def test_noise_is_at_chance():
-    """Many candidates that know nothing: the best by hindsight looks good, the nested choice does not."""
+    """Many predictors that know nothing: the best by hindsight looks good, the nested choice does not."""
     rng = np.random.default_rng(0)
     codes, groups = np.repeat([0, 1], 30), np.arange(60)
     tables = [rng.random((60, 60)) for _ in range(60)]
-    candidates = [neighbours(table, codes, groups) for table in tables]
-    hindsight = max(float(np.mean(candidate(None) == codes)) for candidate in candidates)
-    found = float(np.mean(nested(candidates, codes, groups).predictions == codes))
+    predictors = [NearestNeighbors(table, codes, groups) for table in tables]
+    hindsight = max(float(np.mean(predictor.predict() == codes)) for predictor in predictors)
+    found = float(np.mean(nested(predictors, codes, groups).predictions == codes))
     # 60 fair coins have a standard deviation of 6.5 points: one is fine for one choice, not the best of 60.
     assert hindsight > 0.6
     assert found < 0.565
 
 
-def test_no_candidates():
-    with pytest.raises(ParameterError, match="there are no candidates"):
-        nested([], CODES, GROUPS)
+def test_a_choice_among_equals_does_no_harm():
+    """Forty ways, each right about half of the items: without an item, those wrong about it look best."""
+    rng, items = np.random.default_rng(0), 60
+    right = np.array([rng.permutation(items) < items // 2 for _ in range(40)])
+    inner = (right.sum(axis=1) - right.T) / (items - 1)  # each item is a group of its own
+    assert right[inner.argmax(axis=1), np.arange(items)].mean() == 0.0
+    assert right[one_standard_error_rule(inner, items), np.arange(items)].mean() == 0.5
+
+
+def test_no_predictors():
+    with pytest.raises(ParameterError, match="there are no predictors"):
+        nested_accuracies([], CODES, GROUPS)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sysbags.errors import ParameterError
-from sysbags.evaluate.protocols import codebook_folds, describe, protocol_groups
+from sysbags.evaluate.splits import codebook_folds, describe, protocol_groups
 
 # A few items of a few classes, each of one of a few sources; sources may straddle classes.
 ITEMS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 11)), min_size=1, max_size=60)

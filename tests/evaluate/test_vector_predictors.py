@@ -12,13 +12,18 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import LinearSVC
 
 from sysbags.errors import ParameterError
-from sysbags.evaluate._vectors import INNER_FOLDS, PENALTIES, ROUGHLY
-from sysbags.evaluate.candidates import VECTOR_CLASSIFIERS, vectors
-from sysbags.evaluate.protocols import protocol_groups
+from sysbags.evaluate.splits import protocol_groups
+from sysbags.evaluate.vector_predictors import (
+    INNER_FOLDS,
+    PENALTIES,
+    ROUGH_TOLERANCE,
+    VECTOR_CLASSIFIERS,
+    vector_predictor,
+)
 
 CODES = np.array([0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2])
 GROUPS = np.array([0, 0, 1, 2, 3, 2, 4, 5, 5, 6, 7, 7, 8, 9])
-MACHINES = VECTOR_CLASSIFIERS[2:]
+LINEAR_MODELS = VECTOR_CLASSIFIERS[2:]
 
 
 def histograms(length, seed=0):
@@ -50,27 +55,29 @@ def cases():
 @pytest.mark.parametrize("metric", METRICS)
 def test_the_nearest_vector(metric):
     points, wrong = histograms(6), 0
-    predict = vectors(points, CODES, GROUPS, "1-NN", metric)
+    predictor = vector_predictor(points, CODES, GROUPS, "1-NN", metric)
     for group, i, rest in cases():
+        predicted = predictor.predict(group)
         distances = [METRICS[metric](points[i], points[j]) for j in rest]
-        assert predict(group)[i] == CODES[rest[np.argmin(distances)]]
-        wrong += predict(group)[i] != CODES[i]
+        assert predicted[i] == CODES[rest[np.argmin(distances)]]
+        wrong += predicted[i] != CODES[i]
     assert wrong > 0
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_the_nearest_centroid(metric):
-    """For "cosine" a centroid is that of the vectors brought to length 1."""
+def test_the_nearest_mean(metric):
+    """For "cosine" a mean is that of the vectors brought to length 1."""
     points, wrong = histograms(6), 0
-    predict = vectors(points, CODES, GROUPS, "nearest centroid", metric)
+    predictor = vector_predictor(points, CODES, GROUPS, "nearest mean", metric)
     if metric == "cosine":
         points = points / np.linalg.norm(points, axis=1, keepdims=True)
     for group, i, rest in cases():
+        predicted = predictor.predict(group)
         present = np.unique(CODES[rest])
-        centroids = [points[rest[CODES[rest] == c]].mean(axis=0) for c in present]
-        distances = [METRICS[metric](points[i], centroid) for centroid in centroids]
-        assert predict(group)[i] == present[np.argmin(distances)]
-        wrong += predict(group)[i] != CODES[i]
+        means = [points[rest[CODES[rest] == c]].mean(axis=0) for c in present]
+        distances = [METRICS[metric](points[i], mean) for mean in means]
+        assert predicted[i] == present[np.argmin(distances)]
+        wrong += predicted[i] != CODES[i]
     assert wrong > 0
 
 
@@ -80,7 +87,7 @@ def pipeline(points, rest, judged, machine):
     length = np.sqrt(points[rest].var(axis=0).sum())
     scaled = make_pipeline(StandardScaler(with_std=False), FunctionTransformer(lambda x: x / length))
     learnt = scaled.fit_transform(points[rest])
-    rough = clone(machine).set_params(tol=ROUGHLY)
+    rough = clone(machine).set_params(tol=ROUGH_TOLERANCE)
     search = GridSearchCV(rough, {"C": PENALTIES}, cv=PredefinedSplit(folds), scoring=right, refit=False)
     best = search.fit(learnt, CODES[rest]).best_params_
     return (
@@ -89,18 +96,18 @@ def pipeline(points, rest, judged, machine):
 
 
 def right(model, points, codes):
-    """EvaluationSet counted, not folds averaged: GridSearchCV takes the plain mean of its folds."""
+    """Items counted, not folds averaged: GridSearchCV takes the plain mean of its folds."""
     return float((model.predict(points) == codes).sum())
 
 
-@pytest.mark.parametrize("classifier", MACHINES)
+@pytest.mark.parametrize("classifier", LINEAR_MODELS)
 @pytest.mark.parametrize(("length", "group"), [(6, 2), (40, None)])
-def test_machines_are_scikit_learns(classifier, length, group):
+def test_linear_models_are_scikit_learns(classifier, length, group):
     """With more columns than items they work in a rotated space; that must not show."""
     points = histograms(length)
     svm = LinearSVC(dual=False, max_iter=10_000)
     machine = svm if classifier == "linear SVM" else LogisticRegression(max_iter=10_000)
-    predicted, found = vectors(points, CODES, GROUPS, classifier)(group), []
+    predicted, found = vector_predictor(points, CODES, GROUPS, classifier).predict(group), []
     for own in np.unique(GROUPS[group != GROUPS]):
         judged = np.flatnonzero(own == GROUPS)
         rest = np.flatnonzero((own != GROUPS) & (group != GROUPS))
@@ -115,40 +122,56 @@ def test_a_group_left_out_has_no_say(classifier):
     group = 2
     rows, others = np.flatnonzero(group == GROUPS), np.flatnonzero(group != GROUPS)
     points, codes = histograms(20), CODES.copy()
-    expected = vectors(points, CODES, GROUPS, classifier)(group)[others]
+    expected = vector_predictor(points, CODES, GROUPS, classifier).predict(group)[others]
     points[rows] = 100.0 * histograms(20, seed=1)[rows]
     codes[rows] = 2
-    found = vectors(points, codes, GROUPS, classifier)(group)[others]
+    found = vector_predictor(points, codes, GROUPS, classifier).predict(group)[others]
     np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("classifier", VECTOR_CLASSIFIERS)
 def test_the_own_group_has_no_say(classifier):
     points, codes, item, companion = histograms(20), CODES.copy(), 0, 1
-    expected = vectors(points, CODES, GROUPS, classifier)(None)[item]
+    expected = vector_predictor(points, CODES, GROUPS, classifier).predict()[item]
     points[companion] *= 100.0
     codes[[item, companion]] = 2
-    assert vectors(points, codes, GROUPS, classifier)(None)[item] == expected
+    assert vector_predictor(points, codes, GROUPS, classifier).predict()[item] == expected
 
 
-@pytest.mark.parametrize("classifier", MACHINES)
+@pytest.mark.parametrize("classifier", LINEAR_MODELS)
 def test_few_groups_and_classes(classifier):
     points, codes = np.array([[0.0, 1.0], [0.1, 1.1], [2.0, 0.0], [2.1, 0.1]]), np.array([0, 0, 1, 1])
-    assert vectors(points, codes, np.array([0, 0, 1, 1]), classifier)(None).tolist() == [1, 1, 0, 0]
-    assert vectors(points, codes, np.array([0, 1, 0, 1]), classifier)(None).tolist() == [0, 0, 1, 1]
-    assert vectors(points, codes, np.array([0, 1, 0, 1]), classifier)(0)[[1, 3]].tolist() == [-1, -1]
+    assert vector_predictor(points, codes, np.array([0, 0, 1, 1]), classifier).predict().tolist() == [
+        1,
+        1,
+        0,
+        0,
+    ]
+    assert vector_predictor(points, codes, np.array([0, 1, 0, 1]), classifier).predict().tolist() == [
+        0,
+        0,
+        1,
+        1,
+    ]
+    assert vector_predictor(points, codes, np.array([0, 1, 0, 1]), classifier).predict(0)[
+        [1, 3]
+    ].tolist() == [-1, -1]
 
 
-@pytest.mark.parametrize("classifier", MACHINES)
+@pytest.mark.parametrize("classifier", LINEAR_MODELS)
 def test_same_for_any_number_of_threads(classifier):
-    one, three = (vectors(histograms(20), CODES, GROUPS, classifier, n_jobs=jobs)(None) for jobs in (1, 3))
+    one, three = (
+        vector_predictor(histograms(20), CODES, GROUPS, classifier, n_jobs=jobs).predict() for jobs in (1, 3)
+    )
     np.testing.assert_array_equal(one, three)
 
 
 def test_a_vector_of_zeros_has_no_direction():
     points, codes = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.1], [0.0, 1.0]]), np.array([0, 0, 0, 1])
     for classifier in VECTOR_CLASSIFIERS[:2]:
-        assert vectors(points, codes, np.arange(4), classifier, "cosine")(None)[1:3].tolist() == [0, 0]
+        assert vector_predictor(points, codes, np.arange(4), classifier, "cosine").predict()[
+            1:3
+        ].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -170,14 +193,14 @@ def test_a_vector_of_zeros_has_no_direction():
 def test_mistakes(options, sentence):
     options = {"points": histograms(4), **options}
     with pytest.raises(ParameterError) as caught:
-        vectors(options.pop("points"), CODES, GROUPS, **options)
+        vector_predictor(options.pop("points"), CODES, GROUPS, **options)
     assert sentence in str(caught.value)
 
 
-@pytest.mark.parametrize("classifier", MACHINES)
+@pytest.mark.parametrize("classifier", LINEAR_MODELS)
 def test_only_the_groups_of_wanted_items_are_judged(classifier):
     points, wanted = histograms(6), GROUPS > 5
-    everything, some = (vectors(points, CODES, GROUPS, classifier, wanted=w) for w in (None, wanted))
-    np.testing.assert_array_equal(some(None)[wanted], everything(None)[wanted])
-    assert (some(None)[~wanted] == -1).all()
-    np.testing.assert_array_equal(some(2), everything(2))
+    everything, some = (vector_predictor(points, CODES, GROUPS, classifier, wanted=w) for w in (None, wanted))
+    np.testing.assert_array_equal(some.predict()[wanted], everything.predict()[wanted])
+    assert (some.predict()[~wanted] == -1).all()
+    np.testing.assert_array_equal(some.predict(2), everything.predict(2))

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from clips import moving_frames, write_clip
-from evaluations import EVIL, make_evaluation, make_pictures, with_evil_names
+from evaluations import EVIL, changed, make_evaluation, make_pictures, with_evil_names
 from sysbags.datasets import make_clips
 from sysbags.errors import FileError, ParameterError, VideoError, VideoWarning
 from sysbags.report import page as report
@@ -125,11 +125,11 @@ def test_intervals_are_drawn_to_scale(evaluation, text):
 
 def test_the_best_of_each_kind_stands_in_the_head(evaluation):
     better = dataclasses.replace(evaluation.methods[3], rate=dataclasses.replace(evaluation.methods[1].rate))
-    chosen = dataclasses.replace(evaluation, methods=(*evaluation.methods[:3], better), published=())
+    chosen = changed(evaluation, methods=(*evaluation.methods[:3], better), published=())
     head = report.page(chosen, [b""] * 20).split("</header>")[0]
     assert "same accuracy, p" in head
     assert "Best published" not in head
-    alone = dataclasses.replace(evaluation, methods=evaluation.methods[1:2], main=0)
+    alone = changed(evaluation, methods=evaluation.methods[1:2], main=0)
     head = report.page(alone, [b""] * 20).split("</header>")[0]
     assert head.count('class="tile"') == 1  # beside the main method only the best published figure
 
@@ -137,7 +137,7 @@ def test_the_best_of_each_kind_stands_in_the_head(evaluation):
 @pytest.mark.parametrize("text", [EVIL[0], "frames were read with size = 120; 3 clips are left out"])
 def test_departures_from_the_paper_stand_under_the_title(evaluation, text):
     facts = {"bag": "LocalBinaryPatterns", "departures from the paper": text}
-    page = report.page(dataclasses.replace(evaluation, facts=facts), [b""] * 20)
+    page = report.page(changed(evaluation, facts=facts), [b""] * 20)
     head = page.split('<p class="lead">')[0]
     assert Page(head.split("</h1>")[1]).text.split() == f"Not as in the paper: {text}.".split()
     assert Page(page).text.count(text) == 2  # here and among the settings
@@ -145,7 +145,7 @@ def test_departures_from_the_paper_stand_under_the_title(evaluation, text):
 
 def test_without_departures_nothing_is_said(evaluation, text):
     assert "Not as in the paper" not in text
-    complete = dataclasses.replace(evaluation, facts={"departures from the paper": "none"})
+    complete = changed(evaluation, facts={"departures from the paper": "none"})
     assert "Not as in the paper" not in report.page(complete, [b""] * 20)
 
 
@@ -158,7 +158,7 @@ def test_data_round_trip(evaluation, shots, text):
     predictions = np.array(stored["predictions"][stored["main"]])
     counts = np.zeros((4, 4), dtype=int)
     np.add.at(counts, (np.array(stored["truth"]), predictions), 1)
-    assert np.array_equal(counts, evaluation.confusion())
+    assert np.array_equal(counts, evaluation.confusion)
     near = evaluation.relations
     # Three significant digits are kept, four in the plane: relative errors up to half a unit of the last.
     np.testing.assert_allclose(stored["neighbour_parts"], near.neighbour_parts, rtol=5e-3, atol=1e-12)
@@ -180,7 +180,7 @@ def test_names_cannot_break_out(evaluation, shots):
 def test_a_class_without_others_and_systems_without_states(evaluation):
     parts = evaluation.relations.class_parts.copy()
     parts[0, 0] = np.nan
-    single_group_classes = dataclasses.replace(
+    single_group_classes = changed(
         evaluation,
         relations=dataclasses.replace(evaluation.relations, class_parts=parts),
         systems=tuple(dataclasses.replace(system, states=None) for system in evaluation.systems),
@@ -245,7 +245,7 @@ def test_420_clips_stay_small(evaluation):
     tall["neighbour_parts"] = np.repeat(tall["neighbour_parts"], 2, axis=1)
     states = np.random.default_rng(0).standard_normal((500, 3))
     system = dataclasses.replace(evaluation.systems[0], states=states)
-    many = dataclasses.replace(
+    many = changed(
         evaluation,
         clips=evaluation.clips * times,
         methods=tuple(
@@ -310,7 +310,7 @@ def test_write(tmp_path, monkeypatch):
     report.write(target, evaluation, n_jobs=2)
     assert target.read_text(encoding="utf-8") == report.page(evaluation, report.pictures(evaluation.clips))
     # Half a surrogate pair is what a file name that is no text looks like.
-    strange = dataclasses.replace(evaluation, title="caf\udce9")
+    strange = changed(evaluation, title="caf\udce9")
     report.write(target, strange)
     assert "<title>caf?: " in target.read_text(encoding="utf-8")
 

@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 import browser as chromium
-from evaluations import EVIL, make_evaluation, make_pictures, with_evil_names
+from evaluations import EVIL, changed, make_evaluation, make_pictures, with_evil_names
 from sysbags.report import page as report
 
 pytestmark = pytest.mark.skipif(chromium.executable() is None, reason="no Chromium is installed")
@@ -246,7 +246,7 @@ def test_the_legend_hides_classes(browser, file, evaluation):
 
 def test_the_matrix(browser, file, evaluation):
     browser.open(file)
-    counts = evaluation.confusion()
+    counts = evaluation.confusion
     cells = (
         "[...document.querySelectorAll('.matrix tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
     )
@@ -255,7 +255,9 @@ def test_the_matrix(browser, file, evaluation):
         assert [0 if text == "·" else int(text) for text in texts[:-1]] == row.tolist()
     browser.evaluate("document.querySelector('.matrix tbody button').focus()")
     heading = "document.querySelector('#matrix-cell h3').textContent"
-    assert browser.evaluate(heading) == f"{counts[0, 0]} clips of {evaluation.classes[0]} classified correctly"
+    assert (
+        browser.evaluate(heading) == f"{counts[0, 0]} clips of {evaluation.classes[0]} classified correctly"
+    )
     places = list(zip(*counts.nonzero(), strict=True))
     for _ in range(3):
         browser.press("ArrowDown")
@@ -270,7 +272,7 @@ def test_the_matrix(browser, file, evaluation):
 
 def test_the_worst_pairs_come_first(browser, file, evaluation):
     browser.open(file)
-    counts = evaluation.confusion()
+    counts = evaluation.confusion
     both = counts + counts.T
     pairs = [both[i, j] for i, j in itertools.combinations(range(len(both)), 2) if both[i, j]]
     shown = browser.evaluate(
@@ -304,7 +306,9 @@ def test_the_table_is_sorted(browser, file, evaluation, column):
 
 def test_neighbours_of_the_same_source_are_marked(browser, file, evaluation):
     browser.open(file)
-    marked = "[...document.querySelectorAll('#clip-neighbours li')].map(e => e.querySelector('.tag')?.textContent)"
+    marked = (
+        "[...document.querySelectorAll('#clip-neighbours li')].map(e => e.querySelector('.tag')?.textContent)"
+    )
     note = "document.getElementById('clip-neighbours-note').textContent"
     count = 0
     for _ in evaluation.clips:
@@ -321,7 +325,7 @@ def test_neighbours_of_the_same_source_are_marked(browser, file, evaluation):
 def test_no_neighbour_is_marked_where_sources_are_unknown(browser, evaluation, tmp_path):
     clips = tuple(dataclasses.replace(clip, source=None) for clip in evaluation.clips)
     path = tmp_path / "unknown.html"
-    page = report.page(dataclasses.replace(evaluation, clips=clips), make_pictures(evaluation))
+    page = report.page(changed(evaluation, clips=clips), make_pictures(evaluation))
     path.write_text(page, encoding="utf-8")
     browser.open(path)
     assert browser.evaluate("document.querySelectorAll('#clip-neighbours li').length") == 4

@@ -13,6 +13,7 @@ import numpy as np
 
 from sysbags._common.stages import Stages
 from sysbags._common.types import Array, IntArray
+from sysbags.evaluate.vector_predictors import vector_predictor
 from sysbags.report.demo import (
     AVERAGES,
     CLASSIFIERS,
@@ -94,7 +95,7 @@ def experiment(settings: Settings, stages: Stages | None = None) -> Outcome:
             Rate(DISTANCES[metric], classifier, int((one.predictions == one.labels).sum()), len(labels))
             for (metric, classifier), one in found.items()
         ]
-        + _rates_of_averages(streams, labels),
+        + _average_rates(streams, labels),
         found["alignment", "nearest-mean"],
         new_clips,
         new_labels,
@@ -103,19 +104,12 @@ def experiment(settings: Settings, stages: Stages | None = None) -> Outcome:
     )
 
 
-def _rates_of_averages(streams: Sequence[Array], labels: Sequence[str]) -> list[Rate]:
-    """What histograms averaged over time tell: by the nearest clip, and by the nearest class average."""
-    from sysbags.kernels import chi2
-
+def _average_rates(streams: Sequence[Array], labels: Sequence[str]) -> list[Rate]:
+    """Accuracies of histograms averaged over time: by the nearest clip, and by the nearest class average."""
     averages = np.array([stream.mean(axis=0) for stream in streams])
     codes: IntArray = np.unique(labels, return_inverse=True)[1]
-    between = chi2(averages)
-    np.fill_diagonal(between, 0.0)
-    nearest = int((codes[between.argmax(axis=1)] == codes).sum())
-    right = 0
-    for item, code in enumerate(codes):
-        others = np.arange(len(codes)) != item
-        centres = np.array([averages[others & (codes == c)].mean(axis=0) for c in range(codes.max() + 1)])
-        right += int(chi2(averages[item : item + 1], centres).argmax() == code)
-    total = len(codes)
-    return [Rate(AVERAGES, "nearest-system", nearest, total), Rate(AVERAGES, "nearest-mean", right, total)]
+    rates = []
+    for classifier, kind in (("nearest-system", "1-NN"), ("nearest-mean", "nearest mean")):
+        predicted = vector_predictor(averages, codes, np.arange(len(codes)), kind, "chi2").predict()
+        rates.append(Rate(AVERAGES, classifier, int((predicted == codes).sum()), len(codes)))
+    return rates

@@ -8,6 +8,7 @@ from pathlib import Path
 from sysbags._common.parallel import check_jobs
 from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
+from sysbags.distances.pairwise import METRICS
 from sysbags.report.results import LeaveOneOut
 from sysbags.systems.system import System
 
@@ -23,7 +24,7 @@ __all__ = [
     "Settings",
 ]
 
-DISTANCES = {"alignment": "alignment", "martin": "Martin", "max-singular-value": "maximum singular value"}
+DISTANCES = {name: metric.title for name, metric in METRICS.items()}
 CLASSIFIERS = {"nearest-system": "nearest system", "nearest-mean": "nearest mean"}
 AVERAGES = "averages over time"
 
