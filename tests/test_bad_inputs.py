@@ -59,6 +59,26 @@ TABLE = {
     "NaN": (lambda: sysbags.identify(changed(3, 1, np.nan)), StreamError, "nan at row 3, column 1"),
     "infinity": (lambda: sysbags.identify(changed(2, 0, np.inf)), StreamError, "inf at row 2, column 0"),
     "negative": (lambda: sysbags.identify(changed(4, 2, -0.5)), StreamError, "negative entry -0.5 at row 4"),
+    "masked": (
+        lambda: sysbags.identify(np.ma.masked_array(STREAM, STREAM.mean() < STREAM)),
+        StreamError,
+        "masked entries",
+    ),
+    "masked rows": (
+        lambda: sysbags.identify([*STREAM, np.ma.masked_array(STREAM[0], STREAM[0] > 0.1)]),
+        StreamError,
+        "masked entries",
+    ),
+    "masked system": (
+        lambda: system(transition=np.ma.masked_array(0.5 * EYE, EYE > 0)),
+        ParameterError,
+        "transition is a masked array with masked entries",
+    ),
+    "masked labels": (
+        lambda: leave_one_out(GRAM, np.ma.masked_array([0, 1, 1], [False, False, True])),
+        ParameterError,
+        "labels are a masked array",
+    ),
     "counts": (lambda: sysbags.identify(STREAM * 7.0), StreamError, "sums to 7"),
     "empty bag": (lambda: sysbags.identify(np.vstack([STREAM, 0 * STREAM[:1]])), StreamError, "empty bag"),
     "bags of two lengths": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "CacheWarning",
     "FileError",
     "IncompatibleSystemsError",
     "OrderError",
@@ -40,6 +41,10 @@ class VideoError(SysbagsError):
 
 class VideoWarning(UserWarning):
     """A video broke off: the frames before the break are used."""
+
+
+class CacheWarning(UserWarning):
+    """A result cannot be cached: the work continues without."""
 
 
 class FileError(SysbagsError):

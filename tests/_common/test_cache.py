@@ -1,19 +1,24 @@
-"""Results kept on disk: found again, made anew when damaged, never half written."""
+"""The cache on disk: records are read again, made again when damaged, never half written."""
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import threading
+import time
 import warnings
 
 import numpy as np
 import pytest
+from safetensors import SafetensorError
 
 from clips import moving_frames, write_clip
 from sysbags._common.cache import SCHEMAS, Cache, clip_key, fingerprint, records
+from sysbags._common.warnings import collect_warnings, warn
 from sysbags.bags import Concatenated, LocalBinaryPatterns, OpticalFlow, VisualWords
 from sysbags.bags.cached import cached_streams
-from sysbags.errors import ParameterError, StreamError, VideoError, VideoWarning
+from sysbags.errors import CacheWarning, FileError, ParameterError, StreamError, VideoError, VideoWarning
 
 
 class Counting:
@@ -43,12 +48,12 @@ def test_arrays_come_back_bit_for_bit(tmp_path):
     first = Cache(tmp_path).arrays("stream", {"a": 1}, make)
     again = Cache(tmp_path).arrays("stream", {"a": 1}, make)
     assert make.calls == 1
-    for found in (first, again):
-        assert found.keys() == ARRAYS.keys()
+    for arrays in (first, again):
+        assert arrays.keys() == ARRAYS.keys()
         for name, array in ARRAYS.items():
-            assert found[name].dtype == array.dtype
-            assert found[name].shape == array.shape
-            np.testing.assert_array_equal(found[name], array)
+            assert arrays[name].dtype == array.dtype
+            assert arrays[name].shape == array.shape
+            np.testing.assert_array_equal(arrays[name], array)
 
 
 def test_another_key_is_another_record(tmp_path):
@@ -56,7 +61,7 @@ def test_another_key_is_another_record(tmp_path):
     for key in ({"a": 1}, {"a": 2}, {"a": "1"}, {"a": 1, "b": None}):
         cache.arrays("stream", key, make)
     assert make.calls == 4
-    cache.arrays("stream", {"b": None, "a": 1}, make)  # the order of a mapping tells nothing
+    cache.arrays("stream", {"b": None, "a": 1}, make)  # the order of a mapping does not matter
     assert make.calls == 4
 
 
@@ -78,7 +83,7 @@ def test_an_unknown_kind_is_an_error(tmp_path, folder):
         Cache(folder and tmp_path / folder).arrays("song", {"a": 1}, Counting(x=np.zeros(1)))
 
 
-def test_no_folder_keeps_nothing(tmp_path, monkeypatch):
+def test_without_a_folder_nothing_is_cached(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make = Counting(x=np.ones(2))
     for _ in range(2):
@@ -88,7 +93,7 @@ def test_no_folder_keeps_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("damage", ["flipped", "short", "empty", "other", "words"])
-def test_a_damaged_or_foreign_record_is_made_anew(tmp_path, damage):
+def test_a_damaged_or_foreign_record_is_made_again(tmp_path, damage):
     cache, make = Cache(tmp_path), Counting(x=np.arange(50.0))
     cache.arrays("stream", {"a": 1}, make)
     (path,) = tmp_path.iterdir()
@@ -101,7 +106,7 @@ def test_a_damaged_or_foreign_record_is_made_anew(tmp_path, damage):
         content.clear()
     elif damage == "words":
         content[:] = b"this is no record"
-    else:  # a whole record, but the answer to another question
+    else:  # an undamaged record of another key
         cache.arrays("stream", {"a": 2}, Counting(x=np.zeros(50)))
         (other,) = set(tmp_path.iterdir()) - {path}
         content[:] = other.read_bytes()
@@ -160,8 +165,8 @@ def test_fingerprints_tell_estimators_apart():
         Concatenated([LocalBinaryPatterns(), OpticalFlow()]),
         Concatenated([LocalBinaryPatterns(radius=2), OpticalFlow()]),
     ]
-    told = [repr(fingerprint(bags)) for bags in made]
-    assert len(set(told)) == len(told)
+    prints = [repr(fingerprint(bags)) for bags in made]
+    assert len(set(prints)) == len(prints)
     assert fingerprint(LocalBinaryPatterns(n_jobs=3)) == fingerprint(LocalBinaryPatterns())
 
 
@@ -178,13 +183,13 @@ def test_fingerprints_see_what_was_learnt():
 
 def test_fingerprints_see_every_bit_of_an_array():
     array = np.zeros((2, 3))
-    told = {fingerprint(a) for a in (array, array.T, array.astype(np.float32), array + 5e-324, array[:1])}
-    assert len(told) == 5
+    prints = {fingerprint(a) for a in (array, array.T, array.astype(np.float32), array + 5e-324, array[:1])}
+    assert len(prints) == 5
     assert fingerprint(np.asfortranarray(array)) == fingerprint(array)
 
 
 def test_what_has_no_fingerprint_is_refused():
-    with pytest.raises(ParameterError, match="depend on a Generator cannot be kept on disk"):
+    with pytest.raises(ParameterError, match="depend on a Generator cannot be cached"):
         fingerprint({"random_state": np.random.default_rng(0)})
 
 
@@ -198,8 +203,8 @@ def clips(tmp_path_factory):
 def test_streams_are_the_bags_own(tmp_path, clips, n_jobs, monkeypatch):
     bags = LocalBinaryPatterns(method="uniform")
     for _ in range(2):
-        found = cached_streams(Cache(tmp_path), bags, clips, n_jobs=n_jobs)
-        for path, stream in zip(clips, found, strict=True):
+        streams = cached_streams(Cache(tmp_path), bags, clips, n_jobs=n_jobs)
+        for path, stream in zip(clips, streams, strict=True):
             np.testing.assert_array_equal(stream, bags.stream(path))
     monkeypatch.setattr(LocalBinaryPatterns, "stream", None)  # the third time no clip is read
     cached_streams(Cache(tmp_path), bags, clips, n_jobs=n_jobs)
@@ -231,16 +236,104 @@ def test_a_mistake_of_the_caller_is_raised(clips):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_clip_that_breaks_off_warns_from_the_store_too(tmp_path, clips, n_jobs):
+def test_a_clip_that_breaks_off_warns_from_the_cache_too(tmp_path, clips, n_jobs):
     whole = write_clip(tmp_path / "whole.ts", moving_frames(30, 64, 96))
     cut = tmp_path / "cut.ts"
     cut.write_bytes(whole.read_bytes()[:-2000])
-    told = []
+    runs = []
     for _ in range(2):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             cached_streams(Cache(tmp_path / "cache"), LocalBinaryPatterns(), [clips[0], cut], n_jobs=n_jobs)
-        told.append([str(w.message) for w in caught if issubclass(w.category, VideoWarning)])
-    assert told[0] == told[1]
-    assert len(told[0]) == 1
-    assert str(cut) in told[0][0]
+        runs.append([str(w.message) for w in caught if issubclass(w.category, VideoWarning)])
+    assert runs[0] == runs[1]
+    assert len(runs[0]) == 1
+    assert str(cut) in runs[0][0]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_warnings_belong_to_their_clip_and_come_in_its_order(tmp_path, clips, n_jobs):
+    def make(path):
+        for k in range(2):
+            warn(f"{path.name}\n{k}", VideoWarning)
+        return {"x": np.zeros(1)}
+
+    expected = [f"{path.name}\n{k}" for path in clips for k in range(2)]
+    for _ in range(2):
+        with collect_warnings() as texts:
+            records(Cache(tmp_path), "vector", {}, make, clips, n_jobs)
+        assert texts == expected
+
+
+def test_two_callers_at_once_each_get_their_own_warnings(tmp_path, clips):
+    # Both are in the middle of a clip at the same time; neither may see the other's warnings.
+    meeting, collections = threading.Barrier(2), {}
+
+    def work(name):
+        def make(path):
+            meeting.wait(timeout=30)
+            warn(f"{name} {path.name}", VideoWarning)
+            meeting.wait(timeout=30)
+            return {"x": np.zeros(1)}
+
+        with collect_warnings() as texts:
+            records(Cache(tmp_path / name), "vector", {}, make, clips)
+        collections[name] = texts
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert collections == {name: [f"{name} {path.name}" for path in clips] for name in ("a", "b")}
+
+
+@pytest.mark.parametrize(
+    "error", [SafetensorError("I/O error: No space left on device"), OSError(errno.ENOSPC, "No space left")]
+)
+def test_a_full_disk_costs_the_cache_and_not_the_work(tmp_path, monkeypatch, error):
+    def full(arrays, path, about):
+        path.write_bytes(b"half")
+        raise error
+
+    monkeypatch.setattr("safetensors.numpy.save_file", full)
+    cache, make = Cache(tmp_path / "cache"), Counting(x=np.arange(3.0))
+    with collect_warnings() as texts:
+        for k in range(3):
+            np.testing.assert_array_equal(cache.arrays("stream", {"a": k}, make)["x"], np.arange(3.0))
+    (text,) = texts
+    assert text.startswith(f"the work continues without the cache {tmp_path / 'cache'}: ")
+    assert "No space left" in text
+    assert list((tmp_path / "cache").iterdir()) == []
+    monkeypatch.undo()
+    cache.arrays("stream", {"a": 0}, make)  # there is space again
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+def test_a_full_disk_is_a_warning_of_its_own_kind(tmp_path, monkeypatch):
+    def full(arrays, path, about):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("safetensors.numpy.save_file", full)
+    with pytest.warns(CacheWarning, match="No space left"):
+        Cache(tmp_path).arrays("stream", {"a": 1}, Counting(x=np.zeros(1)))
+
+
+def test_a_folder_that_cannot_be_created_is_an_error(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(FileError, match=r"cannot create the cache .*file"):
+        Cache(tmp_path / "file").arrays("stream", {"a": 1}, Counting(x=np.zeros(1)))
+
+
+def test_old_temporary_files_are_removed_before_the_first_record(tmp_path):
+    old, new, other = (tmp_path / name for name in (".tmp-1.safetensors", ".tmp-2.safetensors", "notes.txt"))
+    for path in (old, new, other):
+        path.touch()
+    two_days_ago = time.time() - 2 * 24 * 3600
+    for path in (old, other):
+        os.utime(path, (two_days_ago, two_days_ago))
+    cache, make = Cache(tmp_path), Counting(x=np.zeros(1))
+    cache.arrays("stream", {"a": 1}, make)
+    assert not old.exists()
+    assert new.exists()
+    assert other.exists()

@@ -49,6 +49,7 @@ def test_the_target_keeps_its_content_until_the_end(tmp_path):
     with atomic_write(target) as temporary:
         assert temporary.parent == tmp_path
         assert temporary.suffix == ".mp4"
+        assert temporary.name.startswith(".tmp-")
         assert temporary.read_bytes() == b""
         temporary.write_text("new")
         assert target.read_text() == "old"

@@ -87,14 +87,14 @@ def test_no_name_stands_for_two_classes():
 
 
 def test_the_whole_set(tmp_path):
-    found = SMALL.find(fill(tmp_path, {"pond": 1, "SEA": 2}))
-    assert found.differences == []
-    assert [path.relative_to(tmp_path).as_posix() for path in found.paths] == [
+    clips = SMALL.find(fill(tmp_path, {"pond": 1, "SEA": 2}))
+    assert clips.differences == []
+    assert [path.relative_to(tmp_path).as_posix() for path in clips.paths] == [
         "SEA/0.avi",
         "SEA/1.avi",
         "pond/0.avi",
     ]
-    assert found.labels == ["Sea", "Sea", "Calm water"]  # in the order of the paper
+    assert clips.labels == ["Sea", "Sea", "Calm water"]  # in the order of the paper
 
 
 def test_clips_may_be_folders_of_images(tmp_path):
@@ -128,13 +128,20 @@ def test_a_difference_is_told_in_one_sentence(tmp_path, counts, sentence):
 
 
 def test_partial_goes_on_with_what_is_there(tmp_path):
-    found = SMALL.find(fill(tmp_path, {"sea": 3, "pond": 1, "Birds": 2}), allow_incomplete=True)
-    assert found.labels == ["Sea"] * 3 + ["Calm water"]  # all of a class, nothing of a stranger
-    assert found.unknown_folders == {"Birds": 2}
-    assert found.differences == [
+    clips = SMALL.find(fill(tmp_path, {"sea": 3, "pond": 1, "Birds": 2}), allow_incomplete=True)
+    assert clips.labels == ["Sea"] * 3 + ["Calm water"]  # all of a class, nothing of a stranger
+    assert clips.unknown_folders == {"Birds": 2}
+    assert clips.differences == [
         "Sea has 3 clips, 1 more than 2",
         "the folder Birds (2 clips) is none of its classes",
     ]
+
+
+def test_an_empty_class_folder_counts_as_missing(tmp_path):
+    counts = {"Sea": 2, "Calm water": 1, "Grass": 1}
+    layout = replace(SMALL, counts=counts)
+    clips = layout.find(fill(tmp_path, {"sea": 2, "pond": 1, "grass": 0}), allow_incomplete=True)
+    assert clips.differences == ["the class Grass is missing (1 clip)"]
 
 
 def test_less_than_two_classes_are_refused(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -201,6 +202,35 @@ def test_a_header_with_absurd_sizes_gets_a_sentence(tmp_path):
         list(frames(tmp_path / "wide.gif"))
     with pytest.raises(VideoError, match="more than the limit"):
         list(frames(np.zeros((1, 1, 4000), np.uint8), size=1000))
+
+
+def patch_size(path, size, big):
+    """Replace the size in a header, (320, 272), by a big one; `size` writes two numbers as the file does."""
+    data = path.read_bytes()
+    assert size(320, 272) in data
+    path.write_bytes(data.replace(size(320, 272), size(big, big)))
+
+
+@pytest.mark.parametrize("big", [15000, 32000])  # above our own limit, and above that of FFmpeg too
+@pytest.mark.parametrize("name", ["plain.y4m", "plain.avi", "plain.mkv", "folder"])
+def test_a_header_that_claims_too_many_pixels(tmp_path, name, big, capfd):
+    clip, path = moving_frames(3, 272, 320), tmp_path / name
+    if name == "plain.y4m":
+        path.write_bytes(f"YUV4MPEG2 W{big} H{big} F25:1 Ip A1:1 C420jpeg\nFRAME\n".encode() + bytes(5000))
+    elif name == "plain.avi":
+        write_clip(path, clip, codec="huffyuv", pixel_format="yuv422p")
+        patch_size(path, lambda width, height: struct.pack("<II", width, height), big)
+    elif name == "plain.mkv":
+        write_clip(path, clip)
+        patch_size(path, lambda w, h: struct.pack(">2sH2sH", b"\xb0\x82", w, b"\xba\x82", h), big)
+    else:
+        path.mkdir()
+        (path / "1.pgm").write_bytes(f"P5\n{big} {big}\n255\n".encode() + bytes(5000))
+    with pytest.raises(VideoError, match=r"above the limit of 134217728( pixels|$)") as caught:
+        list(frames(path))
+    assert str(caught.value).startswith(f"{path} cannot be read: ")
+    assert "busy" not in str(caught.value)
+    assert capfd.readouterr().err == ""
 
 
 # --- a thousand mutations

@@ -106,6 +106,9 @@ def test_arrays_and_iterables_of_all_kinds_agree():
         np.testing.assert_array_equal(read(same), grey)
 
 
+MASKED = np.ma.masked_array(np.zeros((2, 4, 5)), np.arange(40).reshape(2, 4, 5) % 7 == 3)
+
+
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [
@@ -126,6 +129,8 @@ def test_arrays_and_iterables_of_all_kinds_agree():
         ([np.zeros((4, 5)), [[1.0], [1.0, 0.5]]], "frame 1 of the iterable is ragged"),
         (["a.png"], r"frame 0 of the iterable has shape \(\)"),
         ([], "the iterable has no frame"),
+        (MASKED, "frame 0 of the array is a masked array with masked pixels"),
+        ([np.zeros((4, 5)), MASKED[0]], "frame 1 of the iterable is a masked array with masked pixels"),
         (b"clip.mp4", "the video is of type bytes, but it must be a path, an array or frames"),
         (7, "the video is of type int"),
         (None, "the video is of type NoneType"),

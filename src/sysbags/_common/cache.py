@@ -1,7 +1,7 @@
-"""Results kept on disk: what was worked out once is read again, and an interrupted run goes on where it was.
+"""A cache on disk: results are computed once, and an interrupted run continues where it stopped.
 
-A record is a safetensors file of named arrays, and its name is a hash of what they are the result of. It is
-written whole and checked on reading, so that a damaged or foreign file only costs the work once more.
+A record is a safetensors file of named arrays. Its name is a hash of all that the arrays depend on. It is
+written atomically and checked when it is read: a damaged or foreign file is ignored, and the work repeated.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import threading
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,10 +16,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.files import IMAGE_SUFFIXES, atomic_write
+from sysbags._common.files import IMAGE_SUFFIXES, atomic_write, remove_old_temporaries
 from sysbags._common.parallel import run
 from sysbags._common.validation import check_choice
-from sysbags.errors import ParameterError, StreamError, SysbagsError, VideoError, VideoWarning
+from sysbags._common.warnings import collect_warnings, warn
+from sysbags.errors import (
+    CacheWarning,
+    FileError,
+    ParameterError,
+    StreamError,
+    SysbagsError,
+    VideoError,
+    VideoWarning,
+)
 
 __all__ = ["SCHEMAS", "Cache", "clip_key", "fingerprint", "named_error", "records"]
 
@@ -44,12 +51,19 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 class Cache:
-    """Named arrays in a folder, found again by what they were made from.
+    """Named arrays in a folder, read again by what they depend on.
+
+    If a record cannot be written, for example because the disk is full, the work continues without it.
 
     Parameters
     ----------
     folder : path or None
-        Made when the first record is written. None keeps nothing.
+        Created when the first record is written. None caches nothing.
+
+    Warns
+    -----
+    CacheWarning
+        When a record cannot be written, once.
 
     Examples
     --------
@@ -67,6 +81,7 @@ class Cache:
 
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
         self.folder = None if folder is None else Path(folder)
+        self._has_written = self._has_warned = False
 
     def arrays(
         self, kind: str, key: Mapping[str, Any], make: Callable[[], Mapping[str, npt.ArrayLike]]
@@ -89,6 +104,8 @@ class Cache:
         ------
         ParameterError
             If the kind is unknown.
+        FileError
+            If there is no such folder and it cannot be created.
         """
         check_choice(kind, "kind", SCHEMAS)
         if self.folder is None:
@@ -99,33 +116,52 @@ class Cache:
         record = _read(path, text)
         if record is None:
             record = _plain(make())
-            _write(path, text, record)
+            self._write(path, text, record)
         return record
+
+    def _write(self, path: Path, text: str, arrays: Arrays) -> None:
+        from safetensors import SafetensorError
+        from safetensors.numpy import save_file
+
+        if not self._has_written:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise FileError(f"cannot create the cache {self.folder}: {error.strerror or error}") from None
+            remove_old_temporaries(path.parent)
+            self._has_written = True
+        try:
+            with atomic_write(path) as temporary:
+                save_file(arrays, temporary, {"key": text, "checksum": _checksum(arrays)})
+        except (FileError, SafetensorError) as error:
+            if not self._has_warned:
+                self._has_warned = True
+                warn(f"the work continues without the cache {self.folder}: {error}", CacheWarning)
 
 
 def clip_key(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return what a clip is known by: its absolute path, and the sizes and times of change of its files.
+    """Return what identifies a clip: its absolute path, and the sizes and modification times of its files.
 
     Raises
     ------
     VideoError
         If there is no such file or folder.
     """
-    place = Path(os.path.abspath(path))
+    clip = Path(os.path.abspath(path))
     try:
-        files = [place]
-        if place.is_dir():
-            files = sorted(entry for entry in place.iterdir() if entry.suffix.lower() in IMAGE_SUFFIXES)
+        files = [clip]
+        if clip.is_dir():
+            files = sorted(entry for entry in clip.iterdir() if entry.suffix.lower() in IMAGE_SUFFIXES)
         facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     except OSError as error:
         raise VideoError(f"cannot read {path}: {error.strerror or error}") from None
-    return {"clip": str(place), "files": facts if len(facts) < 2 else fingerprint(repr(facts).encode())}
+    return {"clip": str(clip), "files": facts if len(facts) < 2 else fingerprint(repr(facts).encode())}
 
 
 def fingerprint(value: Any) -> Any:
     """Return JSON that changes whenever an array, a number, an estimator or a list of such does.
 
-    Of an estimator that is its class, its parameters but `n_jobs`, and what it has learnt.
+    Of an estimator these are its class, its parameters except `n_jobs`, and its fitted attributes.
 
     Examples
     --------
@@ -147,12 +183,12 @@ def fingerprint(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return clip_key(value)
     if hasattr(value, "get_params"):
-        learnt = {name: item for name, item in vars(value).items() if name.endswith("_") and name[0] != "_"}
-        told = value.get_params(deep=False) | learnt
-        told.pop("n_jobs", None)
-        return {"class": f"{type(value).__module__}.{type(value).__qualname__}", **fingerprint(told)}
+        fitted = {name: item for name, item in vars(value).items() if name.endswith("_") and name[0] != "_"}
+        state = value.get_params(deep=False) | fitted
+        state.pop("n_jobs", None)
+        return {"class": f"{type(value).__module__}.{type(value).__qualname__}", **fingerprint(state)}
     raise ParameterError(
-        f"results that depend on a {type(value).__name__} cannot be kept on disk, as it has no fingerprint"
+        f"results that depend on a {type(value).__name__} cannot be cached, as it has no fingerprint"
     )
 
 
@@ -165,10 +201,10 @@ def records(
     n_jobs: int | None = None,
     description: str = "clips",
 ) -> list[Arrays | SysbagsError]:
-    """Work out arrays for each clip, one record a clip; what is wrong with a clip takes their place.
+    """Compute arrays for each clip, one record per clip; an error of a clip takes the place of its arrays.
 
-    A clip that breaks off gives the same `VideoWarning` from the cache as from its file. A `ParameterError`
-    is not the fault of a clip, so it is raised.
+    The warnings of a clip are part of its record. They are given in the caller's thread when all clips are
+    done, whether the record is new or not. A `ParameterError` does not depend on the clip, so it is raised.
 
     Parameters
     ----------
@@ -176,45 +212,38 @@ def records(
     kind : str
         One of `SCHEMAS`.
     key : mapping
-        What the arrays depend on beside the clip.
+        What the arrays depend on besides the clip.
     make : callable
-        From a path to named arrays, but "warnings".
+        From a path to named arrays; no name is "warnings".
     paths : sequence of Path
     n_jobs : int, optional
         Threads; the result does not depend on it.
     description : str, default="clips"
-        What the progress bar says.
-    """
-    heard = threading.local()  # the warnings of the clip that a thread is at
+        The text of the progress bar.
 
-    def made(path: Path) -> Mapping[str, npt.ArrayLike]:
-        heard.texts = []
-        arrays = make(path)
-        return {**arrays, "warnings": np.frombuffer("\n".join(heard.texts).encode(), np.uint8)}
+    Warns
+    -----
+    VideoWarning
+        For each clip that breaks off.
+    """
+
+    def make_with_warnings(path: Path) -> Mapping[str, npt.ArrayLike]:
+        with collect_warnings() as texts:
+            arrays = make(path)
+        return {**arrays, "warnings": np.frombuffer(json.dumps(texts).encode(), np.uint8)}
 
     def attempt(path: Path) -> Arrays | SysbagsError:
         try:
-            return cache.arrays(kind, {**key, **clip_key(path)}, lambda: made(path))
+            return cache.arrays(kind, {**key, **clip_key(path)}, lambda: make_with_warnings(path))
         except (VideoError, StreamError) as error:
             return named_error(path, error)
 
-    with warnings.catch_warnings():
-        usual = warnings.showwarning
-
-        def hear(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-            if issubclass(category, VideoWarning) and hasattr(heard, "texts"):
-                heard.texts.append(str(message))
-            else:
-                usual(message, category, *where, **more)
-
-        warnings.simplefilter("always", VideoWarning)
-        warnings.showwarning = hear
-        found = run(attempt, list(paths), n_jobs, description)
-    for one in found:
-        if not isinstance(one, SysbagsError):
-            for text in one.pop("warnings").tobytes().decode().splitlines():
-                warnings.warn(text, VideoWarning, stacklevel=2)
-    return found
+    outcomes = run(attempt, list(paths), n_jobs, description)
+    for outcome in outcomes:
+        if not isinstance(outcome, SysbagsError):
+            for text in json.loads(outcome.pop("warnings").tobytes()):
+                warn(text, VideoWarning, stacklevel=2)
+    return outcomes
 
 
 def named_error(path: Path, error: SysbagsError) -> SysbagsError:
@@ -227,15 +256,8 @@ def _plain(arrays: Mapping[str, npt.ArrayLike]) -> Arrays:
     return {name: np.asarray(array, order="C") for name, array in arrays.items()}
 
 
-def _write(path: Path, text: str, arrays: Arrays) -> None:
-    from safetensors.numpy import save_file
-
-    with atomic_write(path) as temporary:
-        save_file(arrays, temporary, {"key": text, "checksum": _checksum(arrays)})
-
-
 def _read(path: Path, text: str) -> Arrays | None:
-    """Return the arrays of a record if it is whole and the answer to this key."""
+    """Return the arrays of a record if it is undamaged and belongs to this key."""
     from safetensors import safe_open
 
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, put in order, known by their suffixes."""
+"""Files: atomic writing, natural order, suffixes of videos and images."""
 
 from __future__ import annotations
 
@@ -6,17 +6,32 @@ import os
 import re
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sysbags.errors import FileError
 
-__all__ = ["IMAGE_SUFFIXES", "atomic_write", "natural_order"]
+__all__ = [
+    "IMAGE_SUFFIXES",
+    "VIDEO_SUFFIXES",
+    "atomic_write",
+    "natural_order",
+    "remove_old_temporaries",
+]
 
 IMAGE_SUFFIXES = frozenset(
     {".bmp", ".jp2", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 )
+# fmt: off
+VIDEO_SUFFIXES = frozenset({
+    ".3gp", ".asf", ".avi", ".flv", ".gif", ".m2ts", ".m4v", ".mjpeg", ".mkv", ".mov", ".mp4", ".mpeg",
+    ".mpg", ".mts", ".mxf", ".ogg", ".ogv", ".ts", ".vob", ".webm", ".wmv", ".y4m",
+})
+# fmt: on
+TEMPORARY = ".tmp-"  # begins the names of temporary files
+OLD_SECONDS = 24 * 3600.0
 
 
 def natural_order(path: Path) -> tuple[list[tuple[bool, int, str]], str]:
@@ -44,7 +59,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     '1,2'
     """
     target, mode = _place(path)
-    temporary = target.with_name(f".{secrets.token_hex(8)}{target.suffix}")
+    temporary = target.with_name(f"{TEMPORARY}{secrets.token_hex(8)}{target.suffix}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary.touch(exist_ok=False)
@@ -59,6 +74,14 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def remove_old_temporaries(folder: Path) -> None:
+    """Remove the temporary files in a folder that runs left when they were killed, at least a day ago."""
+    for path in folder.glob(f"{TEMPORARY}*"):
+        with suppress(OSError):  # another process may remove it first
+            if time.time() - path.stat().st_mtime > OLD_SECONDS:
+                path.unlink()
 
 
 def _place(path: str | os.PathLike[str]) -> tuple[Path, int | None]:

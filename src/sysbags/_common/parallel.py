@@ -6,6 +6,7 @@ joblib, threadpoolctl and rich are imported where they are used: together they w
 
 from __future__ import annotations
 
+import contextvars
 import numbers
 import sys
 import time
@@ -63,7 +64,9 @@ def run(
             return list(_with_progress(map(function, chunks), len(chunks), description))
         pool = ThreadPoolExecutor(jobs)
         try:
-            results = _in_order([pool.submit(function, chunk) for chunk in chunks])
+            # Each call sees the caller's context, such as where warnings are collected.
+            calls = [pool.submit(contextvars.copy_context().run, function, chunk) for chunk in chunks]
+            results = _in_order(calls)
             return list(_with_progress(results, len(chunks), description))
         finally:
             # After Ctrl-C or a failure nobody waits for what the other threads are at.

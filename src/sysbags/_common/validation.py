@@ -1,4 +1,4 @@
-"""What the doors check: each failure is one sentence on what is wrong, where, and what would be right."""
+"""Checks of arguments: each error is one sentence on what is wrong, where, and what would be right."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def check_stream(stream: Any, kernel: KernelLike = "chi2", *, name: str = "strea
         Rows are time. The histogram kernels need rows without negative entries whose sum is 1;
         "linear" and a callable take any finite rows.
     kernel : str or callable, default="chi2"
-        The kernel that will see the rows.
+        The kernel that the rows are for.
     name : str, default="stream"
-        What the sentences call the array.
+        The name of the array in error messages.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def check_stream(stream: Any, kernel: KernelLike = "chi2", *, name: str = "strea
     array = _real_array(stream, name, StreamError)
     if array.ndim != 2:
         raise StreamError(
-            f"{name} has {array.ndim} dimensions, but it must have 2: one row a frame, one column a bin"
+            f"{name} has {array.ndim} dimensions, but it must have 2: one row per frame, one column per bin"
         )
     if array.shape[0] == 0 or array.shape[1] == 0:
         raise StreamError(
@@ -75,7 +75,7 @@ def check_stream(stream: Any, kernel: KernelLike = "chi2", *, name: str = "strea
 
 
 def _check_histograms(array: Array, kernel: str, name: str) -> None:
-    """Refuse rows that are no histograms of sum 1."""
+    """Refuse rows that are not histograms of sum 1."""
     if array.min() < 0.0:
         row, column = np.unravel_index(int(array.argmin()), array.shape)
         raise StreamError(
@@ -120,6 +120,8 @@ def check_matrix(
 
 def _real_array(value: Any, name: str, error: type[SysbagsError]) -> Array:
     """Return C-contiguous float64 numbers, without a copy where the value is that already."""
+    if _has_masked_entries(value):
+        raise error(f"{name} is a masked array with masked entries, but each entry must have a value")
     try:
         array = np.asarray(value)
     except (ValueError, TypeError):
@@ -138,13 +140,21 @@ def _real_array(value: Any, name: str, error: type[SysbagsError]) -> Array:
     return np.ascontiguousarray(array, dtype=np.float64) if array.ndim else array.astype(np.float64)
 
 
+def _has_masked_entries(value: Any) -> bool:
+    """Whether an array, or a row in a list of rows, has masked entries; NumPy would ignore the mask."""
+    rows = value if isinstance(value, (list, tuple)) else (value,)
+    return any(np.ma.is_masked(row) for row in rows)
+
+
 def kernel_name(kernel: KernelLike) -> str:
-    """Return what sentences call a kernel."""
+    """Return the name of a kernel in error messages."""
     return repr(kernel) if isinstance(kernel, str) else getattr(kernel, "__name__", repr(kernel))
 
 
 def check_labels(labels: Any, items: int, name: str = "labels") -> tuple[npt.NDArray[Any], IntArray]:
-    """Return the classes (or groups), sorted, and the index of each item's."""
+    """Return the sorted classes (or groups) and the index of each item's class."""
+    if _has_masked_entries(labels):
+        raise ParameterError(f"{name} are a masked array with masked entries, but each item needs a label")
     try:
         array = np.asarray(labels)
         fits = array.shape == (items,)
@@ -184,7 +194,7 @@ def check_share(value: Any, name: str, *, low: str, high: str) -> float:
 
 
 def check_choice(value: Any, name: str, choices: Collection[str]) -> str:
-    """Return one of the words allowed."""
+    """Return a value that is one of the choices."""
     if not isinstance(value, str) or value not in choices:
         raise ParameterError(f"{name} is {value!r}, but it must be one of {', '.join(map(repr, choices))}")
     return value

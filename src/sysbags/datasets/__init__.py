@@ -1,7 +1,7 @@
 """Streams and clips to try things on, and folders of clips."""
 
 from sysbags.datasets.dynamics import DYNAMICS, SURFACES, make_dynamics_clips, make_dynamics_frames
-from sysbags.datasets.folder import ClipFolder, class_folders
+from sysbags.datasets.folder import ClipFolder, class_folders, clips_under, looks_like_clip
 from sysbags.datasets.generated import TEXTURES, make_clips, make_frames
 from sysbags.datasets.streams import make_streams
 
@@ -11,6 +11,8 @@ __all__ = [
     "TEXTURES",
     "ClipFolder",
     "class_folders",
+    "clips_under",
+    "looks_like_clip",
     "make_clips",
     "make_dynamics_clips",
     "make_dynamics_frames",

@@ -1,4 +1,4 @@
-"""The four data sets of the paper, as folders: their classes, how many clips each has, and what is there."""
+"""The four data sets of the paper as folders: their classes, and the number of clips of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sysbags.errors import FileError
 
 __all__ = ["LAYOUTS", "Layout", "LayoutClips"]
 
-# Words in the names of class folders that tell nothing of the class.
+# Words in the names of class folders that do not name the class.
 _NOISE = frozenset({"alpha", "beta", "class", "dyntex", "gamma", "yupenn"})
 
 
@@ -24,13 +24,13 @@ class Layout:
     Parameters
     ----------
     name : str
-        What the command line calls it.
+        Its name at the command line.
     title : str
     counts : mapping
-        How many clips the paper has of each class.
+        The number of clips of each class in the paper.
     aliases : mapping, optional
-        Further names that folders of a class go by. Capitals, digits, plurals, blanks, hyphens and
-        underscores make no difference, nor does the name of the set: "03_calm-waters" is "Calm water".
+        Further names for the folder of a class. Capitals, digits, plurals, blanks, hyphens, underscores and
+        the name of the set make no difference: "03_calm-waters" is "Calm water".
 
     Examples
     --------
@@ -45,11 +45,11 @@ class Layout:
 
     @property
     def total(self) -> int:
-        """How many clips there are in all."""
+        """The number of clips of all classes."""
         return sum(self.counts.values())
 
     def class_of(self, folder: str) -> str | None:
-        """Return the class that a folder's name stands for; None if it is none of the set."""
+        """Return the class that a folder's name stands for, or None."""
         wanted = _plain(folder)
         for label in self.counts:
             if wanted in {_plain(name) for name in (label, *self.aliases.get(label, ()))}:
@@ -57,17 +57,16 @@ class Layout:
         return None
 
     def find(self, folder: str | os.PathLike[str], *, allow_incomplete: bool = False) -> LayoutClips:
-        """Find the clips of the set in a folder that holds one folder a class.
+        """Find the clips of the set in a folder that holds one folder per class.
 
-        Of the clips the paper gives no names, only how many there are of each class, so that is what can be
-        compared. A clip is a video file or a folder of images.
+        The paper does not name the clips; it only gives the number of clips of each class, so only these
+        numbers are compared. A clip is a video file or a folder of images.
 
         Parameters
         ----------
         folder : path
         allow_incomplete : bool, default=False
-            Take what is there, also if it is not the whole set or more than that. Folders that are none of
-            its classes are left out.
+            Accept missing and surplus clips. Folders that are none of the classes are ignored.
 
         Returns
         -------
@@ -79,11 +78,11 @@ class Layout:
             If the folder is not the set, unless `allow_incomplete`; if it holds fewer than two of the
             classes; if two folders stand for the same class.
         """
-        clips = class_folders(folder)
+        folders = class_folders(folder)
         named: dict[str, str] = {}
         paths: dict[str, list[Path]] = {label: [] for label in self.counts}
         unknown_folders: dict[str, int] = {}
-        for path, name in zip(clips.paths, clips.labels, strict=True):
+        for path, name in zip(folders.paths, folders.labels, strict=True):
             label = self.class_of(name)
             if label is None:
                 unknown_folders[name] = unknown_folders.get(name, 0) + 1
@@ -94,31 +93,31 @@ class Layout:
                     f"{self.title}, but it must be one"
                 )
             paths[label].append(path)
-        found = LayoutClips(self, paths, unknown_folders)
-        if found.differences and not allow_incomplete:
+        clips = LayoutClips(self, paths, unknown_folders)
+        if clips.differences and not allow_incomplete:
             raise FileError(
                 f"{folder} is not {self.title} as in the paper, {self.total} clips in {len(self.counts)} "
-                f"classes: {'; '.join(found.differences)} (--allow-incomplete goes on with what is there)"
+                f"classes: {'; '.join(clips.differences)} (--allow-incomplete goes on with what is there)"
             )
         if sum(bool(members) for members in paths.values()) < 2:
             raise FileError(
                 f"{folder} holds fewer than two classes of {self.title}, but there must be at least two of "
                 f"its {len(self.counts)}: {', '.join(self.counts)}"
             )
-        return found
+        return clips
 
 
 @dataclass(frozen=True)
 class LayoutClips:
-    """What `Layout.find` found.
+    """The result of `Layout.find`.
 
     Attributes
     ----------
     layout : Layout
     members : mapping
-        The clips of each class, in natural order; none where the class is missing.
+        The clips of each class, in natural order; an empty list where the class is missing.
     unknown_folders : mapping
-        Folders that are none of the classes, and how many clips they hold.
+        Folders that are none of the classes, and their number of clips.
     """
 
     layout: Layout
@@ -137,21 +136,21 @@ class LayoutClips:
 
     @property
     def differences(self) -> list[str]:
-        """What is missing or surplus, in words."""
-        told = []
+        """What is missing or surplus, one phrase each."""
+        phrases = []
         for label, members in self.members.items():
-            wanted, there = self.layout.counts[label], len(members)
-            if not there:
-                told.append(f"the class {label} is missing ({_clips(wanted)})")
-            elif there < wanted:
-                told.append(f"{label} has {_clips(there)}, {wanted - there} fewer than {wanted}")
-            elif there > wanted:
-                told.append(f"{label} has {_clips(there)}, {there - wanted} more than {wanted}")
-        told += [
+            wanted, count = self.layout.counts[label], len(members)
+            if not count:
+                phrases.append(f"the class {label} is missing ({_clips(wanted)})")
+            elif count < wanted:
+                phrases.append(f"{label} has {_clips(count)}, {wanted - count} fewer than {wanted}")
+            elif count > wanted:
+                phrases.append(f"{label} has {_clips(count)}, {count - wanted} more than {wanted}")
+        phrases += [
             f"the folder {name} ({_clips(count)}) is none of its classes"
             for name, count in self.unknown_folders.items()
         ]
-        return told
+        return phrases
 
 
 def _clips(count: int) -> str:
@@ -159,10 +158,10 @@ def _clips(count: int) -> str:
 
 
 def _plain(name: str) -> str:
-    """Return what is left of a name without capitals, digits, plurals, separators and noise."""
+    """Return a name without capitals, digits, plurals, separators and words of `_NOISE`."""
     words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
-    kept = "".join(word.removesuffix("s") for word in words if word not in _NOISE)
-    return kept.removesuffix("scene")
+    joined = "".join(word.removesuffix("s") for word in words if word not in _NOISE)
+    return joined.removesuffix("scene")
 
 
 # Classes and counts: Section "Database" of the paper's two experiments. The aliases of YUPENN are the names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from sysbags.video.reading import IMAGE_SUFFIXES, Frame, Video, frames
+from sysbags._common.warnings import collect_warnings, summary_of_warnings
+from sysbags.video.reading import Frame, Video, frames
 
-__all__ = ["IMAGE_SUFFIXES", "Frame", "Video", "frames"]
+__all__ = ["Frame", "Video", "collect_warnings", "frames", "summary_of_warnings"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,6 +18,7 @@ MAX_PIXELS = 2**27  # 16384 x 8192: a damaged header must not exhaust the memory
 ERRORS = (av.FFmpegError, MemoryError, OSError, OverflowError, ValueError)
 MOST_PENDING = 1000  # packets without a picture to keep in mind; no decoder holds back more than 50
 CUT = "the file is cut off"
+NO_SIZE = f"its header gives no picture size, or one above the limit of {MAX_PIXELS} pixels"
 
 
 class Damage(Exception):  # noqa: N818 (a warning as often as an error)
@@ -68,6 +70,8 @@ def decoded(path: Path, threads: int) -> Generator[av.VideoFrame, None, None]:
                     tally.add_picture(picture)
                     yield picture
         damage = damage or CUT * cut or tally.missing(suspicious=threads != 1)
+        if damage != CUT and not stream.width:  # FFmpeg forgets a size that it does not accept
+            damage = f"{NO_SIZE} ({damage})" if damage else NO_SIZE
         if damage:
             raise Damage(damage)
 
@@ -170,6 +174,9 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
                 _Nameless(file), options=options, container_options=forbidden, metadata_errors="replace"
             )
         except ERRORS as error:
+            # The Y4M demuxer adds the 6 bytes of its mark to the error EINVAL of a size that is too large.
+            if getattr(error, "errno", None) == errno.EINVAL - 6:
+                raise Damage(NO_SIZE) from None
             raise Damage(f"FFmpeg finds no video in it ({_reason(error)})") from None
         yield stack.enter_context(container), _main_stream(container)
 

@@ -96,6 +96,8 @@ def _luma(picture: av.VideoFrame) -> Frame:
 
 def check_pixels(frame: Any, name: str) -> Frame:
     """Return a frame of an array or an iterable as (H, W) or (H, W, 3) uint8."""
+    if np.ma.is_masked(frame):
+        raise VideoError(f"{name} is a masked array with masked pixels, but each pixel must have a value")
     try:
         pixels = np.asarray(frame)
     except ValueError:

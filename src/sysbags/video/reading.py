@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import numbers
 import os
-import warnings
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from fractions import Fraction
@@ -19,15 +18,17 @@ import numpy.typing as npt
 
 from sysbags._common.files import IMAGE_SUFFIXES, natural_order
 from sysbags._common.validation import check_choice, check_integer, check_weight
+from sysbags._common.warnings import BREAK, warn
 from sysbags.errors import ParameterError, VideoError, VideoWarning
 from sysbags.video.decoding import MAX_PIXELS, Damage, decoded
 from sysbags.video.pixels import Converter, Frame, check_pixels
 
-__all__ = ["IMAGE_SUFFIXES", "Frame", "Video", "frames"]
+__all__ = ["Frame", "Video", "frames"]
 
 Video = str | os.PathLike[str] | npt.NDArray[Any] | Iterable[npt.ArrayLike]
 
 FORMATS = {"grey": "gray", "rgb": "rgb24"}
+NO_FRAME = "there is no frame in it"
 MAX_REPEATS = 2**20  # of one frame: damaged timestamps must not give an endless video
 
 Pictures = Generator[Any, None, None]
@@ -87,7 +88,8 @@ def frames(
     Warns
     -----
     VideoWarning
-        When the video breaks off: the decoder meets damage, or the file is shorter than it says.
+        When the video breaks off: the decoder meets damage, or the file is shorter than it says. See
+        `collect_warnings` for many videos.
 
     Examples
     --------
@@ -153,8 +155,7 @@ def _selected(
     if count <= wanted.start:
         raise VideoError(f"start={wanted.start} leaves no frame of {name}, which has {total}")
     if trouble:
-        message = f"{name} breaks off after {total}, used without the rest: {trouble[0]}"
-        warnings.warn(message, VideoWarning, stacklevel=2)
+        warn(f"{name} breaks off after {total}{BREAK}: {trouble[0]}", VideoWarning, stacklevel=2)
 
 
 def _ticks(pictures: Pictures, rate: Fraction, name: str) -> Pictures:
@@ -227,7 +228,7 @@ def _folder(images: list[Path], trouble: list[str]) -> Pictures:
             with closing(decoded(image, 1)) as pictures:
                 picture = next(pictures)
         except (Damage, StopIteration) as damage:
-            trouble.append(f"{image.name}: {damage}")
+            trouble.append(f"{image.name}: {str(damage) or NO_FRAME}")
             return
         yield picture
 
@@ -246,6 +247,6 @@ def _file(path: Path, trouble: list[str]) -> Pictures:
         except Damage as error:
             damage = str(error)
     if not damage and not count:
-        damage = "there is no frame in it"
+        damage = NO_FRAME
     if damage:
         trouble.append(damage)

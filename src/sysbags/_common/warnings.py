@@ -1,0 +1,86 @@
+"""Warnings of long work, shown at once or collected to be summarised."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+__all__ = ["BREAK", "collect_warnings", "summary_of_warnings", "warn"]
+
+BREAK = ", used without the rest"  # in the text of each warning about a clip that breaks off
+MOST_TEXTS = 3  # that are shown one by one
+
+# A context variable, not a patched `warnings.showwarning`, which all threads of the process would share.
+_collection: ContextVar[list[str] | None] = ContextVar("collection", default=None)
+
+
+@contextmanager
+def collect_warnings() -> Iterator[list[str]]:
+    """Collect the texts of the warnings that sysbags gives, instead of showing them.
+
+    This holds for the thread that enters the context and for those that sysbags starts on its behalf; other
+    threads are not affected. Of nested contexts the inner one collects.
+
+    Yields
+    ------
+    list of str
+        Grows with each warning; the order depends on the threads.
+
+    Examples
+    --------
+    >>> with collect_warnings() as texts:
+    ...     warn("clip.avi breaks off after 3 frames", UserWarning)
+    >>> texts
+    ['clip.avi breaks off after 3 frames']
+    """
+    texts: list[str] = []
+    token = _collection.set(texts)
+    try:
+        yield texts
+    finally:
+        _collection.reset(token)
+
+
+def warn(text: str, category: type[Warning], stacklevel: int = 1) -> None:
+    """Add a warning to the collection of this context, or give it to Python's `warnings` if there is none."""
+    texts = _collection.get()
+    if texts is None:
+        warnings.warn(text, category, stacklevel=stacklevel + 1)
+    else:
+        texts.append(text)
+
+
+def summary_of_warnings(texts: Collection[str], clips: int | None = None) -> list[str]:
+    """Summarise warnings: many clips that break off become one sentence with an example.
+
+    Parameters
+    ----------
+    texts : collection of str
+        See `collect_warnings`; repeated ones count once.
+    clips : int, optional
+        The number of clips in all, for the sentence.
+
+    Returns
+    -------
+    list of str
+        Sorted, so that it does not depend on the number of threads.
+
+    Examples
+    --------
+    >>> texts = [f"{k}.avi breaks off after 9 frames, used without the rest: it is cut" for k in range(4)]
+    >>> summary_of_warnings(texts[:1])
+    ['0.avi breaks off after 9 frames, used without the rest: it is cut']
+    >>> summary_of_warnings(texts, clips=7)  # doctest: +NORMALIZE_WHITESPACE
+    ['4 of 7 clips break off early and are used without the rest, for example
+      0.avi breaks off after 9 frames: it is cut']
+    """
+    unique = sorted(set(texts))
+    breaks = [text for text in unique if BREAK in text]
+    if len(breaks) <= MOST_TEXTS:
+        return unique
+    count = f"{len(breaks)} clips" if clips is None else f"{len(breaks)} of {clips} clips"
+    example = breaks[0].replace(BREAK, "")
+    summary = f"{count} break off early and are used without the rest, for example {example}"
+    return [text for text in unique if BREAK not in text] + [summary]
