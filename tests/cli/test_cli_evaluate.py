@@ -133,8 +133,10 @@ def test_a_second_run_reads_no_clip(capsys, place, monkeypatch):
 
 
 def test_sources_are_left_out_together(capsys, copy, place):
-    """One source straddles the two classes, one has two clips; an unlisted clip is its own source."""
-    sources = {"fire/00.mp4": "x", "fire/01.mp4": "x", "fire/02.mp4": "y", "waves/00.mp4": "y"}
+    """One source has clips of both classes, one has two clips; each other clip has its own."""
+    names = [f"{path.parent.name}/{path.name}" for path in sorted((copy / "set").glob("*/*.mp4"))]
+    sources = dict(zip(names, names, strict=True))
+    sources |= {"fire/00.mp4": "x", "fire/01.mp4": "x", "fire/02.mp4": "y", "waves/00.mp4": "y"}
     write_index(copy / "set", sources)
     found = evaluate(capsys, copy, *FIXED)
     assert found["protocol"] == "one source left out at a time (6 sources)"
