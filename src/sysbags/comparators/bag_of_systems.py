@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer
-from sysbags.comparators.base import Comparator, name_of
+from sysbags.bags.base import video_name
+from sysbags.comparators.base import Comparator
 from sysbags.distances.baselines import martin_matrix
 from sysbags.distances.gram import CrossGram, SystemStack
 from sysbags.distances.scaling import classical_scaling
@@ -132,11 +133,13 @@ class BagOfSystems(Comparator):
         cubes = moving_cubes(self.read(video), side, length, check_integer(self.cubes, "cubes"))
         if cubes.shape[0] == 0:
             raise VideoError(
-                f"{name_of(video)} has frames of less than {side} x {side} pixels: lower the side"
+                f"{video_name(video)} has frames of less than {side} x {side} pixels: lower the side"
             )
         if cubes.shape[1] <= order:
             frames = f"{cubes.shape[1]} frame{'s' if cubes.shape[1] > 1 else ''}"
-            raise VideoError(f"{name_of(video)} has {frames}, but order {order} needs at least {order + 1}")
+            raise VideoError(
+                f"{video_name(video)} has {frames}, but order {order} needs at least {order + 1}"
+            )
         return local_systems(cubes.reshape(*cubes.shape[:2], -1), order)
 
     def learn(self, systems: Sequence[LocalSystems]) -> BagOfSystems:

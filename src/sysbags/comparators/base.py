@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -16,7 +15,7 @@ from sysbags.bags.base import BagTransformer, check_videos
 from sysbags.errors import ParameterError, SysbagsError
 from sysbags.video import Frame, Video
 
-__all__ = ["Comparator", "name_of"]
+__all__ = ["Comparator"]
 
 Self = TypeVar("Self", bound="Comparator")
 Result = TypeVar("Result")
@@ -82,8 +81,3 @@ class Comparator(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
         return BagTransformer.read(
             cast(BagTransformer, self), source, **own
         )  # it needs no more than `colour` and `frames`
-
-
-def name_of(video: Video) -> str:
-    """Return what sentences call a video."""
-    return str(video) if isinstance(video, (str, os.PathLike)) else "the video"

@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from sysbags._common.types import Array
 from sysbags._common.validation import check_integer, check_weight
-from sysbags.comparators.base import Comparator, name_of
+from sysbags.bags.base import video_name
+from sysbags.comparators.base import Comparator
 from sysbags.errors import ParameterError, VideoError
 from sysbags.video import Frame, Video
 
@@ -129,7 +130,7 @@ class SpatiotemporalEnergy(Comparator):
             raise ParameterError(f"sigma is {self.sigma!r}, but it must be at least 0.5 and at most 50")
         if noise == 0.0:
             raise ParameterError("noise is 0, but it must be above 0: flat areas have no energy to divide by")
-        grid, name = check_integer(self.grid, "grid"), name_of(video)
+        grid, name = check_integer(self.grid, "grid"), video_name(video)
         constant = noise**2 * float(np.sum(steering() @ _products(sigma) * steering()))
         total = np.zeros((grid * grid, len(CHANNELS)))
         for field in answers(self.read(video), sigma, name=name):

@@ -12,8 +12,9 @@ from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer
 from sysbags._numba import compiled
 from sysbags._numba.lbp import pattern_bins
+from sysbags.bags.base import video_name
 from sysbags.bags.lbp import METHODS as BIN_METHODS
-from sysbags.comparators.base import Comparator, name_of
+from sysbags.comparators.base import Comparator
 from sysbags.errors import ParameterError, VideoError
 from sysbags.video import Frame, Video
 
@@ -81,7 +82,7 @@ class LBPTOP(Comparator):
         """Turn one video into the histograms of its XY, XT and YT planes, (768,) or (177,)."""
         radii = _check_radii(self.radii)
         bins = pattern_bins(POINTS, BIN_METHODS.index(check_choice(self.method, "method", METHODS)))
-        counts = count_codes(self.read(video), radii, name=name_of(video))
+        counts = count_codes(self.read(video), radii, name=video_name(video))
         planes = [np.bincount(bins, weights=row) for row in counts]
         return np.asarray(np.concatenate(planes) / counts.sum())
 

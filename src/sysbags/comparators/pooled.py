@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
+from sysbags.bags.base import video_name
 from sysbags.bags.deep import channel_masses, check_colours, check_layers, check_size
 from sysbags.bags.networks import Network, layer_name, network
-from sysbags.comparators.base import Comparator, name_of
+from sysbags.comparators.base import Comparator
 from sysbags.errors import ParameterError, StreamError, VideoError
 from sysbags.video import Frame, Video
 
@@ -95,7 +96,7 @@ class PooledActivations(Comparator):
 
     def vector(self, video: Video) -> Array:
         """Turn one video into the averages of its streams, each of length 1."""
-        streams, name = _check_streams(self.streams), name_of(video)
+        streams, name = _check_streams(self.streams), video_name(video)
         count = check_integer(self.batch_size, "batch_size")
         mean, std = check_colours(self.mean, "mean"), check_colours(self.std, "std")
         if std.min() <= 0.0:
