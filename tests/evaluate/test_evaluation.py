@@ -1,13 +1,15 @@
-"""Experiments on streams against loops that refit everything for each clip that is left out."""
+"""Evaluations against loops that refit everything for each clip that is left out."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from clips import moving_frames, write_clip
 from sysbags import (
     alignment_distance,
     cross_gram,
@@ -17,30 +19,23 @@ from sysbags import (
     max_singular_value_distance,
 )
 from sysbags._common.cache import Cache
-from sysbags._common.stages import Stages
-from sysbags.bags import LocalBinaryPatterns
+from sysbags.bags import ColourHistogram, Concatenated, LocalBinaryPatterns, VisualWords
 from sysbags.bags.base import BagTransformer
-from sysbags.bags.registry import BAGS as NAMED_BAGS
-from sysbags.bags.registry import make_bag
+from sysbags.bags.registry import BAGS, CLASSES, make_bag
+from sysbags.comparators import LBPTOP
 from sysbags.comparators.base import Comparator
-from sysbags.datasets import make_streams
-from sysbags.errors import OrderError, ParameterError, StreamError
-from sysbags.evaluate import experiment as experiments
-from sysbags.evaluate import leave_one_out, tuning
-from sysbags.evaluate.cached_gram import cached_gram
-from sysbags.evaluate.entries import (
-    EvaluationSet,
-    MethodSpec,
-    SystemSet,
-    aligned,
-    evaluate_method,
-    one_standard_error_rule,
-)
-from sysbags.evaluate.experiment import Options, experiment
-from sysbags.evaluate.features import Features, descending_orders, identified
-from sysbags.evaluate.tuning import BAGS, bag_settings, kept
+from sysbags.datasets import make_clips, make_streams
+from sysbags.errors import FileError, OrderError, ParameterError, StreamError, SysbagsError, VideoError
+from sysbags.evaluate import LAMBDA_A_GRID, LAMBDA_MU_GRID, cached, evaluate, evaluation, leave_one_out
+from sysbags.evaluate.cached import cached_gram
+from sysbags.evaluate.evaluation import single_group_classes
+from sysbags.evaluate.features import ClipFeatures
+from sysbags.evaluate.methods import EvaluationSet, MethodSpec, evaluate_method
+from sysbags.evaluate.splits import codebook_folds
+from sysbags.evaluate.tuning import bag_settings
 from sysbags.report.results import Clip
 from sysbags.report.statistics import mcnemar, rate
+from sysbags.systems.identification import descending_orders, identify_first
 
 ORDER, WEIGHTS = 3, (0.25, 10.0)
 # Group 2 straddles two classes; three clips of a class are left at least, as two are both their medoids.
@@ -54,13 +49,7 @@ def data():
     return list(streams), np.array([f"class {label}" for label in labels])
 
 
-@pytest.fixture(scope="module")
-def items(data):
-    sources = [f"source {group}" for group in GROUPS]
-    clips = tuple(
-        Clip(f"{label}/{k}", Path(f"{k}.mp4"), str(label), sources[k]) for k, label in enumerate(data[1])
-    )
-    return EvaluationSet(clips, GROUPS, GROUPS % 3, "one source left out at a time")
+SOURCES = [f"source {group:02d}" for group in GROUPS]
 
 
 @pytest.fixture(scope="module")
@@ -68,21 +57,15 @@ def systems(data):
     return [identify(stream, ORDER) for stream in data[0]]
 
 
-def run(items, streams, **options):
-    features = Features([clip.path for clip in items.clips], items.codebook_folds, Cache(None), 1)
-    asked = Options(**{"order": ORDER, "lambda_a": WEIGHTS[0], "lambda_mu": WEIGHTS[1], **options})
-    return experiment("test", items, [streams], LocalBinaryPatterns(), features, asked, Stages())
+def run(data, clips=None, **options):
+    options = {"order": ORDER, "lambda_a": WEIGHTS[0], "lambda_mu": WEIGHTS[1], "n_jobs": 1, **options}
+    return evaluate(data[0] if clips is None else clips, data[1], SOURCES, **options)
 
 
 @pytest.fixture(scope="module")
-def compared(items, data):
+def compared(data):
     """All that needs no video."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr(experiments, "COMPARATORS", {})
-    with patch.context():
-        found = run(items, data[0], compare=True)
-    patch.undo()
-    return found
+    return run(data, compare=True)
 
 
 def of(found, name, classifier):
@@ -130,7 +113,7 @@ def test_baselines_with_medoids(compared, systems, data, name, distance):
     assert of(compared, name, "1-NN") == nearest(systems, data[1], to_system)
 
 
-def test_averages_know_nothing_of_time(compared, items, data):
+def test_averages_know_nothing_of_time(compared, data):
     means = [stream.mean(axis=0) for stream in data[0]]
 
     def chi2(a, b):
@@ -139,31 +122,36 @@ def test_averages_know_nothing_of_time(compared, items, data):
     def to_vector(k, members):
         return min(chi2(means[k], means[j]) for j in members)
 
-    def to_centre(k, members):
+    def to_mean(k, members):
         return chi2(means[k], np.mean([means[j] for j in members], axis=0))
 
     assert of(compared, "averaged", "1-NN") == nearest(means, data[1], to_vector)
-    assert of(compared, "averaged", "nearest centroid") == nearest(means, data[1], to_centre)
-    rng, patch = np.random.default_rng(0), pytest.MonkeyPatch()
-    patch.setattr(experiments, "COMPARATORS", {})
-    shuffled = run(items, [stream[rng.permutation(len(stream))] for stream in data[0]], compare=True)
-    patch.undo()
-    for classifier in ("1-NN", "nearest centroid", "logistic regression"):
+    assert of(compared, "averaged", "nearest mean") == nearest(means, data[1], to_mean)
+    rng = np.random.default_rng(0)
+    shuffled = run(data, [stream[rng.permutation(len(stream))] for stream in data[0]], compare=True)
+    for classifier in ("1-NN", "nearest mean", "logistic regression"):
         assert of(shuffled, "averaged", classifier) == of(compared, "averaged", classifier)
     assert not np.allclose(shuffled.relations.distances, compared.relations.distances)
 
 
-def test_rates_and_tests_are_against_the_first_line(compared, items):
+def test_rates_and_tests_are_against_the_first_line(compared, data):
     main, *rest = compared.methods
-    assert (compared.main, main.name, main.classifier) == (0, "LBP systems, alignment", "nearest mean")
-    labels = [clip.label for clip in items.clips]
-    right = {id(m): np.array(m.predictions) == labels for m in compared.methods}
+    assert (compared.main, main.name, main.classifier) == (0, "stream systems, alignment", "nearest mean")
+    right = {id(m): np.array(m.predictions) == data[1] for m in compared.methods}
     assert main.p_value is None
     for line in compared.methods:
         assert line.rate == rate(right[id(line)], GROUPS)
         assert line is main or line.p_value == mcnemar(right[id(main)], right[id(line)])
     assert [line.kind for line in rest].count("comparator") == 3
     assert len({(line.name, line.classifier) for line in compared.methods}) == len(compared.methods) == 10
+    assert compared.groups == tuple(GROUPS)
+    assert compared.protocol == "one source left out at a time (12 sources)"
+    assert compared.predictions.tolist() == list(main.predictions)
+    assert compared.accuracy == main.rate.share == np.mean(right[id(main)])
+    assert compared.confusion.tolist() == [
+        [int(np.sum((data[1] == true) & (compared.predictions == label))) for label in compared.classes]
+        for true in compared.classes
+    ]
 
 
 def test_what_is_shown_belongs_to_the_main_method(compared, systems):
@@ -177,19 +165,23 @@ def test_what_is_shown_belongs_to_the_main_method(compared, systems):
     }
     for curve in compared.curves:
         assert curve.fixed == (WEIGHTS[1] if curve.weight == "lambda_a" else WEIGHTS[0])
-    assert compared.facts["notes"] == []
+    for system, own in zip(compared.systems, systems, strict=True):
+        np.testing.assert_array_equal(system.transition, own.transition)
+    assert compared.facts["notes"] == [
+        "other people's methods were left out: they need clips, but there are streams"
+    ]
+    assert compared.facts["bag"] == "streams"
     assert compared.seconds.keys() >= {"systems and kernel", "curves", "map", "atlas"}
 
 
-def test_weights_that_are_auto_are_chosen_without_the_tested_group(items, data, systems, monkeypatch):
+def test_weights_are_chosen_without_the_tested_group(data, systems):
     """The twin throws a group away, chooses by leave-one-out on what is left, and then judges the group."""
-    grid_a, grid_mu = (0.05, 0.25, 4.0), (0.0, 10.0, 300.0)
-    monkeypatch.setattr(experiments, "LAMBDA_A_GRID", grid_a)
-    monkeypatch.setattr(experiments, "LAMBDA_MU_GRID", grid_mu)
-    found = run(items, data[0], lambda_a=None, lambda_mu=None)
+    found = run(data, lambda_a=None, lambda_mu=None, methods=["nearest mean", "1-NN"])
     labels, gram = data[1], cross_gram(systems)
     # What is tried first wins where it is nearly as good as the best: the middle of each grid.
-    settings = [(a, mu) for a in (0.25, 0.05, 4.0) for mu in (10.0, 0.0, 300.0)]
+    grid_a, grid_mu = (0.25, 0.05, 1.0, 0.0, 4.0), (10.0, 3.0, 30.0, 1.0, 100.0, 0.0, 300.0)
+    assert (sorted(grid_a), sorted(grid_mu)) == (list(LAMBDA_A_GRID), list(LAMBDA_MU_GRID))
+    settings = [(a, mu) for a in grid_a for mu in grid_mu]
     expected, chosen = labels.copy(), []
     for group in np.unique(GROUPS):
         rest, tested = np.flatnonzero(group != GROUPS), group == GROUPS
@@ -224,65 +216,82 @@ def test_weights_that_are_auto_are_chosen_without_the_tested_group(items, data, 
         assert f"{value:g}" in (usual[name] if isinstance(usual[name], dict) else [usual[name]])
 
 
-def test_tuning(items, data, monkeypatch):
-    """Two settings of the bags, of which one is noise: it is never chosen, and every group has one choice."""
-    monkeypatch.setattr(tuning, "ORDERS", (3, 2))
-    monkeypatch.setattr(tuning, "KERNELS", ("chi2", "linear"))
-    monkeypatch.setattr(tuning, "BAGS", {"LocalBinaryPatterns": ({}, {"radius": 2}, {"radius": 3})})
+def chosen_settings(line):
+    """How often each value of each setting was chosen."""
+    groups = len(np.unique(GROUPS))
+    return {
+        name: value if isinstance(value, dict) else {value: groups} for name, value in line.settings.items()
+    }
+
+
+def test_tuning_of_bags(data, monkeypatch):
+    """Three settings of the bags, of which two are noise, and one that fails."""
     rng = np.random.default_rng(0)
+    noise = [list(rng.dirichlet(np.ones(8), size=(15, 30))) for _ in range(2)]
 
-    def described(self, bags):
-        if bags.radius == 3:
+    def streams(self, bags):
+        if bags.window == 3:
             raise StreamError("no such stream")
-        return [data[0] if bags.radius == 1 else list(rng.dirichlet(np.ones(8), size=(15, 30)))]
+        return [{1: data[0], 2: noise[0], (1, 2): noise[1]}[bags.radius]]
 
-    monkeypatch.setattr(Features, "good_streams", described)
-    found = run(items, data[0], order=None, lambda_mu=None, tune=True)
+    monkeypatch.setattr(ClipFeatures, "streams", streams)
+    clips = [f"{k}.mp4" for k in range(15)]
+    found = run(data, clips, order=None, kernel="chi2", lambda_mu=None, tune=True, methods=["1-NN"])
     line = found.methods[0]
     assert (line.name, line.p_value) == ("LBP systems, tuned", None)
-    for name in ("kernel", "order", "classifier", "lambda_mu"):
-        chosen = line.settings[name]
-        assert not isinstance(chosen, dict) or sum(chosen.values()) == len(np.unique(GROUPS))
-    assert line.settings["lambda_a"] == 0.25  # as given
-    assert "as given" in line.settings["bag parameters"]
-    assert found.facts["order"] in (2, 3)
+    chosen = chosen_settings(line)
+    assert chosen.keys() == {"bag parameters", "kernel", "order", "classifier", "lambda_a", "lambda_mu"}
+    assert all(sum(counts.values()) == len(np.unique(GROUPS)) for counts in chosen.values())
+    assert (line.settings["lambda_a"], line.settings["kernel"]) == (0.25, "chi2")  # as given
+    assert set(chosen["bag parameters"]) == {"as given"}
+    assert found.facts["order"] in (5, 3, 8)
     assert all(system.order == found.facts["order"] for system in found.systems)
     (note,) = found.facts["notes"]
-    assert note == "the bags with radius 3 were left out of the tuning: no such stream"
+    assert note == "the bags with window 3, step 1 were left out of the tuning: no such stream"
 
 
-def test_a_line_of_several_candidates_is_nested(items):
-    """One candidate is always right, one never; with one alone nothing is chosen."""
-    good = ({"way": "good"}, lambda group: items.codes)
-    bad = ({"way": "bad"}, lambda group: (items.codes + 1) % 3)
-    line, usual = evaluate_method(MethodSpec("x", "y", "systems", lambda: [bad, good]), items, None)
+def test_tuning_of_streams(data):
+    """There are no bags to tune; the kernel, the order and the weights are chosen."""
+    found = run(data, order=None, lambda_a=1.0, lambda_mu=3.0, tune=True, methods=["1-NN"])
+    line = found.methods[0]
+    assert (line.name, line.classifier) == ("stream systems, tuned", "chosen")
+    chosen = chosen_settings(line)
+    assert all(sum(counts.values()) == len(np.unique(GROUPS)) for counts in chosen.values())
+    assert line.settings["bag parameters"] == "as given"
+    assert (line.settings["lambda_a"], line.settings["lambda_mu"]) == (1.0, 3.0)
+    assert {system.kernel for system in found.systems} == {found.facts["kernel"]}
+    assert {system.order for system in found.systems} == {found.facts["order"]}
+    assert found.facts["kernel"] == max(chosen["kernel"], key=chosen["kernel"].get)
+
+
+class Stub:
+    """A predictor that always says the same."""
+
+    def __init__(self, codes):
+        self.codes = codes
+
+    def predict(self, excluding=None):
+        return self.codes
+
+
+def test_a_method_of_several_alternatives_is_nested(data):
+    """One predictor is always right, one never; with one alone nothing is chosen."""
+    clips = tuple(Clip(f"{k}", Path(f"{k}.mp4"), str(label), SOURCES[k]) for k, label in enumerate(data[1]))
+    items = EvaluationSet(clips=clips, groups=GROUPS, codebook_folds=None, protocol="some left out")
+    good = ({"way": "good"}, Stub(items.codes))
+    bad = ({"way": "bad"}, Stub((items.codes + 1) % 3))
+    common = {"name": "x", "classifier": "y", "kind": "systems"}
+    line, usual = evaluate_method(MethodSpec(**common, alternatives=lambda: [bad, good]), items, None)
     assert line.rate.right == len(items.clips)
     assert (usual, line.settings) == ({"way": "good"}, {"way": "good"})
-    line, usual = evaluate_method(MethodSpec("x", "y", "systems", lambda: [bad]), items, None)
+    line, usual = evaluate_method(MethodSpec(**common, alternatives=lambda: [bad]), items, None)
     assert (line.rate.right, usual) == (0, {"way": "bad"})
 
 
-def test_a_choice_among_equals_does_no_harm():
-    """Forty ways, each right about half of the items: without an item, those wrong about it look best."""
-    rng, items = np.random.default_rng(0), 60
-    right = np.array([rng.permutation(items) < items // 2 for _ in range(40)])
-    inner = (right.sum(axis=1) - right.T) / (items - 1)  # each item is a group of its own
-    assert right[inner.argmax(axis=1), np.arange(items)].mean() == 0.0
-    assert right[one_standard_error_rule(inner, items), np.arange(items)].mean() == 0.5
-
-
-def test_kept_candidates_answer_the_same(items, systems):
-    view = SystemSet(systems, cross_gram(systems))
-    for _, candidate in aligned([view], items, "1-NN", (0.25,), (1.0,), (1, 3)):
-        answers = kept(candidate, items.groups)
-        for group in (None, *np.unique(GROUPS).tolist()):
-            np.testing.assert_array_equal(answers(group), candidate(group))
-
-
 def test_all_settings_of_the_tables_are_parameters():
-    for bags in map(make_bag, NAMED_BAGS):
+    for bags in map(make_bag, BAGS):
         settings = bag_settings(bags)
-        assert len(settings) == len(BAGS[type(bags).__name__])
+        assert len(settings) == len(CLASSES[type(bags).__name__].tuning)
         assert next(iter(settings)) == "as given"
         assert not any("window" in name for name in bag_settings(bags, ["window"]))
         assert settings["as given"].get_params() == bags.get_params()
@@ -291,9 +300,10 @@ def test_all_settings_of_the_tables_are_parameters():
 def test_orders_fall_until_a_clip_has_one(data):
     still = np.tile(data[0][0][:3], (5, 1))  # three bags in turn: rank 2
     with pytest.raises(OrderError):
-        identified([still], [5], "chi2", 1)
-    assert identified([data[0][0], still], descending_orders((3, 5)), "chi2", 1)[1].order == 2
-    assert identified([data[0][0], still], [5, 1], "chi2", 1)[1].order == 1
+        identify_first(still, [5], "chi2")
+    assert identify_first(data[0][0], descending_orders((3, 5)), "chi2").order == 5
+    assert identify_first(still, descending_orders((3, 5)), "chi2").order == 2
+    assert identify_first(still, [5, 1], "chi2").order == 1
     assert descending_orders(["auto"]) == ["auto"]
 
 
@@ -346,34 +356,32 @@ def nine(tmp_path):
     return paths
 
 
-def test_no_codebook_has_seen_the_third_that_it_is_for(nine, tmp_path):
-    thirds = np.array([0, 1, 2, 0, 1, 2, 2, 1, 0])
-    features = Features(nine, thirds, Cache(tmp_path / "cache"), 2)
+def test_no_codebook_has_seen_the_fold_that_it_is_for(nine, tmp_path):
+    folds = np.array([0, 1, 2, 0, 1, 2, 2, 1, 0])
+    features = ClipFeatures(nine, folds, Cache(tmp_path / "cache"), 2)
     Words.fits = Counts.calls = 0
     for _ in range(2):  # the second time from disk
         views, vectors = features.good_streams(Words()), features.vectors(Counts())
         assert len(views) == len(vectors) == 3
-        for third in range(3):
+        for fold in range(3):
             for k in range(9):
-                for seen in (views[third][k][0], vectors[third][k][:9]):
-                    np.testing.assert_array_equal(seen, thirds != third)
-                assert views[third][k][1, 0] == vectors[third][k][9] == k
+                for seen in (views[fold][k][0], vectors[fold][k][:9]):
+                    np.testing.assert_array_equal(seen, folds != fold)
+                assert views[fold][k][1, 0] == vectors[fold][k][9] == k
     assert (Words.fits, Counts.calls) == (3, 9)
 
 
 def test_without_three_groups_nothing_is_learnt(nine):
-    features = Features(nine, None, Cache(None), 1)
+    features = ClipFeatures(nine, None, Cache(None), 1)
     for describe, what in ((features.streams, Words()), (features.vectors, Counts())):
         with pytest.raises(ParameterError, match="there are fewer than three groups"):
             describe(what)
 
 
 def test_a_gram_is_found_again(systems, tmp_path, monkeypatch):
-    from sysbags.evaluate import cached_gram as _kept
-
     cache, expected = Cache(tmp_path), cross_gram(systems)
     first = cached_gram(cache, systems, 1).gram
-    monkeypatch.setattr(_kept, "cross_gram", lambda *args, **options: pytest.fail("worked out again"))
+    monkeypatch.setattr(cached, "cross_gram", lambda *args, **options: pytest.fail("computed again"))
     again = cached_gram(cache, systems, 1).gram
     for gram in (first, again):
         np.testing.assert_array_equal(gram.observer, expected.observer)
@@ -382,3 +390,280 @@ def test_a_gram_is_found_again(systems, tmp_path, monkeypatch):
     monkeypatch.undo()
     other = cached_gram(cache, systems[::-1], 1).gram
     np.testing.assert_allclose(other.mean, expected.mean[::-1, ::-1], rtol=1e-12)
+
+
+TEXTURES = ["waves", "rain", "grass"]
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory):
+    """Nine clips of three classes."""
+    paths, labels = make_clips(tmp_path_factory.mktemp("clips"), 3, 14, 64, 80, textures=TEXTURES)
+    return paths, np.array(labels)
+
+
+FIXED = {"order": 2, "lambda_a": 0.25, "lambda_mu": 10.0}
+
+
+def test_clips_are_evaluated_as_their_streams(clips):
+    paths, labels = clips
+    found = evaluate([str(path) for path in paths], labels, **FIXED)
+    streams = LocalBinaryPatterns().transform(paths)
+    expected = evaluate(streams, labels, **FIXED)
+    assert [m.name for m in found.methods] == ["LBP systems, alignment"] * 3
+    for method, other in zip(found.methods, expected.methods, strict=True):
+        assert (method.predictions, method.rate) == (other.predictions, other.rate)
+        assert (method.p_value, method.settings) == (other.p_value, other.settings)
+    assert [(c.name, c.path, c.label, c.source) for c in found.clips] == [
+        (f"{label}/{path.name}", path, label, None) for path, label in zip(paths, labels, strict=True)
+    ]
+    assert found.protocol == expected.protocol == "one clip left out at a time (9 clips)"
+    np.testing.assert_array_equal(found.relations.distances, expected.relations.distances)
+    assert found.curves == expected.curves
+    assert found.facts["notes"] == []
+    assert found.facts["bag"] == "LocalBinaryPatterns()"
+
+
+def test_clips_are_compared_with_other_methods(clips, monkeypatch):
+    """One that can describe the clips, and one that is not there."""
+    paths, labels = clips
+    monkeypatch.setattr(evaluation, "COMPARATORS", ("LBPTOP", "PooledActivations"))
+    usual = evaluation.comparator_methods
+
+    def methods(name, *arguments):
+        if name == "PooledActivations":
+            raise ImportError("no such package")
+        return usual(name, *arguments)
+
+    monkeypatch.setattr(evaluation, "comparator_methods", methods)
+    found = evaluate(paths, labels, compare=True, compare_frames={"max_frames": 8}, **FIXED)
+    assert found.facts["notes"] == ["PooledActivations was left out: no such package"]
+    assert [(m.kind, m.classifier) for m in found.methods if "LBP-TOP" in m.name] == [
+        ("comparator", classifier) for classifier in LBPTOP.classifiers
+    ]
+    eight = LBPTOP(frames={"max_frames": 8})
+    vectors = [eight.vector(path) for path in paths]
+
+    def chi2(a, b):
+        return np.sum((a - b) ** 2 / np.maximum(a + b, 1e-300))
+
+    predictions = []
+    for k, vector in enumerate(vectors):
+        rest = [j for j in range(len(vectors)) if j != k]
+        predictions.append(labels[min(rest, key=lambda j, vector=vector: chi2(vector, vectors[j]))])
+    assert of(found, "LBP-TOP", "1-NN") == predictions
+
+
+def test_concatenated_bags_with_a_codebook(clips):
+    """Each clip is predicted with words that were learnt without its fold."""
+    paths, labels = clips
+    bags = Concatenated([LocalBinaryPatterns(), VisualWords(6, sampling="grid")])
+    found = evaluate(paths, labels, bags=bags, methods=["1-NN", "nearest mean"], **FIXED)
+    folds, expected = codebook_folds(labels, range(9)), {"1-NN": [None] * 9, "nearest mean": [None] * 9}
+    weights = FIXED["lambda_a"], FIXED["lambda_mu"]
+    for fold in range(3):
+        fitted = Concatenated(bags.bags).fit(
+            [path for path, own in zip(paths, folds, strict=True) if own != fold]
+        )
+        systems = [identify(fitted.stream(path), 2) for path in paths]
+        for k in np.flatnonzero(folds == fold):
+            near, means = {}, {}
+            for label in TEXTURES:
+                rest = [systems[j] for j in range(9) if j != k and labels[j] == label]
+                near[label] = min(alignment_distance(systems[k], other, *weights) for other in rest)
+                means[label] = alignment_distance(frechet_mean(rest, *weights).system, systems[k], *weights)
+            expected["1-NN"][k] = min(near, key=near.get)
+            expected["nearest mean"][k] = min(means, key=means.get)
+    assert {method.classifier: list(method.predictions) for method in found.methods} == expected
+    assert [method.name for method in found.methods] == ["Concatenated systems, alignment"] * 2
+    assert not hasattr(bags, "bags_")  # what is given is left as it was
+
+
+def count_reads(monkeypatch):
+    """Count which clip is read by which bags."""
+    reads, usual = [], BagTransformer.read
+
+    def read(self, source, **own):
+        reads.append((type(self).__name__, Path(source).name))
+        return usual(self, source, **own)
+
+    monkeypatch.setattr(BagTransformer, "read", read)
+    return reads
+
+
+def test_a_clip_is_read_once_by_each_bag(tmp_path, monkeypatch):
+    paths, labels = make_clips(tmp_path / "clips", 3, 10, 48, 64, textures=["waves", "rain"])
+    paths = [
+        path.rename(path.with_name(f"{label}-{path.name}")) for path, label in zip(paths, labels, strict=True)
+    ]
+    reads, bags = count_reads(monkeypatch), {"LBP": LocalBinaryPatterns(), "colour": ColourHistogram()}
+    found = evaluate(paths, labels, bags=bags, cache=tmp_path / "cache", **FIXED)
+    found.to_json(details=True)
+    expected = sorted(
+        (name, path.name) for name in ("LocalBinaryPatterns", "ColourHistogram") for path in paths
+    )
+    assert sorted(reads) == expected
+    assert found.methods[0].name == "LBP + colour systems, alignment"
+    assert found.methods[0].classifier == "kernel ridge"
+    reads.clear()
+    again = evaluate(paths, labels, bags=bags, cache=tmp_path / "cache", **FIXED)
+    assert reads == []
+    assert [m.predictions for m in again.methods] == [m.predictions for m in found.methods]
+
+
+def test_all_codebooks_need_a_clip_twice(clips, monkeypatch):
+    """Once for a sample of its descriptors, once to count words; and before that a look at its first frame."""
+    paths, labels = clips
+    reads = count_reads(monkeypatch)
+    evaluate(paths, labels, bags=VisualWords(6, sampling="grid"), methods=["1-NN"], **FIXED)
+    assert len(reads) == 3 * len(paths)
+
+
+def test_further_bags_have_the_order_that_is_given(clips, monkeypatch):
+    paths, labels = clips
+    orders, usual = [], cached.cross_gram
+    monkeypatch.setattr(
+        cached,
+        "cross_gram",
+        lambda some, **more: (orders.append({s.order for s in some}), usual(some, **more))[1],
+    )
+    evaluate(paths, labels, bags=["lbp", "colour"], methods=["kernel ridge"], **FIXED)
+    assert orders == [{2}, {2}]
+
+
+def test_details_are_computed_when_they_are_asked_for(data, monkeypatch):
+    calls = []
+
+    def broken(*arguments, **options):
+        calls.append(1)
+        raise StreamError("no atlas today")
+
+    monkeypatch.setattr(evaluation, "atlas", broken)
+    found = run(data)
+    document = json.loads(found.to_json())
+    assert calls == []
+    assert not document.keys() & {"curves", "neighbours", "atlas"}
+    assert not document["seconds"].keys() & {"curves", "map", "atlas"}
+    for ask in (lambda: found.details, lambda: found.atlas, lambda: found.to_json(details=True)):
+        with pytest.raises(StreamError, match="no atlas today"):
+            ask()
+    monkeypatch.undo()
+    assert found.details is found.details
+    assert found.relations is found.details.relations
+    assert found.seconds.keys() >= {"curves", "map"}
+
+
+def test_the_document(compared):
+    plain, document = compared.to_dict(), json.loads(compared.to_json(details=True))
+    assert document.keys() - plain.keys() == {"curves", "neighbours", "atlas"}
+    assert {k: v for k, v in document.items() if k in plain and k not in ("facts", "seconds")} == json.loads(
+        json.dumps({k: v for k, v in plain.items() if k not in ("facts", "seconds")})
+    )
+    assert document["title"] == "clips"
+    assert document["groups"] == GROUPS.tolist()
+    assert document["classes"] == ["class 0", "class 1", "class 2"]
+    assert document["clips"][3] == {"name": "class 0/3", "label": "class 0", "source": "source 02"}
+    assert document["skipped"] == []
+    assert document["confusion"] == compared.confusion.tolist()
+    assert [m["main"] for m in document["methods"]] == [True] + [False] * 9
+    for line, method in zip(document["methods"], compared.methods, strict=True):
+        assert (line["name"], line["classifier"], line["kind"]) == (
+            method.name,
+            method.classifier,
+            method.kind,
+        )
+        assert (line["share"], line["p_value"]) == (method.rate.share, method.p_value)
+        assert line["predictions"] == list(method.predictions)
+        assert line["rate"] == {
+            name: getattr(method.rate, name) for name in ("right", "total", "low", "high")
+        }
+    for line, curve in zip(document["curves"], compared.curves, strict=True):
+        assert (line["weight"], line["classifier"], line["fixed"]) == (
+            curve.weight,
+            curve.classifier,
+            curve.fixed,
+        )
+        assert (line["values"], line["accuracies"]) == (list(curve.values), list(curve.accuracies))
+    assert document["neighbours"] == compared.relations.neighbours.tolist()
+    for page, mean in zip(document["atlas"], compared.atlas, strict=True):
+        assert page["class"] == mean.label
+        assert page["members"] == [compared.clips[k].name for k in mean.members]
+        assert page["squared_distances"] == list(mean.distances)
+        assert np.array(page["eigenvalues"]) @ [1.0, 1.0j] == pytest.approx(mean.eigenvalues)
+    assert document["facts"]["seconds for a pair after the kernel"] > 0.0
+    assert document["facts"]["order"] == ORDER
+    assert document["seconds"].keys() >= {"systems", "systems and kernel", "curves", "map", "atlas"}
+
+
+def test_the_table_as_a_frame(compared):
+    pytest.importorskip("pandas")
+    table = compared.to_frame()
+    assert table["method"].tolist() == [m.name for m in compared.methods]
+    assert table["accuracy"].tolist() == [m.rate.share for m in compared.methods]
+    assert (table["low"] <= table["accuracy"]).all()
+    assert (table["accuracy"] <= table["high"]).all()
+    assert table["right"].tolist() == [m.rate.right for m in compared.methods]
+    assert table["p_value"].isna().tolist() == [True] + [False] * 9
+
+
+def test_bad_clips_become_failures(clips, tmp_path):
+    paths, labels = clips
+    broken, missing = tmp_path / "broken.mp4", tmp_path / "missing.mp4"
+    broken.write_bytes(b"no video")
+    still = write_clip(tmp_path / "still.mp4", np.repeat(moving_frames(1, 64, 80), 14, axis=0))
+    given = [broken, *paths, still, missing]
+    names = ["rain", *labels, "waves", "waves"]
+    for bags in ("lbp", VisualWords(6, sampling="grid")):
+        found = evaluate(given, names, bags=bags, methods=["1-NN"], order=2, lambda_a=0.25, lambda_mu=10.0)
+        alone = evaluate(paths, labels, bags=bags, methods=["1-NN"], order=2, lambda_a=0.25, lambda_mu=10.0)
+        assert {path: type(error) for path, error in found.failures.items()} == {
+            broken: VideoError,
+            still: OrderError,
+            missing: VideoError,
+        }
+        assert all(str(path) in str(error) for path, error in found.failures.items())
+        assert [clip.path for clip in found.clips] == list(paths)
+        assert found.groups == tuple(range(9))
+        assert [entry["path"] for entry in found.to_dict()["skipped"]] == [str(p) for p in found.failures]
+        if bags == "lbp":  # the still clip has a part in codebooks
+            assert found.predictions.tolist() == alone.predictions.tolist()
+
+
+def test_a_class_in_a_single_group(data):
+    groups = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10, 10]
+    found = evaluate(data[0], data[1], groups, order=2, lambda_a=0.25, lambda_mu=0.0)
+    assert found.single_group_classes == ("class 2",)
+    for method in found.methods:
+        assert "class 2" not in method.predictions[10:]
+    assert single_group_classes(["a", "a", "b"], [0, 1, 1]) == ["b"]
+
+
+def test_folds(data):
+    found = run(data, protocol="folds", folds=4)
+    assert found.protocol == "4 folds, no source in two of them"
+    assert len(set(found.groups)) == 4
+    for source in set(SOURCES):
+        assert len({group for group, own in zip(found.groups, SOURCES, strict=True) if own == source}) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "sentence"),
+    [
+        ({"methods": ["NCC"]}, ParameterError, "methods is 'NCC', but it must be one of 'nearest mean'"),
+        ({"labels": ["a"] * 6}, ParameterError, "all clips have the class a, but there must be at least two"),
+        ({"labels": list("ab")}, ParameterError, "labels have shape (2,)"),
+        ({"groups": list("xxxyyy")}, FileError, "each class has its clips in a single group"),
+        ({"bags": "gist"}, ParameterError, "bags is 'gist', but it must be one of 'lbp'"),
+        ({"bags": [3]}, ParameterError, "bags holds a int, but it must hold names or bags"),
+        ({"protocol": "holdout"}, ParameterError, "protocol is 'holdout', but it must be one of"),
+        ({"protocol": "by-source"}, ParameterError, "needs the source of each item"),
+        ({"lambda_a": -1.0}, ParameterError, "lambda_a is -1.0, but it must be"),
+        ({"kernel": "rbf"}, SysbagsError, "kernel"),
+        ({"clips": [np.full((4, 3), -1.0)] * 6}, StreamError, "clips[0]"),
+    ],
+)
+def test_mistakes(data, options, error, sentence):
+    options = {"clips": data[0][:3] + data[0][5:8], "labels": list("aaabbb"), **options}
+    with pytest.raises(error) as caught:
+        evaluate(**options)
+    assert sentence in str(caught.value)

@@ -321,3 +321,10 @@ def test_a_thousand_malformed_trees(tmp_path, model_file):
         assert found is None or isinstance(found, tuple)
         refusals += found is None
     assert 500 < refusals < 1000
+
+
+@pytest.mark.parametrize("path", [None, 3, b"model", ["model"], 2.5])
+def test_what_is_not_a_path(path):
+    for action in (storage.load, storage.describe, lambda path: storage.save(path, make_system(0))):
+        with pytest.raises(FileError, match=r"^path is .*, but it must be the path of a model file"):
+            action(path)

@@ -60,6 +60,7 @@ NearestMean, or a scikit-learn Pipeline of these
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
+    _check_path(path)
     if not _is_whole(obj):
         what = "a list of other things" if isinstance(obj, list) else f"of type {type(obj).__name__}"
         raise ParameterError(
@@ -151,6 +152,7 @@ def _read(
     """Return the metadata, and what `take` makes of each array."""
     from safetensors import safe_open
 
+    _check_path(path)
     try:
         mode = os.stat(path).st_mode
         if stat.S_ISREG(mode):
@@ -175,6 +177,12 @@ def _read(
         if len(start) > 8 and _START.startswith(start[8:]):
             raise FileError(f"{path} is cut short or damaged, so copy or save it again: {error}") from None
     raise FileError(f"{path} is no model file of sysbags, but something else")
+
+
+def _check_path(path: Any) -> None:
+    """Refuse what is not a path; a number would be an open file, and bytes are not paths for safetensors."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise FileError(f"path is {path!r}, but it must be the path of a model file, as text or a Path")
 
 
 def _parsed(path: str | os.PathLike[str], text: str) -> dict[str, Any]:

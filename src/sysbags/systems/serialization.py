@@ -1,4 +1,4 @@
-"""A system as named arrays, and back."""
+"""Systems as named arrays and back, for results that are kept on disk."""
 
 from __future__ import annotations
 
@@ -14,25 +14,34 @@ from sysbags.systems.system import System
 
 __all__ = ["system_arrays", "system_from_arrays"]
 
+MAPPING = "compression_error"  # the one field that holds several numbers by name
+
 
 def system_arrays(system: System) -> dict[str, npt.NDArray[Any]]:
-    """Return everything that a system knows as named arrays, except its kernel and its compression error.
+    """Return all that a system holds but its kernel, as named arrays; numbers have no dimension.
 
     Examples
     --------
-    >>> system = System([[0.5]], [[0.0, 1.0], [1.0, 0.0]], [[1.0], [0.5]], [0.5, 0.5])
-    >>> system_from_arrays(system_arrays(system), system.kernel)
+    >>> theta = System([[0.5]], samples=[[0.0, 1.0], [1.0, 0.0]], alpha=[[1.0], [0.5]], beta=[0.5, 0.5])
+    >>> sorted(system_arrays(theta))
+    ['alpha', 'beta', 'samples', 'transition']
+    >>> system_from_arrays(system_arrays(theta), "chi2")
     System(order=1, size=2, bag_length=2, kernel='chi2')
     """
-    values = {f.name: getattr(system, f.name) for f in fields(system)}
-    return {
-        name: np.asarray(value)
-        for name, value in values.items()
-        if name not in ("kernel", "compression_error") and value is not None
-    }
+    values = {field.name: getattr(system, field.name) for field in fields(system) if field.name != "kernel"}
+    errors = values.pop(MAPPING) or {}
+    values |= {f"{MAPPING}/{name}": error for name, error in errors.items()}
+    return {name: np.asarray(value) for name, value in values.items() if value is not None}
 
 
 def system_from_arrays(arrays: Mapping[str, npt.NDArray[Any]], kernel: KernelLike) -> System:
-    """Return the system of some arrays, see `system_arrays`."""
-    values: dict[str, Any] = {name: array if array.ndim else array.item() for name, array in arrays.items()}
+    """Return the system of arrays that `system_arrays` made, bit for bit."""
+    values: dict[str, Any] = {}
+    for name, array in arrays.items():
+        value = array if array.ndim else array.item()
+        field, _, key = name.partition("/")
+        if key:
+            values.setdefault(field, {})[key] = value
+        else:
+            values[field] = value
     return System(**values, kernel=kernel)
