@@ -7,18 +7,19 @@ distances (`pairwise_distances`), means (`frechet_mean`) and classifiers (`Neare
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from sysbags._common.version import __version__ as __version__
-
+TYPE_CHECKING = (
+    False  # that of typing, which is not imported here: Ctrl-C during an import prints a traceback
+)
 if TYPE_CHECKING:
+    from typing import Any
+
     from sysbags import bags as bags
     from sysbags import comparators as comparators
     from sysbags import datasets as datasets
     from sysbags import evaluate as evaluate
     from sysbags import kernels as kernels
     from sysbags import video as video
+    from sysbags._common.version import __version__ as __version__
     from sysbags.classifiers import KernelRidgeClassifier as KernelRidgeClassifier
     from sysbags.classifiers import NearestMean as NearestMean
     from sysbags.classifiers import NearestSystem as NearestSystem
@@ -73,6 +74,10 @@ __all__ = [*sorted([*_HOMES, *_MODULES])]
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "__version__":
+        return import_module("sysbags._common.version").__version__
     if name in _HOMES:
         return getattr(import_module(f"sysbags.{_HOMES[name]}"), name)
     if name in _MODULES:

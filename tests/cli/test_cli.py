@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from importlib import import_module
 
 import pytest
@@ -83,7 +85,7 @@ def test_help_imports_nothing_heavy():
         ("fit {clips} --out m --lambda-mu nan", "--lambda-mu is 'nan'"),
         ("fit {clips} --out m --stride 0", "Invalid value for '--stride'"),
         ("fit {clips} --out m --words 9", "--words is for the bags surf and sift, but the bag is lbp"),
-        ("fit {clips} --out m --jobs 0", "n_jobs is 0"),
+        ("fit {clips} --out m --n-jobs 0", "n_jobs is 0"),
         ("fit nowhere --out m", "there is no folder nowhere"),
         ("fit {clips}/waves --out m", "holds no folder"),
         ("fit {clips} --out {clips}", "is a folder, but the output must be a file"),
@@ -99,13 +101,26 @@ def test_help_imports_nothing_heavy():
         ("matrix nowhere --out d.csv", "there is no folder nowhere"),
         ("mean {clips}/waves/0.mp4 {text} --out m", "note.txt"),
         ("inspect nowhere", "nowhere"),
+        ("inspect {empty}", "argument 2 is empty, but it must be a path or a value"),
+        ("inspect {text} --plot {empty}", "argument 4 is empty"),
+        ("classify {text} {empty}", "argument 3 is empty"),
+        ("classify {empty} {text}", "argument 2 is empty"),
+        ("distance {empty} {text}", "argument 2 is empty"),
+        ("matrix {empty} --out d.csv", "argument 2 is empty"),
+        ("mean {empty} --out m", "argument 2 is empty"),
+        ("fit {empty} --out m", "argument 2 is empty"),
+        ("fit {clips} --out=", "--out is empty, but it must have a value"),
+        ("evaluate {empty}", "argument 2 is empty"),
+        ("reproduce yupenn {empty}", "argument 3 is empty"),
+        ("demo --out {empty}", "argument 3 is empty"),
         ("inspect {text}", "note.txt"),
     ],
 )
 def test_mistakes(capsys, classes, tmp_path, monkeypatch, words, sentence):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "note.txt").write_text("not a video, not a model\n")
-    argv = words.format(clips=classes, text=tmp_path / "note.txt").split()
+    argv = words.format(clips=classes, text=tmp_path / "note.txt", empty="EMPTY").split()
+    argv = ["" if word == "EMPTY" else word for word in argv]
     code, out, err = call(capsys, *argv)
     assert (code, out) == (2, "")
     assert sentence in err
@@ -142,3 +157,64 @@ def test_a_reader_that_stops_listening(words):
         command = [sys.executable, "-m", "sysbags", *words]
         done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+
+MODULE = sys.argv.pop(1)
+
+def interrupt(event, arguments):
+    if event == "import" and arguments[0] == MODULE:
+        os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
+from sysbags.__main__ import run
+sys.addaudithook(interrupt)
+run()
+"""
+
+
+@pytest.mark.parametrize("module", ["sysbags.cli", "typer", "sysbags.cli._settings", "numpy", "cv2"])
+def test_ctrl_c_while_modules_are_imported(classes, tmp_path, module):
+    command = [sys.executable, "-c", INTERRUPTED_IMPORT, module, "fit", classes, "--out", tmp_path / "m"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "sysbags: interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+STARTED = """
+import signal, sys
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from sysbags.__main__ import run
+try:
+    sys.stdout.write("started\\n")
+    sys.stdout.flush()
+    run()
+except KeyboardInterrupt:  # before run has begun
+    sys.stderr.write("sysbags: interrupted\\n")
+    sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.03, 0.1, 0.3, 0.6])
+def test_ctrl_c_at_any_time(classes, tmp_path, delay):
+    """Whenever the interrupt comes, there is no traceback; a fast machine may have finished before."""
+    command = [sys.executable, "-c", STARTED, "fit", str(classes), "--out", str(tmp_path / "m")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "started\n"
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+    assert "Traceback" not in err
+    assert process.returncode in (130, 2)  # 2: these classes of one clip cannot be cross-validated
+
+
+def test_only_what_is_quick_is_imported_before_ctrl_c_is_handled():
+    code = (
+        "import sys; before = set(sys.modules); import sysbags.__main__; "
+        "print(sorted(set(sys.modules) - before - {'__future__'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['sysbags', 'sysbags.__main__']\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 import sys
 
 import numpy as np
@@ -40,13 +41,19 @@ def test_distance(capsys, classes):
     twin = sysbags.align(*systems_of([one, two]), lambda_mu=10.0)
     assert said["clips"] == [str(one), str(two)]
     assert said["squared_distance"] == twin.distance
-    assert said["distance"] == math.sqrt(twin.distance)
-    assert (said["lower_bound"], said["parts"]) == (twin.lower_bound, twin.parts)
+    assert said["root_of_squared_distance"] == math.sqrt(twin.distance)
+    assert (said["squared_lower_bound"], said["squared_parts"]) == (twin.lower_bound, twin.parts)
+    assert sum(said["squared_parts"].values()) == pytest.approx(said["squared_distance"], rel=1e-12)
     assert (said["lambda_a"], said["lambda_mu"]) == (0.25, 10.0)
     code, out, _ = call(capsys, "distance", one, two, "--lambda-mu", 10)
     assert code == 0
-    assert f"{twin.distance:.4g}" in out
-    assert "lower bound" in out
+    rows = dict(re.findall(r"^ *([a-z][a-z ]*?) {2,}(\S+) *$", out, re.MULTILINE))
+    assert rows == {
+        "squared alignment distance": f"{twin.distance:.4g}",
+        **{f"{name} part": f"{part:.4g}" for name, part in twin.parts.items()},
+        "lower bound": f"{twin.lower_bound:.4g}",
+        "root of squared distance": f"{math.sqrt(twin.distance):.4g}",
+    }
 
 
 @pytest.mark.parametrize("metric", ["martin", "max-singular-value"])
@@ -55,7 +62,8 @@ def test_distance_by_other_metrics(capsys, classes, metric):
     said = call_json(capsys, "distance", *paths, "--metric", metric, "--order", 2)
     twin = sysbags.pairwise_distances(systems_of(paths, 2), metric=metric)[0, 1]
     assert said["squared_distance"] == pytest.approx(twin, rel=1e-12)
-    assert "parts" not in said
+    assert list(said) == ["clips", "metric", "squared_distance", "root_of_squared_distance"]
+    assert said["root_of_squared_distance"] == math.sqrt(said["squared_distance"])
 
 
 def test_distance_with_a_model(capsys, classes, model):
@@ -69,7 +77,9 @@ def test_distance_with_a_model(capsys, classes, model):
 
 def test_words_are_learnt_from_the_clips(capsys, classes):
     paths = [classes / "waves" / "0.mp4", classes / "flicker" / "0.mp4"]
-    said = call_json(capsys, "distance", *paths, "--bag", "sift", "--words", 8, "--order", 2, "--seed", 3)
+    said = call_json(
+        capsys, "distance", *paths, "--bag", "sift", "--words", 8, "--order", 2, "--random-state", 3
+    )
     streams = sysbags.bags.VisualWords(8, "sift", random_state=3).fit(paths).transform(paths)
     twin = sysbags.align(*sysbags.SystemIdentifier(2).transform(streams))
     assert said["squared_distance"] == pytest.approx(twin.distance, rel=1e-12)
@@ -98,7 +108,7 @@ def test_matrix(capsys, classes, tmp_path):
 
 def test_matrix_of_a_flat_folder(capsys, classes, tmp_path):
     said = call_json(
-        capsys, "matrix", classes / "waves", "--out", tmp_path / "d.csv", "--metric", "martin", "--jobs", 1
+        capsys, "matrix", classes / "waves", "--out", tmp_path / "d.csv", "--metric", "martin", "--n-jobs", 1
     )
     assert (said["metric"], said["clips"], said["skipped"]) == ("martin", ["0.mp4", "1.mp4"], [])
     assert (tmp_path / "d.csv").read_text().count("\n") == 3
@@ -223,7 +233,7 @@ def test_inspect_saved_files(capsys, classes, model, tmp_path):
     assert [s["name"] for s in call_json(capsys, "inspect", tmp_path / "judge")["systems"]] == list("aabb")
     code, _, err = call(capsys, "inspect", tmp_path / "one", "--order", 3)
     assert code == 2
-    assert "--order is for clips" in err
+    assert "--order goes with clips" in err
     (tmp_path / "cut").write_bytes(model.read_bytes()[:300])
     code, _, err = call(capsys, "inspect", tmp_path / "cut")
     assert code == 2

@@ -17,7 +17,7 @@ from sysbags.bags import LocalBinaryPatterns
 from sysbags.datasets import make_clips
 from sysbags.evaluate import entries, tuning
 
-FIXED = ("--order", 2, "--lambda-a", 0.25, "--lambda-mu", 10, "--jobs", 1)
+FIXED = ("--order", 2, "--lambda-a", 0.25, "--lambda-mu", 10, "--n-jobs", 1)
 SHAPE = {"frames": 14, "height": 64, "width": 96}
 TEXTURES = ["fire", "waves"]
 
@@ -115,6 +115,12 @@ def test_tables_for_people(capsys, place):
     assert "8 clips of 2 classes, 0 skipped; one clip left out at a time (8 clips)" in out
     assert re.search(r"LBP systems, alignment +nearest mean +\d+\.\d % +\d+\.\d to \d+\.\d +- ", out)
     assert re.search(r"frames and bags +\d", out)
+    settings = out.split("Settings:\n")[1]
+    assert re.search(
+        r"^ *all systems +bag LocalBinaryPatterns\(.*\), order 2, kernel chi2 *$", settings, re.M
+    )
+    row = r"^ *LBP systems, alignment +nearest mean +(classifier nearest mean, )?lambda_a 0.25, lambda_mu 10"
+    assert re.search(row, settings, re.M)
 
 
 def test_a_second_run_reads_no_clip(capsys, place, monkeypatch):
@@ -237,7 +243,7 @@ def test_tuning_runs(capsys, place, monkeypatch):
     monkeypatch.setattr(tuning, "ORDERS", (3, 2))
     monkeypatch.setattr(tuning, "KERNELS", ("chi2", "bhattacharyya"))
     monkeypatch.setattr(tuning, "BAGS", {"LocalBinaryPatterns": ({}, {"radius": 2}, {"window": 2})})
-    argv = ("--tune", "--lambda-a", 0.25, "--window", 1, "--jobs", 1)
+    argv = ("--tune", "--lambda-a", 0.25, "--window", 1, "--n-jobs", 1)
     found = evaluate(capsys, place, *argv)
     line = found["methods"][0]
     assert (line["name"], line["classifier"], line["main"]) == ("LBP systems, tuned", "chosen", True)
@@ -253,7 +259,7 @@ def test_tuning_runs(capsys, place, monkeypatch):
 
 def test_the_same_bits_for_any_number_of_threads(capsys, place):
     one, two = (
-        evaluate(capsys, place, *FIXED[:-2], "--lambda-mu", "auto", "--jobs", jobs) for jobs in (1, 2)
+        evaluate(capsys, place, *FIXED[:-2], "--lambda-mu", "auto", "--n-jobs", jobs) for jobs in (1, 2)
     )
     for name in ("confusion", "curves", "neighbours", "atlas"):
         assert one[name] == two[name]
@@ -275,6 +281,10 @@ def test_the_same_bits_for_any_number_of_threads(capsys, place):
         (("--order", "40"), "none of the clips can be used: "),
         (("--words", "5"), "--words is for the bags surf and sift"),
         (("--report", "{place}/no/r.html"), "no does not exist"),
+        (("--folds", "3"), "--folds goes with --protocol folds"),
+        (("--folds", "10", "--protocol", "leave-one-out"), "--folds goes with --protocol folds"),
+        (("--compare-frames", "9"), "--compare-frames goes with --compare"),
+        (("--compare-stride", "1"), "--compare-stride goes with --compare"),
         (("--atlas", "{place}/set/fire/00.mp4"), "00.mp4 is a file, but the atlas is written into a folder"),
     ],
 )
@@ -289,7 +299,7 @@ def test_mistakes_are_told_in_one_sentence(capsys, place, argv, sentence):
 @pytest.mark.parametrize(
     ("removed", "sources", "sentence"),
     [
-        (["waves"], {}, "holds the one class fire, but there must be at least two"),
+        (["waves"], {}, "holds a single class, fire, but there must be at least two"),
         ([], {"fire": "x", "waves": "y"}, "each class has its clips in a single group"),
         (["fire/*.mp4"], {}, "holds no clip"),
     ],
@@ -313,7 +323,7 @@ def test_one_source_for_all_and_a_class_of_one_source(capsys, copy):
     write_index(copy / "set", dict.fromkeys(names, "x"))
     argv = ("evaluate", copy / "set", "--cache", copy / "cache", *FIXED)
     code, out, err = call(capsys, *argv)
-    assert (code, err) == (0, "sysbags: all clips come from one source, so it is clips that are left out\n")
+    assert (code, err) == (0, "sysbags: all clips have the same source, so clips are left out, not sources\n")
     assert "one clip left out at a time" in out
     code, _, err = call(capsys, *argv, "--protocol", "by-source")
     assert (code, "names a single source" in err) == (2, True)
@@ -322,7 +332,9 @@ def test_one_source_for_all_and_a_class_of_one_source(capsys, copy):
     lines = found["methods"]
     assert all(verdict == "waves" for line in lines for verdict in line["predictions"][:4])
     _, _, err = call(capsys, *argv)
-    assert err.startswith("sysbags: the class fire has its clips in a single group, and none is right")
+    assert err.startswith(
+        "sysbags: the class fire has its clips in a single group: left out, they are all classified wrongly"
+    )
 
 
 def test_a_class_without_a_usable_clip_is_told_of(capsys, copy):

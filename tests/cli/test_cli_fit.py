@@ -47,7 +47,7 @@ def test_fit_says_what_it_did(capsys, classes, tmp_path):
     assert (code, err) == (0, "")
     assert "6 clips of 2 classes, 0 skipped" in out
     assert "lambda_a = " in out
-    assert "chosen by leaving one clip out" in out
+    assert "chosen by leave-one-clip-out" in out
     assert "leave-one-clip-out accuracy 100.0 % (6 of 6)" in out
     assert str(tmp_path / "m") in out
     assert "frames and bags" in out
@@ -90,7 +90,7 @@ def test_sources_are_left_out_together(capsys, classes, tmp_path):
     (folder / "index.csv").write_text("\n".join(["clip,source", *(row[:-1] + "x" for row in rows)]))
     code, out, err = call(capsys, "fit", folder, "--out", tmp_path / "m", "--order", 3)
     assert code == 0
-    assert "all clips come from one source" in err
+    assert "all clips have the same source" in err
     assert "leave-one-clip-out" in out
 
 
@@ -144,7 +144,7 @@ def test_classes_that_cannot_be(capsys, classes, tmp_path):
     shutil.copytree(classes / "waves", one / "waves")
     code, _, err = call(capsys, "fit", one, "--out", tmp_path / "m")
     assert code == 2
-    assert "holds the one class waves, but there must be at least two" in err
+    assert "holds a single class, waves, but there must be at least two" in err
     (one / "mud").mkdir()
     (one / "mud" / "x.mp4").write_text("mud")
     code, _, err = call(capsys, "fit", one, "--out", tmp_path / "m")
@@ -182,16 +182,16 @@ def test_frames_window_kernel_and_auto_order(capsys, classes, tmp_path):
 def test_compress(capsys, classes, tmp_path, classifier):
     words = ("--order", 3, "--compress", 8, "--classifier", classifier)
     call_json(capsys, "fit", classes, "--out", tmp_path / "m", *words)
-    judge = sysbags.load(tmp_path / "m").named_steps["classify"]
-    kept = judge.centers_ if classifier == "nearest-mean" else judge.systems_
-    assert [system.size for system in kept] == [8] * len(kept)
+    model = sysbags.load(tmp_path / "m").named_steps["classify"]
+    systems = model.centers_ if classifier == "nearest-mean" else model.systems_
+    assert [system.size for system in systems] == [8] * len(systems)
     assert FRAMES > 8
 
 
 @pytest.mark.parametrize("classifier", ["nearest-mean", "nearest-system"])
 def test_classify(capsys, classes, unseen, models, classifier):
     clips = call_json(capsys, "classify", models / classifier, *unseen)["clips"]
-    judge = sysbags.load(models / classifier).named_steps["classify"]
+    model = sysbags.load(models / classifier).named_steps["classify"]
     systems = sysbags.SystemIdentifier(3).transform(sysbags.bags.LocalBinaryPatterns().transform(unseen))
     for clip, path, system, label in zip(clips, unseen, systems, ["waves", "flicker"], strict=True):
         assert list(clip) == ["path", "label", "distances", "parts"]
@@ -201,10 +201,10 @@ def test_classify(capsys, classes, unseen, models, classifier):
         assert min(clip["parts"].values()) > 0
         assert sum(clip["parts"].values()) == pytest.approx(clip["distances"][label], rel=1e-12)
         if classifier == "nearest-mean":
-            expected = judge.distances([system])[0]
+            expected = model.distances([system])[0]
         else:
-            between = sysbags.pairwise_distances([system], judge.systems_, lambda_mu=1.0)[0]
-            expected = [between[judge.labels_ == label].min() for label in ("flicker", "waves")]
+            between = sysbags.pairwise_distances([system], model.systems_, lambda_mu=1.0)[0]
+            expected = [between[model.labels_ == label].min() for label in ("flicker", "waves")]
         np.testing.assert_allclose(list(clip["distances"].values()), expected, rtol=1e-9)
 
 
@@ -253,14 +253,14 @@ def test_models_that_fit_has_not_made(capsys, classes, unseen, tmp_path, kind):
     elif kind == "unfitted":
         sysbags.save(tmp_path / "m", Pipeline([*steps, ("classify", sysbags.NearestMean())]))
     else:
-        judge = sysbags.NearestSystem(3, metric="martin").fit(systems, labels)
-        sysbags.save(tmp_path / "m", Pipeline([*steps, ("classify", judge)]))
+        model = sysbags.NearestSystem(3, metric="martin").fit(systems, labels)
+        sysbags.save(tmp_path / "m", Pipeline([*steps, ("classify", model)]))
         clips = call_json(capsys, "classify", tmp_path / "m", *unseen)["clips"]
         assert [clip["parts"] for clip in clips] == [{}, {}]
         return
     code, _, err = call(capsys, "classify", tmp_path / "m", *unseen)
     assert code == 2
-    assert ("holds a System, but" if kind == "system" else "has learnt nothing") in err
+    assert ("holds a System, but" if kind == "system" else "is not fitted") in err
 
 
 @pytest.mark.parametrize("where", ["sysbags.distances.gram.cross_gram", "safetensors.numpy.save_file"])
@@ -282,7 +282,7 @@ def test_interrupted_while_reading(classes, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("sysbags.bags.base.pool", interrupt)
-    assert main(["fit", str(classes), "--out", str(tmp_path / "m"), "--jobs", "2"]) == 130
+    assert main(["fit", str(classes), "--out", str(tmp_path / "m"), "--n-jobs", "2"]) == 130
     assert list(tmp_path.iterdir()) == []
 
 
@@ -316,7 +316,7 @@ INTERRUPTED = """
 import os, signal
 import cv2, numpy
 from sysbags.bags import words
-from sysbags.cli import run
+from sysbags.__main__ import run
 
 picture = numpy.random.default_rng(0).integers(0, 256, (600, 800), dtype=numpy.uint8)
 
@@ -333,6 +333,6 @@ run()
 
 def test_ctrl_c_does_not_abort_threads_in_foreign_code(classes, tmp_path):
     command = [sys.executable, "-c", INTERRUPTED, "fit", classes, "--out", tmp_path / "m", "--bag", "sift"]
-    done = subprocess.run([*command, "--jobs", "2"], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, "--n-jobs", "2"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "sysbags: interrupted\n")
     assert list(tmp_path.iterdir()) == []

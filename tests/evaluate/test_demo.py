@@ -60,7 +60,7 @@ def test_averages_over_time():
 
 def test_command(tmp_path, capsys):
     out = tmp_path / "new folder"
-    options = ["--out", str(out), "--per-class", "2", "--frames", "16", "--jobs", "2"]
+    options = ["--out", str(out), "--per-class", "2", "--frames", "16", "--n-jobs", "2"]
     assert main(["demo", *options]) == 0
     said = capsys.readouterr().out
     for name in (*DISTANCES.values(), *CLASSIFIERS.values(), AVERAGES, "chance", "12.5 %"):
@@ -83,7 +83,7 @@ def test_command(tmp_path, capsys):
 
     # What is left on disk answers as the report says: in Python and at the command line.
     model, paths = document["model"], [clip["path"] for clip in clips]
-    verdicts = [clip["verdict"] for clip in clips]
+    verdicts = [clip["prediction"] for clip in clips]
     assert sysbags.load(model).predict(paths).tolist() == verdicts
     assert main(["classify", model, *paths, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["clips"]
@@ -95,8 +95,8 @@ def test_command(tmp_path, capsys):
     [
         (["--per-class", "1"], "per-class"),
         (["--frames", "4"], "frames"),
-        (["--seed", "-1"], "seed"),
-        (["--jobs", "0"], "n_jobs"),
+        (["--random-state", "-1"], "seed"),
+        (["--n-jobs", "0"], "n_jobs"),
         (["--frames", "many"], "frames"),
         (["--colour"], "--colour"),
     ],

@@ -512,7 +512,7 @@ def test_a_clip_is_read_once_by_each_bag(tmp_path, monkeypatch):
 
 
 def test_all_codebooks_need_a_clip_twice(clips, monkeypatch):
-    """Once for a sample of its descriptors, once to count words; and before that a look at its first frame."""
+    """Once for a sample of its descriptors, once to count words; its first frame before that."""
     paths, labels = clips
     reads = count_reads(monkeypatch)
     evaluate(paths, labels, bags=VisualWords(6, sampling="grid"), methods=["1-NN"], **FIXED)

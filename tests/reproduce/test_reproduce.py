@@ -172,7 +172,7 @@ def test_the_command_in_json_and_in_words(alpha, capsys, tmp_path, monkeypatch):
     data = found.paths[0].parents[1]
     monkeypatch.chdir(tmp_path)
     told = call_json(
-        capsys, "reproduce", "dyntex-alpha", data, "--allow-incomplete", "--cache", cache, "--jobs", 1
+        capsys, "reproduce", "dyntex-alpha", data, "--allow-incomplete", "--cache", cache, "--n-jobs", 1
     )
     assert told["set"] == "dyntex-alpha"
     assert told["classes"]["Sea"] == {"paper": 20, "found": ["0.avi", "1.mov", "2.mp4", "3"]}
@@ -187,7 +187,7 @@ def test_the_command_in_json_and_in_words(alpha, capsys, tmp_path, monkeypatch):
     assert told["runtimes"]["1-NN"]["paper"] == 112.8
     assert json.dumps(told["curves"])
     code, out, err = call(
-        capsys, "reproduce", "dyntex-alpha", data, "--allow-incomplete", "--cache", cache, "--jobs", 1
+        capsys, "reproduce", "dyntex-alpha", data, "--allow-incomplete", "--cache", cache, "--n-jobs", 1
     )
     assert code == 0
     assert "Sea has 4 clips, 16 fewer than 20" in err
@@ -214,11 +214,11 @@ def test_the_command_keeps_its_stages_in_the_working_folder(capsys, tmp_path, mo
         12,
         "--report",
         report,
-        "--jobs",
+        "--n-jobs",
         1,
     )
     assert code == 0, err
-    assert "Finished stages are kept in .sysbags-cache" in out
+    assert "Intermediate results: .sysbags-cache" in out
     assert "frames were read with max_frames = 12" in out
     assert "The paper's, SoB + Align, NCC (tbl:beta_confusion)" in out
     assert len(list((tmp_path / ".sysbags-cache").iterdir())) == 4 + 4 + 1  # streams, systems, the kernel
@@ -235,7 +235,7 @@ def test_the_command_keeps_its_stages_in_the_working_folder(capsys, tmp_path, mo
         (["dyntex-alpha", "nowhere"], "there is no folder nowhere"),
         (
             ["dyntex-alpha", "data", "--allow-incomplete", "--words", "9"],
-            "--words is for yupenn, but the data set is dyntex-alpha",
+            "--words goes with yupenn, but the data set is dyntex-alpha",
         ),
         (["dyntex-alpha", "data", "--report", "no/where.html"], "cannot write no/where.html"),
         (["ucf", "data"], "'ucf' is not one of"),

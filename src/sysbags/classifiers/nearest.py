@@ -18,6 +18,7 @@ from sysbags._common.validation import check_choice, check_integer, check_labels
 from sysbags.classifiers.explanation import Explanation
 from sysbags.classifiers.votes import majority_vote
 from sysbags.distances.alignment import align
+from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import METRICS, pairwise_distances
 from sysbags.errors import ParameterError
 from sysbags.means.frechet import frechet_mean, medoid
@@ -272,8 +273,18 @@ class NearestMean(_DistanceClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, systems: Sequence[System], labels: npt.ArrayLike) -> NearestMean:
-        """Compute the center of each class."""
+    def fit(
+        self, systems: Sequence[System], labels: npt.ArrayLike, *, gram: CrossGram | None = None
+    ) -> NearestMean:
+        """Compute the center of each class.
+
+        Parameters
+        ----------
+        systems : sequence of System
+        labels : (K,) array_like
+        gram : CrossGram, optional
+            ``cross_gram(systems)``, where it is there already: then the kernel is not evaluated again.
+        """
         members = check_systems(systems)
         check_choice(self.metric, "metric", METRICS)
         if self.compress is not None:
@@ -287,7 +298,9 @@ class NearestMean(_DistanceClassifier):
         }
         self.centers_ = []
         for code in range(len(self.classes_)):
-            group = [member for member, own in zip(members, codes, strict=True) if own == code]
+            rows = np.flatnonzero(codes == code)
+            group = [members[k] for k in rows]
+            options["gram"] = None if gram is None else gram.subset(rows)
             if self.metric == "alignment":
                 center = frechet_mean(group, **options).system
             else:

@@ -1,4 +1,4 @@
-"""The command line ``sysbags``, one file a command; what is slow to import is imported in the commands."""
+"""The command line ``sysbags``, one file per command; slow imports happen inside the commands."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated, NoReturn, cast
+from typing import Annotated, cast
 
 import typer
 
 from sysbags._common.version import __version__
 from sysbags.cli._output import note
-from sysbags.errors import SysbagsError
+from sysbags.errors import ParameterError, SysbagsError
 
-__all__ = ["app", "main", "run"]
+__all__ = ["INTERRUPTED", "app", "main"]
 
 INTERRUPTED = 130
 
@@ -25,9 +25,9 @@ UsageError = cast(type[Exception], typer.BadParameter.__base__)  # click's, or t
 
 
 def _register(name: str) -> None:
-    """Add a command, the function of that name in the file of that name; its docstring is the help."""
+    """Add the command of a file, the function with its name; the docstring is the help text."""
     command = getattr(import_module(f"sysbags.cli.{name}"), name)
-    # Lines are broken for the source, but a terminal has a width of its own.
+    # Lines end where the source needs it, but terminals have widths of their own.
     paragraphs = [" ".join(paragraph.split()) for paragraph in command.__doc__.split("\n\n")]
     app.command(help="\n\n".join(paragraphs))(command)
 
@@ -36,8 +36,8 @@ for _name in ("fit", "classify", "evaluate", "reproduce", "distance", "matrix", 
     _register(_name)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(value: bool) -> None:
+    if value:
         print(f"sysbags {__version__}")
         raise typer.Exit
 
@@ -48,10 +48,20 @@ def about(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Videos as points of a metric space: models, verdicts, distances and means of clips.
+    """Classify videos by their dynamics: models, predictions, distances and means of clips.
 
     Example: sysbags fit clips --out scenes.model, then sysbags classify scenes.model new.mp4
     """
+
+
+def _refuse_empty(arguments: Sequence[str]) -> None:
+    """Refuse empty arguments: an empty path would be the current folder."""
+    for position, argument in enumerate(arguments, start=1):
+        option, equals, value = argument.partition("=")
+        if not argument:
+            raise ParameterError(f"argument {position} is empty, but it must be a path or a value")
+        if option.startswith("--") and equals and not value:
+            raise ParameterError(f"{option} is empty, but it must have a value")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,12 +70,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, optional
-        By default what the process was started with; nothing at all asks for help.
+        By default those of the process; without any the help is printed.
 
     Returns
     -------
     int
-        0; 2 after a mistake of the user's, which is told in one sentence; 130 after Ctrl-C.
+        Exit code: 0; 2 after an error, with one sentence on the error stream; 130 after Ctrl-C.
 
     Examples
     --------
@@ -75,6 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
+        _refuse_empty(arguments)
         code = app(arguments or ["--help"], prog_name="sysbags", standalone_mode=False)
         sys.stdout.flush()
     except (SysbagsError, UsageError) as error:
@@ -86,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has heard enough; at exit Python would try to write once more.
+        # The reader of the output has closed it; at exit Python would try to write once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -95,14 +106,3 @@ def main(argv: Sequence[str] | None = None) -> int:
     if code == INTERRUPTED:
         note("interrupted")
     return code if isinstance(code, int) else 0
-
-
-def run() -> NoReturn:
-    """Be the program ``sysbags``."""
-    code = main()
-    if code == INTERRUPTED:
-        # Threads may still be in the midst of foreign code, and Python's own end would tear them down there:
-        # in OpenCV that aborts the process. Files are whole already.
-        sys.stderr.flush()
-        os._exit(code)
-    sys.exit(code)

@@ -1,4 +1,4 @@
-"""What there is to say of a model file, a system and a clip."""
+"""Facts about model files, systems and clips."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from sysbags.errors import OrderError, VideoWarning
 if TYPE_CHECKING:
     from sysbags.systems.system import System
 
-__all__ = ["facts_of", "is_saved", "look_at_clip", "look_at_saved", "spectrum"]
+__all__ = ["clip_facts", "is_saved", "saved_facts", "spectrum", "system_facts"]
 
 Named = list[tuple[str, "System"]]
 
 
 def is_saved(file: Path) -> bool:
-    """Tell whether a file is of the format of ours: a length of eight bytes, then JSON."""
+    """Tell whether a file has the format of model files: a length of eight bytes, then JSON."""
     if not file.is_file():
         return False
     with file.open("rb") as opened:
         return opened.read(9)[8:] == b"{"
 
 
-def look_at_saved(file: Path) -> tuple[dict[str, Any], Named]:
-    """Return what a saved file tells, and the systems in it with their names or classes."""
+def saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
+    """Return the facts of a saved file, and its systems with their names or classes."""
     from sklearn.pipeline import Pipeline
 
     from sysbags.means.frechet import FrechetMean
     from sysbags.storage import describe, load
     from sysbags.systems.system import System
 
-    about, found = describe(file), load(file)
+    about, saved = describe(file), load(file)
     facts: dict[str, Any] = {
         "kind": about["kind"],
         "bytes": file.stat().st_size,
         "versions": about["versions"],
     }
-    if isinstance(found, (System, FrechetMean)):
-        return facts, [(file.stem, found if isinstance(found, System) else found.system)]
-    if isinstance(found, list):
-        return facts, [(str(k), system) for k, system in enumerate(found)]
-    steps = dict(found.steps) if isinstance(found, Pipeline) else {"parameters": found}
+    if isinstance(saved, (System, FrechetMean)):
+        return facts, [(file.stem, saved if isinstance(saved, System) else saved.system)]
+    if isinstance(saved, list):
+        return facts, [(str(k), system) for k, system in enumerate(saved)]
+    steps = dict(saved.steps) if isinstance(saved, Pipeline) else {"parameters": saved}
     facts["steps"] = {name: str(step).replace("\n", "") for name, step in steps.items()}
     last = list(steps.values())[-1]
     facts |= {name: getattr(last, name) for name in ("lambda_a", "lambda_mu") if hasattr(last, name)}
@@ -55,12 +55,12 @@ def look_at_saved(file: Path) -> tuple[dict[str, Any], Named]:
     return facts, list(zip(names, getattr(last, "centers_", ()), strict=True))
 
 
-def look_at_clip(file: Path, settings: Settings) -> tuple[dict[str, Any], Named]:
-    """Return what a clip tells, and its system, if it has one, under the name of its bag."""
+def clip_facts(file: Path, settings: Settings) -> tuple[dict[str, Any], Named]:
+    """Return the facts of a clip, and its system, if it has one, under the name of its bag."""
     from sysbags.video import frames
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", VideoWarning)  # it will be said when the clip is read for its bags
+        warnings.simplefilter("ignore", VideoWarning)  # there is a note when the clip is read for its bags
         count, height, width = 0, 0, 0
         for frame in frames(file):
             count, (height, width) = count + 1, frame.shape[:2]
@@ -68,16 +68,16 @@ def look_at_clip(file: Path, settings: Settings) -> tuple[dict[str, Any], Named]
     facts |= _container(file) if file.is_file() else {}
     bags, identifier = settings.make_bags(), settings.make_identifier()
     try:
-        clips = read_clips([file], bags, identifier, Stages(), 1, learn=True)
+        clips = read_clips([file], bags, identifier, Stages(), 1, fit=True)
         clips.raise_first_error()
-    except OrderError as error:  # a still or a very short clip is worth a look too
+    except OrderError as error:  # a still or a very short clip has no system
         facts["note"] = str(error)
         return facts, []
-    return facts, [(str(settings.bag or "lbp"), clips.systems[0])]
+    return facts, [(str(settings.bag or "lbp"), clips.systems[0][0])]
 
 
 def _container(file: Path) -> dict[str, Any]:
-    """Return what a video file says of itself."""
+    """Return the facts in the header of a video file."""
     import av
 
     with av.open(str(file)) as container:
@@ -90,7 +90,7 @@ def _container(file: Path) -> dict[str, Any]:
         }
 
 
-def facts_of(system: System) -> dict[str, Any]:
+def system_facts(system: System) -> dict[str, Any]:
     """Return the sizes, the eigenvalues and the spectrum of a system."""
     return {
         "order": system.order,
@@ -106,18 +106,18 @@ def facts_of(system: System) -> dict[str, Any]:
 
 
 def spectrum(system: System) -> list[dict[str, float | None]]:
-    """Return the eigenvalues of the transition, the largest first, of a conjugate pair only one.
+    """Return the eigenvalues of the transition, the largest first, one per conjugate pair.
 
-    Each with its modulus, its angle a step, its period in steps, and the steps until it has halved.
+    Each has its modulus, its angle per step, its period in steps, and the steps until it has halved.
     """
     import numpy as np
 
     values = np.linalg.eigvals(system.transition)
     values = values[values.imag >= 0.0]
-    found: list[dict[str, float | None]] = []
+    waves: list[dict[str, float | None]] = []
     for value in values[np.argsort(-np.abs(values), kind="stable")]:
         modulus, angle = float(abs(value)), float(np.angle(value))
         period = 2.0 * np.pi / angle if angle > 0.0 else None
         half_life = -np.log(2.0) / np.log(modulus) if 0.0 < modulus < 1.0 else None
-        found.append({"modulus": modulus, "angle": angle, "period": period, "half_life": half_life})
-    return found
+        waves.append({"modulus": modulus, "angle": angle, "period": period, "half_life": half_life})
+    return waves

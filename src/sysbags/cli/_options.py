@@ -1,4 +1,4 @@
-"""The types of the options that several commands share."""
+"""Types of the options that several commands share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from sysbags.bags.registry import BAGS
 from sysbags.errors import ParameterError
 
-__all__ = ["Bag", "Jobs", "Json", "LambdaA", "LambdaMu", "Metric", "Model", "Seed", "number_or_auto"]
+__all__ = ["Bag", "Json", "LambdaA", "LambdaMu", "Metric", "Model", "NJobs", "RandomState", "number_or_auto"]
 
 
 class Bag(StrEnum):
@@ -40,8 +40,8 @@ class Metric(StrEnum):
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
-Jobs = Annotated[int, typer.Option(metavar="N", help="Threads; -1 is all cores.")]
-Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of everything random.")]
+NJobs = Annotated[int, typer.Option(metavar="N", help="Number of threads; -1 is all cores.")]
+RandomState = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the random numbers.")]
 LambdaA = Annotated[
     float | None,
     typer.Option(metavar="X", min=0.0, show_default="0.25", help="Weight of the transition in the distance."),
@@ -51,7 +51,8 @@ LambdaMu = Annotated[
     typer.Option(metavar="X", min=0.0, show_default="0", help="Weight of the mean in the distance."),
 ]
 Model = Annotated[
-    Path | None, typer.Option(metavar="MODEL", help="Take bag, order, kernel and weights from a saved model.")
+    Path | None,
+    typer.Option(metavar="MODEL", help="Use the bag, order, kernel and weights of a saved model."),
 ]
 
 

@@ -1,47 +1,54 @@
-"""What commands say: tables for people, one JSON document for machines, notes on the error stream."""
+"""The output of commands: tables, or one JSON document; notes on the error stream; checks of output files."""
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from sysbags._common.documents import json_text
+from sysbags._common.text import printable
 from sysbags.errors import FileError
 
-__all__ = ["check_out", "note", "number", "print_json", "say", "show_table"]
+__all__ = ["check_out", "note", "note_summary", "number", "print_json", "say", "show_table"]
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document; what is not finite becomes null."""
-    print(json.dumps(_plain(document), indent=2, allow_nan=False))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    return str(value) if isinstance(value, Path) else value
+    """Print one JSON document; numbers that are not finite become null."""
+    print(json_text(document))
 
 
 def say(text: str) -> None:
-    """Print a line for people."""
-    print(text)
+    """Print one line; control characters in it, as file names may have them, become visible."""
+    print(printable(text))
 
 
 def note(text: str) -> None:
-    """Print a line on the error stream."""
-    print(f"sysbags: {text}", file=sys.stderr)
+    """Print one line on the error stream."""
+    print(f"sysbags: {printable(text)}", file=sys.stderr)
+
+
+def note_summary(texts: Sequence[str], what: str, limit: int = 3) -> None:
+    """Print each text as a note; of more than `limit` only how many there are, and the first as an example.
+
+    Parameters
+    ----------
+    texts : sequence of str
+    what : str
+        What there are many of, such as "clips are damaged".
+    limit : int, default=3
+    """
+    if len(texts) <= limit:
+        for text in texts:
+            note(text)
+    else:
+        note(f"{len(texts)} {what}, for example: {texts[0]}")
 
 
 def number(value: float) -> str:
-    """Write a number for people."""
+    """Write a number with four digits."""
     return f"{value:.4g}"
 
 
@@ -57,9 +64,9 @@ def show_table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
     cells = [list(row) for row in rows]
     for k, head in enumerate(heads):
         numeric = bool(cells) and all(_is_number(row[k]) for row in cells)
-        table.add_column(head, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(Text(printable(head)), justify="right" if numeric else "left", overflow="fold")
     for row in cells:
-        table.add_row(*map(Text, row))  # not markup: names of files may hold brackets
+        table.add_row(*(Text(printable(cell)) for cell in row))  # not markup: file names may hold brackets
     Console(file=sys.stdout, width=None if screen else 100_000).print(table)
 
 
@@ -71,11 +78,58 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def check_out(path: Path) -> None:
-    """Refuse, before any work, a file that could not be written after it."""
+def check_out(path: Path, inputs: Sequence[Path] = ()) -> None:
+    """Refuse, before any work, an output file that cannot be written or that would overwrite an input.
+
+    Parameters
+    ----------
+    path : Path
+        The output file.
+    inputs : sequence of Path
+        The files and folders that the command reads. In a folder the video files, the images of folders of
+        images and the index are inputs, whether or not they are there already; other files are not.
+    """
     if path.is_dir():
         raise FileError(f"{path} is a folder, but the output must be a file")
     above = path.absolute().parent
     if not above.is_dir() or not os.access(above, os.W_OK):
         what = "is not a folder that may be written to" if above.exists() else "does not exist"
         raise FileError(f"cannot write {path}: {above} {what}")
+    for entry in inputs:
+        if any(_is_same(path, file) for file in ([entry] if entry.is_file() else _input_files(entry))):
+            raise FileError(f"cannot write {path}: it is an input, {entry}, and would be overwritten")
+        target = Path(os.path.realpath(path))
+        if target.is_relative_to(os.path.realpath(entry)) and _is_input(target):
+            raise FileError(f"cannot write {path}: it would be one of the clips in the input folder {entry}")
+
+
+def _is_same(first: Path, second: Path) -> bool:
+    """Tell whether two paths lead to one file, through links too."""
+    try:
+        return os.path.samefile(first, second)
+    except OSError:  # one of them does not exist
+        return False
+
+
+def _input_files(folder: Path) -> Iterator[Path]:
+    """Return the clips, frames and index files below a folder; links are followed."""
+    visited: set[str] = set()
+    for name, folders, files in os.walk(folder, followlinks=True):
+        place = os.path.realpath(name)
+        if place in visited:
+            folders.clear()
+            continue
+        visited.add(place)
+        yield from (Path(name, file) for file in files if _is_input(Path(name, file)))
+
+
+def _is_input(file: Path) -> bool:
+    """Tell whether a file of an input folder is read, by its name and by the images beside it."""
+    from sysbags._common.files import IMAGE_SUFFIXES, VIDEO_SUFFIXES
+    from sysbags.datasets.folder import INDEX
+
+    if file.name == INDEX or file.suffix.lower() in VIDEO_SUFFIXES:
+        return True
+    if file.suffix.lower() not in IMAGE_SUFFIXES:
+        return False
+    return any(other.suffix.lower() in IMAGE_SUFFIXES for other in file.parent.iterdir())

@@ -1,4 +1,4 @@
-"""The picture that ``sysbags inspect --plot`` draws."""
+"""The figure of ``sysbags inspect --plot``."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["draw"]
 
 Named = Sequence[tuple[str, "System"]]
 
-LEGEND_LIMIT = 20  # names beside the picture; more would not be read
+LEGEND_LIMIT = 20  # names in a legend; more could not be read
 
 
 def draw(systems: Named, path: Path, title: str, *, lambda_a: float = 0.25, lambda_mu: float = 0.0) -> None:
-    """Draw named systems: the spectra of their transitions, and what there is to see beside them.
+    """Draw the spectra of the transitions of named systems.
 
-    Beside them are eigenvalues and states of a single system that has kept them, and the distances between
-    several, with these weights.
+    Beside them are the eigenvalues and states of a single system, if it has them, or the alignment distances
+    between several, with these weights.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -62,7 +62,9 @@ def _spectra(axes: Any, systems: Named) -> None:
     axes.axvline(0.0, color="0.9", linewidth=0.8, zorder=0)
     names = list(dict.fromkeys(name for name, _ in systems))
     for k, name in enumerate(names):
-        values = np.concatenate([np.linalg.eigvals(one.transition) for own, one in systems if own == name])
+        values = np.concatenate(
+            [np.linalg.eigvals(system.transition) for other, system in systems if other == name]
+        )
         colour, marker = f"C{k % 10}", "osv^D"[k // 10 % 5]
         axes.scatter(values.real, values.imag, s=34, color=colour, marker=marker, alpha=0.8, label=name)
     if 1 < len(names) <= LEGEND_LIMIT:

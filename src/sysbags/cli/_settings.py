@@ -1,4 +1,4 @@
-"""How a clip becomes a system: options of several commands, and the bags and systems that they ask for."""
+"""Options for frames, bags and systems, and the estimators that they describe."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ def _option(words: str, default: str | bool, metavar: str | None = None, least: 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How a clip becomes a system; what is None was not asked for."""
+    """How a clip becomes a system; None is an option that was not given."""
 
-    bag: Annotated[Bag | None, _option("What is counted in a frame.", DEFAULT)] = None
+    bag: Annotated[Bag | None, _option("Kind of bag: what is counted in a frame.", DEFAULT)] = None
     order: Annotated[str | None, _option("Order of the systems.", "5", "N|auto")] = None
     kernel: Annotated[Kernel | None, _option("Kernel between two bags.", "chi2")] = None
     words: Annotated[int | None, _option(f"Visual words of {WORDS}.", "500", "N", 1)] = None
     window: Annotated[int | None, _option("Frames in a bag.", "1", "N", 1)] = None
     start: Annotated[int | None, _option("First frame, counted from 0.", False, "N", 0)] = None
-    stop: Annotated[int | None, _option("The frame to stop before.", False, "N", 1)] = None
-    stride: Annotated[int | None, _option("Take every N-th frame.", False, "N", 1)] = None
-    max_frames: Annotated[int | None, _option("Take N frames at most.", False, "N", 1)] = None
+    stop: Annotated[int | None, _option("Frame to stop before.", False, "N", 1)] = None
+    stride: Annotated[int | None, _option("Use every N-th frame.", False, "N", 1)] = None
+    max_frames: Annotated[int | None, _option("Use at most N frames.", False, "N", 1)] = None
     size: Annotated[
         int | None,
-        _option(f"Shrink the short side to N pixels; for {NETWORKS}, both.", False, "N", 1),
+        _option(f"Shrink the short side to N pixels; both sides for {NETWORKS}.", False, "N", 1),
     ] = None
     keep_aspect: Annotated[
         bool | None,
         typer.Option(
             "--keep-aspect",
-            help=f"For {NETWORKS}: keep the proportions of frames, --size is their short side.",
+            help=f"For {NETWORKS}: keep the aspect ratio of the frames; --size is their short side.",
             show_default=False,
             rich_help_panel=PANEL,
         ),
     ] = None
 
     def given(self) -> list[str]:
-        """Return the options that were asked for."""
+        """Return the names of the options that were given."""
         return [f"--{f.name.replace('_', '-')}" for f in fields(self) if getattr(self, f.name) is not None]
 
     def of(self, bag: Bag) -> Settings:
@@ -88,7 +88,7 @@ class Settings:
         return make_bag(name, window=self.window or 1, frames=frames or None, **given)
 
     def make_identifier(self) -> SystemIdentifier:
-        """Return what turns streams into systems."""
+        """Return the transformer of streams to systems."""
         from sysbags.classifiers import SystemIdentifier
 
         order = "5" if self.order is None else self.order
@@ -98,7 +98,7 @@ class Settings:
 
 
 def with_settings(function: Callable[..., None]) -> Callable[..., None]:
-    """Let the command line give each field of the parameter `settings` as an option of its own."""
+    """Make each field of the parameter `settings` an option of the command."""
     own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "settings"]
     shared = list(inspect.signature(Settings, eval_str=True).parameters.values())
 

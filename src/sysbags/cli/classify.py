@@ -1,4 +1,4 @@
-"""``sysbags classify``: labels for clips, and what the distances are made of."""
+"""``sysbags classify``: predicted classes of clips, with distances and their parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from sysbags._common.stages import Stages
 from sysbags.cli._model import load_model
-from sysbags.cli._options import Jobs, Json
+from sysbags.cli._options import Json, NJobs
 from sysbags.cli._output import note, number, print_json, show_table
 from sysbags.cli._reading import read_clips
 
@@ -24,7 +24,7 @@ PARTS = ("transition", "observer", "mean")
 def classify(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model that fit has saved.")],
     clips: Annotated[list[Path], typer.Argument(metavar="CLIP...", help="Video files or folders of images.")],
-    jobs: Jobs = -1,
+    n_jobs: NJobs = -1,
     as_json: Json = False,
 ) -> None:
     """Predict the class of each clip, with its distances to all classes and their parts.
@@ -37,8 +37,8 @@ def classify(
     from dataclasses import asdict
 
     bags, identifier, classifier = load_model(model)
-    read = read_clips(clips, bags, identifier, Stages(), jobs, learn=False)
-    explanations = classifier.set_params(n_jobs=jobs).explain(read.systems) if read.systems else []
+    read = read_clips(clips, bags, identifier, Stages(), n_jobs, fit=False)
+    explanations = classifier.set_params(n_jobs=n_jobs).explain(read.systems[0]) if read.paths else []
     rows = dict(zip(read.paths, explanations, strict=True))
     if as_json:
         entries = {path: asdict(explanation) for path, explanation in rows.items()}

@@ -1,4 +1,4 @@
-"""``sysbags demo``: the main job end to end, on clips that it generates itself."""
+"""``sysbags demo``: an example from clips to report, on generated clips."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sysbags._common.stages import Stages
-from sysbags.cli._options import Jobs, Json, Seed
+from sysbags.cli._options import Json, NJobs, RandomState
 from sysbags.cli._output import check_out, number, print_json, say, show_table
 
 __all__ = ["demo"]
@@ -19,15 +19,16 @@ def demo(
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Folder for the clips, the model and report.html.")
     ] = Path("demo"),
-    per_class: Annotated[int, typer.Option(metavar="N", min=2, help="Clips of each texture.")] = 8,
-    frames: Annotated[int, typer.Option(metavar="N", min=10, help="Frames of a clip.")] = 60,
-    seed: Seed = 0,
-    jobs: Jobs = -1,
+    per_class: Annotated[int, typer.Option(metavar="N", min=2, help="Number of clips per texture.")] = 8,
+    frames: Annotated[int, typer.Option(metavar="N", min=10, help="Number of frames per clip.")] = 60,
+    random_state: RandomState = 0,
+    n_jobs: NJobs = -1,
     as_json: Json = False,
 ) -> None:
-    """Generate clips of eight moving textures, classify them in every way, and write a report.
+    """Generate clips of eight moving textures, classify them with several methods, and write a report.
 
-    Each clip is classified by all the others; then a model is saved, loaded and asked about new clips.
+    Accuracies are cross-validated, leaving out one clip at a time. Then a model is fitted, saved and loaded,
+    and it classifies new clips.
 
     Example: sysbags demo --out demo, then open demo/report.html
     """
@@ -36,7 +37,7 @@ def demo(
     from sysbags.report.demo import Settings
     from sysbags.report.demo_page import page
 
-    settings = Settings(out, per_class, frames, seed, jobs)
+    settings = Settings(out, per_class, frames, random_state, n_jobs)
     out.mkdir(parents=True, exist_ok=True)
     check_out(settings.report)
     outcome = experiment(settings, Stages())
@@ -51,8 +52,8 @@ def demo(
                 "chance": outcome.chance,
                 "rates": [asdict(rate) for rate in outcome.rates],
                 "new_clips": [
-                    {"path": path, "label": label, "verdict": verdict}
-                    for path, label, verdict in zip(
+                    {"path": path, "label": label, "prediction": prediction}
+                    for path, label, prediction in zip(
                         outcome.new_clips, outcome.new_labels, outcome.verdicts, strict=True
                     )
                 ],
@@ -62,9 +63,9 @@ def demo(
             }
         )
         return
-    say("Right verdicts, leaving one clip out:")
+    say("Accuracy, leaving one clip out:")
     show_table(*outcome.table())
     show_table(["stage", "seconds"], [[name, number(took)] for name, took in outcome.seconds.items()])
-    say(f"The saved model is right about {right} of {len(outcome.new_clips)} new clips.")
+    say(f"The saved model classifies {right} of {len(outcome.new_clips)} new clips correctly.")
     say(f"Model: {settings.model}")
     say(f"Report: {settings.report}")

@@ -1,4 +1,4 @@
-"""``sysbags inspect``: what is in a model, a system or a clip?"""
+"""``sysbags inspect``: the facts of a model, a system or a clip."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sysbags.cli._facts import facts_of, is_saved, look_at_clip, look_at_saved
+from sysbags.cli._facts import clip_facts, is_saved, saved_facts, system_facts
 from sysbags.cli._options import Json
 from sysbags.cli._output import check_out, number, print_json, say, show_table
 from sysbags.cli._settings import Settings, with_settings
@@ -21,34 +21,36 @@ def inspect(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A saved file, a video or a folder of images.")
     ],
-    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw a picture.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="Draw the systems, as an image file.")
+    ] = None,
     as_json: Json = False,
     *,
     settings: Settings,
 ) -> None:
     """Show sizes, eigenvalues and the spectrum of the transition of a model, a system or a clip.
 
-    An eigenvalue of the transition is an oscillation: its angle gives the period and its modulus how fast it
-    dies away, both in bags (frames, unless several make a bag). The options for frames, bags and systems are
-    for clips.
+    An eigenvalue of the transition is an oscillation: its angle gives the period, its modulus the rate of
+    decay, both in bags (one bag per frame, unless --window is larger). The options for frames, bags and
+    systems are for clips.
 
     Example: sysbags inspect clip.mp4 --plot clip.png
     """
     if plot is not None:
-        check_out(plot)
+        check_out(plot, [file])
     if is_saved(file):
         if settings.given():
-            raise ParameterError(f"{', '.join(settings.given())} is for clips, but {file} is a saved file")
-        facts, systems = look_at_saved(file)
+            raise ParameterError(f"{', '.join(settings.given())} goes with clips, but {file} is a saved file")
+        facts, systems = saved_facts(file)
     else:
-        facts, systems = look_at_clip(file, settings)
+        facts, systems = clip_facts(file, settings)
     if plot is not None:
         from sysbags.cli._plot import draw
 
         weights = {name: facts[name] for name in ("lambda_a", "lambda_mu") if name in facts}
         draw(systems, plot, file.name, **weights)
         facts["plot"] = plot
-    facts["systems"] = [{"name": name, **facts_of(system)} for name, system in systems]
+    facts["systems"] = [{"name": name, **system_facts(system)} for name, system in systems]
     if as_json:
         print_json({"path": file, **facts})
         return
@@ -68,12 +70,14 @@ def _show(facts: dict[str, Any]) -> None:
         rows += [(name, value) for name, value in systems[0].items() if name != "name" and value is not None]
     show_table(["", "value"], [[name.replace("_", " "), _text(value)] for name, value in rows])
     if len(systems) == 1:
-        say("\nSpectrum of the transition")
+        say("")
+        say("Spectrum of the transition")
         show_table(
             [head.replace("_", " ") for head in waves[0]], [map(_text, wave.values()) for wave in waves]
         )
     elif systems:
-        say("\nSystems, and the largest eigenvalues of their transitions")
+        say("")
+        say("Systems, and the largest eigenvalue of each transition")
         heads = ("name", "order", "samples")
         leading = [system["spectrum"][0] for system in systems]
         show_table(

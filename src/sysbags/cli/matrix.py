@@ -1,4 +1,4 @@
-"""``sysbags matrix``: the distances between all clips of a folder."""
+"""``sysbags matrix``: the distances between all clips in a folder."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import typer
 
 from sysbags._common.stages import Stages
 from sysbags.cli._model import Features
-from sysbags.cli._options import Jobs, Json, LambdaA, LambdaMu, Metric, Model, Seed
+from sysbags.cli._options import Json, LambdaA, LambdaMu, Metric, Model, NJobs, RandomState
 from sysbags.cli._output import check_out, print_json, say
+from sysbags.cli._reading import report_skipped, skipped
 from sysbags.cli._settings import Settings, with_settings
 
 __all__ = ["matrix"]
@@ -19,22 +20,26 @@ __all__ = ["matrix"]
 
 @with_settings
 def matrix(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Holds clips, in folders or not.")],
-    out: Annotated[Path, typer.Option(metavar="FILE.csv", help="The table to write, comma-separated.")],
-    metric: Annotated[Metric, typer.Option(help="Which distance.")] = Metric.ALIGNMENT,
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Folder with clips, also in folders below it.")
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="FILE.csv", help="The table to write, comma-separated values.")
+    ],
+    metric: Annotated[Metric, typer.Option(help="Distance between two systems.")] = Metric.ALIGNMENT,
     lambda_a: LambdaA = None,
     lambda_mu: LambdaMu = None,
     model: Model = None,
-    seed: Seed = 0,
-    jobs: Jobs = -1,
+    random_state: RandomState = 0,
+    n_jobs: NJobs = -1,
     as_json: Json = False,
     *,
     settings: Settings,
 ) -> None:
-    """Write the squared distances between all clips of a folder as a table.
+    """Write a table of the squared distances between all clips in a folder.
 
-    The first row and the first column name the clips. A bad clip is reported and skipped. The words of surf
-    and sift are learnt from the clips, unless a model brings its own.
+    The first row and the first column are the names of the clips. A clip that cannot be read is reported and
+    skipped. The words of surf and sift are learnt from the clips, unless a model has them.
 
     Example: sysbags matrix clips --out distances.csv
     """
@@ -42,18 +47,18 @@ def matrix(
     from sysbags.datasets.folder import clips_under
     from sysbags.distances.pairwise import pairwise_distances
 
-    check_out(out)
-    features, stages = Features.of(settings, model, lambda_a, lambda_mu, seed), Stages()
-    clips = features.read(clips_under(folder), stages, jobs)
-    clips.report()
+    check_out(out, [folder, *([] if model is None else [model])])
+    features, stages = Features.of(settings, model, lambda_a, lambda_mu, random_state), Stages()
+    clips = features.read(clips_under(folder), stages, n_jobs)
+    report_skipped(clips)
     with stages("distances"):
         distances = pairwise_distances(
-            clips.systems,
+            clips.systems[0],
             metric=str(metric),
             lambda_a=features.lambda_a,
             lambda_mu=features.lambda_mu,
-            random_state=seed,
-            n_jobs=jobs,
+            random_state=random_state,
+            n_jobs=n_jobs,
         )
     names = [path.relative_to(folder).as_posix() for path in clips.paths]
     with atomic_write(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
@@ -61,7 +66,7 @@ def matrix(
         table.writerow(["clip", *names])
         table.writerows([name, *row] for name, row in zip(names, distances.tolist(), strict=True))
     if as_json:
-        facts = {"out": out, "metric": str(metric), "clips": names, "skipped": clips.skipped()}
+        facts = {"out": out, "metric": str(metric), "clips": names, "skipped": skipped(clips)}
         print_json({**facts, "seconds": stages.seconds})
     else:
-        say(f"squared {metric} distances of {len(names)} clips, {len(clips.failures)} skipped: {out}")
+        say(f"squared {metric} distances between {len(names)} clips, {len(clips.failures)} skipped: {out}")

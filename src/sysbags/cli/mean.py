@@ -1,4 +1,4 @@
-"""``sysbags mean``: the Frechet mean of clips, as a system of its own."""
+"""``sysbags mean``: the Frechet mean of clips, a system."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from sysbags._common.stages import Stages
 from sysbags.cli._model import Features
-from sysbags.cli._options import Jobs, Json, LambdaA, LambdaMu, Model, Seed
+from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, RandomState
 from sysbags.cli._output import check_out, print_json, show_table
 from sysbags.cli._settings import Settings, with_settings
 
@@ -21,43 +21,43 @@ def mean(
     clips: Annotated[list[Path], typer.Argument(metavar="CLIP...", help="Video files or folders of images.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The system file to write.")],
     compress: Annotated[
-        int | None, typer.Option(metavar="SIZE", min=1, help="Keep the mean on SIZE samples.")
+        int | None, typer.Option(metavar="SIZE", min=1, help="Number of samples of the mean; by default all.")
     ] = None,
     lambda_a: LambdaA = None,
     lambda_mu: LambdaMu = None,
     model: Model = None,
-    seed: Seed = 0,
-    jobs: Jobs = -1,
+    random_state: RandomState = 0,
+    n_jobs: NJobs = -1,
     as_json: Json = False,
     *,
     settings: Settings,
 ) -> None:
-    """Find the system in the middle of some clips, their Frechet mean, and save it.
+    """Compute the Frechet mean of clips, a system, and save it.
 
-    The objective is the mean of the squared distances from it to the clips. The words of surf and sift are
-    learnt from the clips, unless a model brings its own.
+    Its objective is the mean of the squared distances to the clips. The words of surf and sift are learnt
+    from the clips, unless a model has them.
 
     Example: sysbags mean fire/*.mp4 --out fire.system
     """
     from sysbags.means.frechet import frechet_mean
     from sysbags.storage import save
 
-    check_out(out)
-    features, stages = Features.of(settings, model, lambda_a, lambda_mu, seed), Stages()
-    read = features.read(clips, stages, jobs)
+    check_out(out, [*clips, *([] if model is None else [model])])
+    features, stages = Features.of(settings, model, lambda_a, lambda_mu, random_state), Stages()
+    read = features.read(clips, stages, n_jobs)
     read.raise_first_error()
     with stages("mean"):
-        found = frechet_mean(
-            read.systems, features.lambda_a, features.lambda_mu, random_state=seed, n_jobs=jobs
+        result = frechet_mean(
+            read.systems[0], features.lambda_a, features.lambda_mu, random_state=random_state, n_jobs=n_jobs
         )
-        system = found.system if compress is None else found.system.compress(compress)
+        system = result.system if compress is None else result.system.compress(compress)
     save(out, system)
     facts: dict[str, Any] = {
         "out": out,
-        "clips": len(read.systems),
-        "objective": found.objective,
-        "iterations": len(found.history),
-        "converged": found.converged,
+        "clips": len(read.paths),
+        "objective": result.objective,
+        "iterations": len(result.history),
+        "converged": result.converged,
         "order": system.order,
         "samples": system.size,
         "lambda_a": features.lambda_a,

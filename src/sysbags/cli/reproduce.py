@@ -1,4 +1,4 @@
-"""``sysbags reproduce``: the paper's experiments on its own data sets, with its figures beside ours."""
+"""``sysbags reproduce``: the experiments of the paper on its data sets, with its results beside ours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sysbags._common.stages import Stages
-from sysbags.cli._options import Jobs, Json, Seed
+from sysbags.cli._options import Json, NJobs, RandomState
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
 from sysbags.errors import ParameterError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["reproduce"]
 
-READING = "Departures from the paper"
+READING = "Differences from the paper"
 
 
 class Name(StrEnum):
@@ -39,73 +39,72 @@ def _reading(words: str) -> Any:
 
 def reproduce(
     name: Annotated[Name, typer.Argument(metavar="NAME", help="dyntex-alpha, -beta, -gamma or yupenn.")],
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Holds one folder of clips a class.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Folder with one folder of clips per class.")],
     report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a report too, one HTML file.")
+        Path | None, typer.Option(metavar="FILE", help="Write a report, one HTML file.")
     ] = None,
     cache: Annotated[
         Path,
         typer.Option(
-            metavar="DIR", help="Folder for finished stages, from which an interrupted run goes on."
+            metavar="DIR", help="Folder for intermediate results; an interrupted run continues from them."
         ),
     ] = Path(".sysbags-cache"),
     allow_incomplete: Annotated[
         bool,
         typer.Option(
-            "--allow-incomplete", help="Go on if clips are missing or surplus.", rich_help_panel=READING
+            "--allow-incomplete",
+            help="Continue if the number of clips is not that of the paper.",
+            rich_help_panel=READING,
         ),
     ] = False,
     words: Annotated[int | None, _reading("Visual words for yupenn; 500 in the paper.")] = None,
-    stride: Annotated[int | None, _reading("Take every N-th frame.")] = None,
-    max_frames: Annotated[int | None, _reading("Take N frames of a clip at most.")] = None,
+    stride: Annotated[int | None, _reading("Use every N-th frame.")] = None,
+    max_frames: Annotated[int | None, _reading("Use at most N frames per clip.")] = None,
     size: Annotated[int | None, _reading("Shrink the short side to N pixels.")] = None,
-    seed: Seed = 0,
-    jobs: Jobs = -1,
+    random_state: RandomState = 0,
+    n_jobs: NJobs = -1,
     as_json: Json = False,
 ) -> None:
-    """Run the paper's experiments on one of its data sets, and show its figures beside ours.
+    """Run the experiments of the paper on one of its data sets, and show its results beside ours.
 
-    DATA must hold the clips in one folder a class, as many as in the paper, as video files or folders of
-    images; the paper gives no names of clips, and --json lists those found. Clips that no system can be made
-    of, being too short, still or broken, are reported and left out of all rates.
+    DATA has one folder per class with as many clips as in the paper, video files or folders of images. The
+    paper does not name its clips; --json lists those that were used. Clips that have no system, because they
+    are too short, still or damaged, are reported and left out of all results.
 
     Example: sysbags reproduce dyntex-beta DynTex/beta --report beta.html
     """
     from sysbags import reproduce as experiments
     from sysbags._common.cache import Cache
-    from sysbags.cli._reading import warnings_as_notes
+    from sysbags.cli._reading import note_skipped, warnings_as_notes
     from sysbags.datasets.layouts import LAYOUTS
 
     if words is not None and name != Name.YUPENN:
-        raise ParameterError(f"--words is for yupenn, but the data set is {name}")
+        raise ParameterError(f"--words goes with yupenn, but the data set is {name}")
     if report is not None:
-        check_out(report)
-    found = LAYOUTS[name].find(data, allow_incomplete=allow_incomplete)
-    if found.differences:
-        note(f"{data} is not {found.layout.title} as in the paper: {'; '.join(found.differences)}")
+        check_out(report, [data])
+    clips = LAYOUTS[name].find(data, allow_incomplete=allow_incomplete)
+    if clips.differences:
+        note(f"{data} is not {clips.layout.title} as in the paper: {'; '.join(clips.differences)}")
     read = {"stride": stride, "max_frames": max_frames, "size": size}
     options = experiments.Options(
-        Cache(cache),
-        {option: value for option, value in read.items() if value is not None},
+        cache=Cache(cache),
+        frames={option: value for option, value in read.items() if value is not None},
         words=500 if words is None else words,
-        seed=seed,
-        jobs=jobs,
+        random_state=random_state,
+        n_jobs=n_jobs,
     )
     run, stages = experiments.yupenn if name == Name.YUPENN else experiments.dyntex, Stages()
     with warnings_as_notes():
-        outcome = run(found, options, stages)
-    for error in outcome.skipped.values():
-        note(f"left out: {error}")
+        outcome = run(clips, options, stages)
+    note_skipped(outcome.evaluation.failures.values())
     if report is not None:
-        from sysbags.report.page import write
-
         with stages("report"):
-            write(report, outcome.evaluation, n_jobs=jobs)
+            outcome.evaluation.report(report, n_jobs=n_jobs)
     if as_json:
-        print_json(_document(name, data, found, outcome, stages, cache, report))
+        print_json(_document(name, data, clips, outcome, stages, cache, report))
     else:
         _show(name, outcome, stages)
-        say(f"Finished stages are kept in {cache}")
+        say(f"Intermediate results: {cache}")
         if report is not None:
             say(f"Report: {report}")
 
@@ -113,7 +112,7 @@ def reproduce(
 def _document(
     name: str,
     data: Path,
-    found: LayoutClips,
+    clips: LayoutClips,
     outcome: Outcome,
     stages: Stages,
     cache: Path,
@@ -130,11 +129,11 @@ def _document(
         "data": data,
         "protocol": evaluation.protocol,
         "classes": {
-            label: {"paper": found.layout.counts[label], "found": [path.name for path in members]}
-            for label, members in found.members.items()
+            label: {"paper": clips.layout.counts[label], "found": [path.name for path in members]}
+            for label, members in clips.members.items()
         },
-        "unknown_folders": dict(found.unknown_folders),
-        "skipped": [{"path": path, "error": str(error)} for path, error in outcome.skipped.items()],
+        "unknown_folders": dict(clips.unknown_folders),
+        "skipped": [{"path": path, "error": str(error)} for path, error in evaluation.failures.items()],
         "clips": [clip.name for clip in evaluation.clips],
         "methods": [
             {
@@ -150,12 +149,13 @@ def _document(
         "curves": [asdict(curve) for curve in evaluation.curves],
         "confusion": {
             "classes": evaluation.classes,
-            "counts": evaluation.confusion().tolist(),
+            "counts": evaluation.confusion.tolist(),
             "paper": published.confusion(name),
         },
         "runtimes": {
             what: {"ours": ours, "paper": paper} for what, (ours, paper) in outcome.runtimes.items()
         },
+        "departures": outcome.departures,
         **outcome.details,
         "facts": dict(evaluation.facts),
         "seconds": stages.seconds,
@@ -165,20 +165,20 @@ def _document(
 
 
 def _share(method: Method) -> float:
-    """Return the rate as the paper has it, in per cent: with three codebooks, the average of theirs."""
+    """Return the accuracy in per cent; with three codebooks the average of theirs, as in the paper."""
     return 100.0 * float(method.settings.get("average of the three codebooks", method.rate.share))
 
 
 def _show(name: str, outcome: Outcome, stages: Stages) -> None:
     from sysbags.reproduce import published
 
-    evaluation, skipped = outcome.evaluation, len(outcome.skipped)
+    evaluation, skipped = outcome.evaluation, len(outcome.evaluation.failures)
     say(
         f"{evaluation.title}: {len(evaluation.clips)} clips of {len(evaluation.classes)} classes, "
-        f"{skipped} left out; {evaluation.protocol}"
+        f"{skipped} skipped; {evaluation.protocol}"
     )
-    if outcome.details["departures"]:
-        say(f"Not as in the paper: {'; '.join(outcome.details['departures'])}")
+    if outcome.departures:
+        say(f"Not as in the paper: {'; '.join(outcome.departures)}")
     rows = [
         [
             method.name,
@@ -197,7 +197,7 @@ def _show(name: str, outcome: Outcome, stages: Stages) -> None:
     show_table(["method", "classifier", "ours", "95 % interval", "paper"], rows)
     main = evaluation.methods[evaluation.main]
     say(f"Confusion of {main.name}, {main.classifier}; rows are true classes:")
-    _show_confusion(evaluation.classes, evaluation.confusion().tolist())
+    _show_confusion(evaluation.classes, evaluation.confusion.tolist())
     printed = published.confusion(name)
     if printed is not None:
         say(f"The paper's, {printed['method']} ({printed['table']}):")
@@ -207,12 +207,12 @@ def _show(name: str, outcome: Outcome, stages: Stages) -> None:
         other = "lambda_mu" if curve.weight == "lambda_a" else "lambda_a"
         say(f"{curve.classifier} with alignment, {other} = {curve.fixed:g}:")
         pairs = zip(curve.values, curve.accuracies, strict=True)
-        show_table([curve.weight, "right"], [[f"{value:g}", f"{100 * a:.1f} %"] for value, a in pairs])
-    say(f"Runtimes with the alignment distance, without features (threads: {evaluation.facts['threads']}):")
+        show_table([curve.weight, "accuracy"], [[f"{value:g}", f"{100 * a:.1f} %"] for value, a in pairs])
+    say(f"Seconds for alignment distances, without features, on {evaluation.facts['threads']} threads:")
     show_table(
         ["seconds", "ours", "paper"],
         [
-            ["a pair" if what == "pair" else f"{what} in all", number(ours), f"{paper:g}"]
+            ["one pair" if what == "pair" else f"{what}, all clips", number(ours), f"{paper:g}"]
             for what, (ours, paper) in outcome.runtimes.items()
         ],
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from sysbags._common.files import IMAGE_SUFFIXES, VIDEO_SUFFIXES, natural_order
 from sysbags.errors import FileError
 
-__all__ = ["ClipFolder", "class_folders", "clips_under", "looks_like_clip"]
+__all__ = ["INDEX", "ClipFolder", "class_folders", "clips_under", "looks_like_clip"]
 
 INDEX = "index.csv"
 MOST_NAMES = 3  # of clips in an error message

@@ -10,7 +10,7 @@ from sysbags.evaluate.cross_validation import (
     choose_weights,
     leave_one_out,
 )
-from sysbags.evaluate.evaluation import evaluate
+from sysbags.evaluate.evaluation import evaluate, single_group_classes
 from sysbags.report.results import Evaluation, LeaveOneOut
 
 __all__ = [
@@ -23,4 +23,5 @@ __all__ = [
     "choose_weights",
     "evaluate",
     "leave_one_out",
+    "single_group_classes",
 ]

@@ -46,7 +46,7 @@ from sysbags.evaluate.tuning import bag_settings, tuning_alternatives
 from sysbags.report.results import Clip, Details, Evaluation, Method
 from sysbags.systems.identification import descending_orders, identify_first
 
-__all__ = ["METHODS", "evaluate"]
+__all__ = ["METHODS", "evaluate", "single_group_classes"]
 
 METHODS = ("nearest mean", "1-NN", "kernel ridge")
 AVERAGE_CLASSIFIERS = ("1-NN", "nearest mean", "logistic regression")

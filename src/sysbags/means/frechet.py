@@ -100,6 +100,7 @@ def frechet_mean(
     tolerance: float = 1e-9,
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
+    gram: CrossGram | None = None,
 ) -> FrechetMean:
     """Find the system with the least weighted sum of squared alignment distances to a set (`eq:klds_avg`).
 
@@ -124,6 +125,8 @@ def frechet_mean(
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
         Threads for the kernel and the medoid.
+    gram : CrossGram, optional
+        ``cross_gram(systems)``, where it is there already.
 
     Returns
     -------
@@ -143,7 +146,7 @@ def frechet_mean(
     """
     members = check_systems(systems)
     found = mean_of_gram(
-        cross_gram(members, n_jobs=n_jobs),
+        cross_gram(members, n_jobs=n_jobs) if gram is None else gram,
         lambda_a,
         lambda_mu,
         weights=weights,
@@ -270,6 +273,7 @@ def medoid(
     lambda_mu: float = 0.0,
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
+    gram: CrossGram | None = None,
 ) -> int:
     """Return the index of the system with the least sum of squared distances to the others.
 
@@ -281,6 +285,8 @@ def medoid(
         For "alignment".
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
+    gram : CrossGram, optional
+        ``cross_gram(systems)``, where it is there already.
 
     Examples
     --------
@@ -290,7 +296,7 @@ def medoid(
     >>> sysbags.medoid(systems) in range(3)
     True
     """
-    gram = cross_gram(systems, n_jobs=n_jobs)
+    gram = cross_gram(systems, n_jobs=n_jobs) if gram is None else gram
     distances = distance_matrix(
         gram, metric, lambda_a=lambda_a, lambda_mu=lambda_mu, random_state=random_state, n_jobs=n_jobs
     )

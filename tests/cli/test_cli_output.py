@@ -1,0 +1,155 @@
+"""What commands print and write: inputs stay as they are, names cannot send commands to a terminal."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import cv2
+import numpy as np
+import pytest
+
+from cli_folder import call, flicker, make_classes
+from clips import write_clip
+from sysbags.cli._output import check_out, note_summary
+from sysbags.errors import FileError
+
+COMMANDS = {
+    "mean": "mean {data}/flicker/0.mp4 {data}/waves/0.mp4 --out {out}",
+    "mean of frames": "mean {data}/images {data}/waves/0.mp4 --out {out}",
+    "mean with a model": "mean {data}/images --model {data}/flicker/0.mp4 --out {out}",
+    "matrix": "matrix {data} --out {out}",
+    "fit": "fit {data} --out {out}",
+    "evaluate": "evaluate {data} --cache {cache} --report {out}",
+    "reproduce": "reproduce dyntex-alpha {data} --cache {cache} --report {out}",
+    "inspect": "inspect {data}/flicker/0.mp4 --plot {out}",
+}
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    root = make_classes(tmp_path_factory.mktemp("output") / "data", per_class=1)
+    (root / "images").mkdir()
+    for k in range(3):
+        cv2.imwrite(str(root / "images" / f"{k}.png"), np.full((20, 30), 80 * k, dtype=np.uint8))
+    (root / "index.csv").write_text("clip,source\nflicker/0.mp4,x\n")
+    return root
+
+
+@pytest.fixture
+def data(original, tmp_path):
+    return shutil.copytree(original, tmp_path / "data")
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("link", ["itself", "symbolic link", "hard link"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_inputs_are_not_overwritten(capsys, data, tmp_path, monkeypatch, command, link):
+    clip = data / "flicker" / "0.mp4" if command != "mean of frames" else data / "images" / "1.png"
+    out = clip
+    if link != "itself":
+        out = tmp_path / "result.png"
+        (out.symlink_to if link == "symbolic link" else out.hardlink_to)(clip)
+    before = contents(data)
+    # Refused before any work: nothing is decoded.
+    monkeypatch.setattr("sysbags.video.frames", lambda *_, **__: pytest.fail("a clip was read"))
+    words = COMMANDS[command].format(data=data, out=out, cache=tmp_path / "cache")
+    code, printed, err = call(capsys, *words.split())
+    assert (code, printed) == (2, "")
+    assert err.startswith(f"sysbags: cannot write {out}: it is an input, ")
+    assert err.count("\n") == 1
+    assert contents(data) == before
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("name", ["atlas.html", "atlas.json"])
+def test_an_atlas_overwrites_no_clip(capsys, data, tmp_path, name):
+    (tmp_path / "atlas").mkdir()
+    (tmp_path / "atlas" / name).symlink_to(data / "waves" / "0.mp4")
+    before = contents(data)
+    code, _, err = call(capsys, "evaluate", data, "--cache", tmp_path / "c", "--atlas", tmp_path / "atlas")
+    assert (code, "it is an input, " in err) == (2, True)
+    assert contents(data) == before
+
+
+def test_which_files_of_a_folder_are_inputs(data, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(data)
+    for name in ("new.mp4", "waves/new.AVI", "images/new.png", "index.csv", "images/2.png"):
+        for folder in (data, link):
+            with pytest.raises(FileError, match="cannot write"):
+                check_out(folder / name, [data])
+    (data / "waves" / "old.csv").touch()
+    for name in ("report.html", "waves/old.csv", "waves/new.png", "model", "images/table.csv"):
+        check_out(data / name, [data])
+    check_out(tmp_path / "new.mp4", [data, tmp_path / "nowhere"])
+
+
+def test_linked_clips_are_inputs(data, tmp_path):
+    """Classes and clips may be links themselves, also links that lead back up."""
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / "waves").symlink_to(data / "waves")
+    (linked / "up").symlink_to(tmp_path)
+    with pytest.raises(FileError, match="it is an input"):
+        check_out(data / "waves" / "0.mp4", [linked])
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mred.mp4", "bell\x07.mp4", "c1\x9b.mp4", "line\nbreak.mp4"])
+def test_control_characters_in_names_are_made_visible(capsys, data, tmp_path, name):
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    good, bad = folder / name, folder / f"bad{name}"
+    shutil.copy(data / "waves" / "0.mp4", good)
+    bad.write_text("not a video")
+    write_clip(data / "flicker" / "1.mp4", flicker(1))
+    shutil.rmtree(data / "images")
+    (data / "index.csv").unlink()
+    assert call(capsys, "fit", data, "--out", tmp_path / "m", "--order", 2)[0] == 0
+    code, out, err = call(capsys, "classify", tmp_path / "m", good, bad)
+    assert code == 2
+    visible = name.encode("unicode_escape").decode()
+    assert visible in out
+    assert f"bad{visible}" in err
+    for text in (out, err):
+        assert all(character.isprintable() for line in text.split("\n") for character in line)
+    assert out.count("\n") == 2
+
+
+def test_names_that_are_not_utf8(capsys, tmp_path):
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.mp4")
+    code, _, err = call(capsys, "inspect", path)
+    assert (code, "\\udcff.mp4" in err) == (2, True)
+
+
+def test_many_notes_are_one(capsys):
+    note_summary(["a", "b", "c"], "clips are damaged")
+    assert capsys.readouterr().err == "sysbags: a\nsysbags: b\nsysbags: c\n"
+    note_summary(["a", "b", "c", "d"], "clips are damaged")
+    assert capsys.readouterr().err == "sysbags: 4 clips are damaged, for example: a\n"
+    note_summary([], "clips are damaged")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("skipped", "cut"), [(10, 3), (11, 4)])
+def test_notes_about_many_clips(capsys, data, tmp_path, skipped, cut):
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for k in range(skipped):
+        (folder / f"bad{k}.mp4").write_text("not a video")
+    whole = write_clip(tmp_path / "whole.avi", flicker(9), codec="mjpeg").read_bytes()
+    for k in range(cut):
+        (folder / f"cut{k}.avi").write_bytes(whole[: int(0.7 * len(whole))])
+    code, out, err = call(capsys, "matrix", folder, "--out", tmp_path / "d.csv", "--order", 2)
+    assert code == 0
+    assert f"{cut} clips, {skipped} skipped" in out
+    if skipped == 10:
+        assert err.count("\n") == skipped + cut
+        assert err.count("sysbags: skipped: ") == skipped
+    else:
+        first, second = err.splitlines()
+        assert first.startswith("sysbags: 4 clips are damaged, ")
+        assert second.startswith("sysbags: 11 clips are skipped (--json lists them), for example: skipped: ")
