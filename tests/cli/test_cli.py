@@ -175,7 +175,9 @@ run()
 """
 
 
-@pytest.mark.parametrize("module", ["sysbags.cli", "typer", "sysbags.cli._settings", "numpy", "cv2"])
+@pytest.mark.parametrize(
+    "module", ["sysbags.cli", "typer", "sysbags.cli._settings", "numpy", "sysbags.storage"]
+)
 def test_ctrl_c_while_modules_are_imported(classes, tmp_path, module):
     command = [sys.executable, "-c", INTERRUPTED_IMPORT, module, "fit", classes, "--out", tmp_path / "m"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
