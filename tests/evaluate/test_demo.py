@@ -95,7 +95,7 @@ def test_command(tmp_path, capsys):
     [
         (["--per-class", "1"], "per-class"),
         (["--frames", "4"], "frames"),
-        (["--random-state", "-1"], "seed"),
+        (["--random-state", "-1"], "--random-state"),
         (["--n-jobs", "0"], "n_jobs"),
         (["--frames", "many"], "frames"),
         (["--colour"], "--colour"),
