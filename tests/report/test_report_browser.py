@@ -344,7 +344,7 @@ def test_long_class_names_fit(browser, tmp_path, width):
     browser.settle()
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     # Every name of the matrix stays in its cell, and no cell covers another one.
-    outside = """[...document.querySelectorAll('.matrix .upright, .matrix .label, .matrix .text')].filter(e => {
+    outside = """[...document.querySelectorAll('.matrix :is(.upright, .label, .text)')].filter(e => {
         const [name, cell] = [e, e.closest('th')].map(x => x.getBoundingClientRect());
         return name.left < cell.left - 1 || name.right > cell.right + 1
             || name.top < cell.top - 1 || name.bottom > cell.bottom + 1; }).length"""
