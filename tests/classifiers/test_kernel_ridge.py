@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sysbags.evaluate.machine import machine
 
 import sysbags
 from sysbags.classifiers.kernel_ridge import KernelRidgeClassifier
 from sysbags.datasets import make_streams
 from sysbags.distances.pairwise import pairwise_distances
 from sysbags.errors import ParameterError
-from sysbags.evaluate.machine import machine
 
 WEIGHTS = {"lambda_a": 0.5, "lambda_mu": 20.0}
 

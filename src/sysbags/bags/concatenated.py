@@ -70,7 +70,9 @@ class Concatenated(BagTransformer):
     @property
     def requires_fit(self) -> bool:
         """Whether some member has to learn something."""
-        return any(member.requires_fit for member in self._checked()[0])
+        # What are not bags is refused by `fit` and `stream`, not by a look at the parameters.
+        members = self.bags if isinstance(self.bags, (list, tuple)) else ()
+        return any(isinstance(member, BagTransformer) and member.requires_fit for member in members)
 
     def fit(self, videos: Sequence[Video], labels: Any = None) -> Concatenated:
         """Fit a copy of each member."""
@@ -126,7 +128,8 @@ class Concatenated(BagTransformer):
         if deep and isinstance(self.bags, (list, tuple)):
             for i, member in enumerate(self.bags):
                 params[str(i)] = member
-                params |= {f"{i}__{name}": value for name, value in member.get_params().items()}
+                if isinstance(member, BagTransformer):
+                    params |= {f"{i}__{name}": value for name, value in member.get_params().items()}
         return params
 
     def set_params(self, **params: Any) -> Concatenated:

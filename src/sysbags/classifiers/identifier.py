@@ -53,6 +53,11 @@ class SystemIdentifier(TransformerMixin, SequenceEstimator):  # type: ignore[mis
         self.margin = margin
         self.n_jobs = n_jobs
 
+    @property
+    def requires_fit(self) -> bool:
+        """False: each stream is identified on its own."""
+        return False
+
     def fit(self, streams: Sequence[npt.ArrayLike], labels: Any = None) -> SystemIdentifier:
         """Do nothing: each stream is identified on its own."""
         return self

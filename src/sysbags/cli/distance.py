@@ -48,7 +48,7 @@ def distance(
     if metric == Metric.ALIGNMENT:
         weights = {"lambda_a": features.lambda_a, "lambda_mu": features.lambda_mu}
         one, other = clips.systems[0]
-        alignment = align(one, other, **weights, random_state=random_state)
+        alignment = align(one, other, features.lambda_a, features.lambda_mu, random_state=random_state)
         squared = alignment.distance
         facts |= {
             "squared_distance": squared,

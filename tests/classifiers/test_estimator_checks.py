@@ -1,0 +1,96 @@
+"""scikit-learn's own checks for every estimator; those that cannot apply are listed here with the reason."""
+
+from __future__ import annotations
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import sysbags
+from sysbags import bags, comparators
+
+ESTIMATORS = [
+    *(getattr(bags, name)() for name in bags.__all__ if name != "Concatenated"),
+    bags.Concatenated([bags.LocalBinaryPatterns(), bags.VisualWords()]),
+    *(getattr(comparators, name)() for name in comparators.__all__),
+    sysbags.SystemIdentifier(),
+    sysbags.NearestSystem(),
+    sysbags.NearestMean(),
+    sysbags.KernelRidgeClassifier(),
+]
+
+TABLE = "it gives a table of numbers, but the estimators take lists of videos, streams or systems"
+SPARSE = "it gives sparse tables, but there are no tables at all"
+# Checks that fail for every estimator.
+ALWAYS = {
+    "check_dict_unchanged": TABLE,
+    "check_estimators_dtypes": TABLE,
+    "check_estimators_pickle": TABLE,
+    "check_f_contiguous_array_estimator": TABLE,
+    "check_fit_idempotent": TABLE,
+    "check_methods_sample_order_invariance": TABLE,
+    "check_methods_subset_invariance": TABLE,
+    "check_pipeline_consistency": TABLE,
+    "check_estimator_sparse_tag": SPARSE,
+    "check_fit_score_takes_y": "the arguments are called videos or systems, and labels, not X and y",
+}
+# Checks that fail where `fit` looks at what it is given.
+IN_FIT = {
+    "check_dont_overwrite_parameters": TABLE,
+    "check_estimators_fit_returns_self": TABLE,
+    "check_estimators_overwrite_params": TABLE,
+    "check_fit2d_1feature": TABLE,
+    "check_fit2d_1sample": TABLE,
+    "check_fit_check_is_fitted": TABLE,
+    "check_positive_only_tag_during_fit": TABLE,
+    "check_readonly_memmap_input": TABLE,
+    "check_estimator_sparse_array": SPARSE,
+    "check_estimator_sparse_matrix": SPARSE,
+}
+IN_TRANSFORM = {
+    "check_transformer_general": TABLE,
+    "check_transformer_preserve_dtypes": TABLE,
+    "check_transformers_unfitted_stateless": TABLE,
+}
+IN_PREDICT = {
+    "check_classifier_data_not_an_array": TABLE,
+    "check_classifiers_classes": TABLE,
+    "check_classifiers_one_label": TABLE,
+    "check_classifiers_train": TABLE,
+}
+
+
+def expected_failed_checks(estimator):
+    """The reasons by the names of the checks that do not apply to an estimator."""
+    return {
+        **ALWAYS,
+        **(IN_FIT if estimator.requires_fit else {}),
+        **(IN_TRANSFORM if hasattr(estimator, "transform") else {}),
+        **(IN_PREDICT if hasattr(estimator, "predict") else {}),
+    }
+
+
+def checkable(estimator):
+    """The same estimator, but for the tag that it takes no tables: with that tag only cloning is checked."""
+    cls = type(estimator)
+
+    def tags(self):
+        result = cls.__sklearn_tags__(self)
+        result.input_tags.two_d_array = True
+        return result
+
+    child = type(cls.__name__, (cls,), {"__init__": cls.__init__, "__sklearn_tags__": tags})
+    return child(**estimator.get_params(deep=False))
+
+
+@parametrize_with_checks(
+    [checkable(estimator) for estimator in ESTIMATORS], expected_failed_checks=expected_failed_checks
+)
+def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
+def test_tags(estimator):
+    tags = estimator.__sklearn_tags__()
+    assert not tags.input_tags.two_d_array
+    assert tags.requires_fit == estimator.requires_fit
