@@ -3,6 +3,14 @@
 `compiled` is the one place where compiler options are chosen: `error_model="numpy"` because a
 division that may raise is never vectorised, `nogil` so that threads can run kernels side by side,
 `cache` so that a second process does not compile again.
+
+Compilation is most of a first run, so kernels are written for it too:
+
+* Loops instead of array expressions and slices, which compile several times slower.
+* An inner function is optimised again in each function that calls it. What is called from one place has
+  ``inline="always"`` and is compiled once.
+* ``np.bool_(True)`` instead of ``True`` as an argument: a literal is a type of its own, and the function
+  would be compiled once more for it.
 """
 
 from __future__ import annotations
@@ -29,7 +37,14 @@ def compiled(*, fastmath: bool | set[str] = False, inline: str = "never") -> Cal
     """
 
     def decorate(function: Function) -> Function:
-        jit = numba.njit(error_model="numpy", nogil=True, cache=True, fastmath=fastmath, inline=inline)
+        jit = numba.njit(
+            error_model="numpy",
+            nogil=True,
+            cache=True,
+            no_cfunc_wrapper=True,
+            fastmath=fastmath,
+            inline=inline,
+        )
         return cast(Function, jit(function))
 
     return decorate

@@ -6,13 +6,15 @@ import numpy as np
 
 from sysbags._common.types import Array, IntArray
 from sysbags._numba import compiled
-from sysbags._numba.dense import svd
+from sysbags._numba.dense import square_norm, svd
 from sysbags._numba.jacobi import sweep
 from sysbags._numba.lanes import LANES, load, store
 from sysbags._numba.newton import gradient, newton
 from sysbags._numba.products import objective, refresh, skew_inner, spread, transpose, workspace
 
 __all__ = ["align_many", "align_pair", "ascend", "polar_starts", "states"]
+
+Flag = bool | np.bool_
 
 SCANNED_SWEEPS, PLAIN_SWEEPS = 3, 2
 MAX_ROUNDS = 500
@@ -34,7 +36,7 @@ def states(n: int) -> Array:
     return np.zeros((3, n, n, LANES))
 
 
-@compiled()
+@compiled(inline="always")
 def polar_starts(M: Array, Q: Array) -> float:
     """Fill the lanes with the best rotations for the observers alone; return the nuclear norm of M.
 
@@ -55,10 +57,13 @@ def polar_starts(M: Array, Q: Array) -> float:
             Q[i, j, 1] = total - turn
             Q[i, j, 2] = total - turn_before
             Q[i, j, 3] = total - turn - turn_before if n > 1 else total
-    return float(np.sum(values))
+    nuclear = 0.0
+    for k in range(n):
+        nuclear += values[k]
+    return nuclear
 
 
-@compiled()
+@compiled(inline="always")
 def sweeps_of(
     A: Array, state: Array, work: Array, orders: IntArray, first: int, count: int, scanned: int
 ) -> None:
@@ -80,10 +85,10 @@ def ascend(
     work: Array,
     orders: IntArray,
     scale: float,
-    warm: bool,
+    warm: Flag,
     patience: float,
     so_far: float,
-    finish: bool,
+    finish: Flag,
     report: Array,
 ) -> tuple[int, int]:
     """Bring every lane of ``state[0]`` to a critical point.
@@ -97,14 +102,18 @@ def ascend(
     Q, B, MQ = state[0], state[1], state[2]
     values, active, slopes = report[0, 0], report[0, 1], report[1, 0]
     refresh(problem, Q, B, MQ, work)
-    sweeps = 0 if warm else SCANNED_SWEEPS + PLAIN_SWEEPS
-    sweeps_of(A, state, work, orders, 0, sweeps, SCANNED_SWEEPS)
-    rounds = 0
-    while rounds < MAX_ROUNDS:
+    sweeps, rounds = 0, 0
+    count, scanned = 0 if warm else SCANNED_SWEEPS + PLAIN_SWEEPS, SCANNED_SWEEPS
+    while True:
+        if count > 0:
+            sweeps_of(A, state, work, orders, sweeps, count, scanned)
+            sweeps += count
         gradient(problem, B, MQ, work)
         store(report, 0, 0, objective(problem[0], B, MQ))
         store(report, 1, 0, skew_inner(work[0], work[0]))
-        best = max(so_far, values.max())
+        best = so_far
+        for lane in range(LANES):
+            best = max(best, values[lane])
         busy = False
         for lane in range(LANES):
             # What a quadratic model with the mean curvature would rise by.
@@ -113,12 +122,11 @@ def ascend(
             going = steep and values[lane] + patience * left >= best
             active[lane] = 1.0 if going else 0.0
             busy = busy or going
-        if not busy:
+        if not busy or rounds == MAX_ROUNDS:
             break
         rounds += 1
-        if not finish or newton(problem, B, MQ, Q, work, load(report, 0, 1)) > 0.0:
-            sweeps_of(A, state, work, orders, sweeps, 1, 0 if finish else 1)
-            sweeps += 1
+        lost = not finish or newton(problem, B, MQ, Q, work, load(report, 0, 1)) > 0.0
+        count, scanned = 1 if lost else 0, 0 if finish else 1
     return sweeps, rounds
 
 
@@ -130,7 +138,7 @@ def align_pair(
     starts: Array,
     orders: IntArray,
     thorough: bool,
-    finish: bool,
+    finish: Flag,
     rotation: Array,
 ) -> tuple[float, float, float, int, int, int]:
     """Maximise ``tr(A' Q' A2 Q) + tr(M Q)`` over O(n) from groups of starts until enough of them agree.
@@ -163,7 +171,7 @@ def align_pair(
     """
     n = A.shape[0]
     problem, work, state, report = spread(A, A2, M), workspace(n), states(n), np.zeros((2, 2, LANES))
-    size_a, size_m = np.sqrt(np.sum(A * A) * np.sum(A2 * A2)), np.sqrt(np.sum(M * M))
+    size_a, size_m = np.sqrt(square_norm(A) * square_norm(A2)), np.sqrt(square_norm(M))
     scale = size_a + size_m + 1e-300
     patience = np.inf if thorough else PATIENCE
     best, slope, nuclear, sweeps, agreed, tried = -np.inf, 0.0, 0.0, 0, 0, 0
@@ -171,14 +179,17 @@ def align_pair(
     if not np.isfinite(scale):
         return np.nan, np.nan, np.nan, 0, 0, 0
     for group in range(starts.shape[0]):
-        state[0] = starts[group]
+        for i in range(n):
+            for j in range(n):
+                store(state[0], i, j, load(starts[group], i, j))
         if group == 0:
             # Without observers their best rotations mean nothing: random starts are better spread.
             nuclear = polar_starts(M, state[0]) if size_m > 0.0 else 0.0
             # The larger the transitions' share of the cost, the more local optima there are.
             share = size_a / (size_a + nuclear + 1e-300)
             enough = 1 + int(np.ceil(15.0 * max(0.0, share - BENIGN_SHARE)))
-        made, rounds = ascend(problem, A, state, work, orders, scale, False, patience, best, finish, report)
+        warm = np.bool_(False)
+        made, rounds = ascend(problem, A, state, work, orders, scale, warm, patience, best, finish, report)
         tried += LANES
         spent += rounds
         for lane in range(LANES):
@@ -216,7 +227,12 @@ def align_many(
     (count, N, N) belongs to these pairs.
     """
     n = starts.shape[1]
+    A, A2, M = np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
     for k in range(pairs.shape[0]):
-        A, A2 = first[pairs[k, 0], :n, :n] * lambda_a, second[pairs[k, 1], :n, :n].copy()
-        M = observer[k, :n, :n].copy()
-        values[k] = align_pair(A, A2, M, starts, orders, thorough, True, rotations[k])[0]
+        for i in range(n):
+            for j in range(n):
+                A[i, j] = first[pairs[k, 0], i, j] * lambda_a
+                A2[i, j] = second[pairs[k, 1], i, j]
+                M[i, j] = observer[k, i, j]
+        finish = np.bool_(True)
+        values[k] = align_pair(A, A2, M, starts, orders, thorough, finish, rotations[k])[0]

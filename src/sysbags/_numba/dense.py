@@ -7,7 +7,7 @@ import numpy as np
 from sysbags._common.types import Array
 from sysbags._numba import compiled
 
-__all__ = ["svd"]
+__all__ = ["square_norm", "svd"]
 
 
 @compiled(fastmath=True)
@@ -26,6 +26,16 @@ def rotate_rows(x: Array, y: Array, c: float, s: float) -> None:
         u, v = x[i], y[i]
         x[i] = c * u - s * v
         y[i] = s * u + c * v
+
+
+@compiled()
+def square_norm(matrix: Array) -> float:
+    """Sum of the squared entries of a matrix."""
+    total = 0.0
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            total += matrix[i, j] * matrix[i, j]
+    return total
 
 
 @compiled()
@@ -107,11 +117,13 @@ def svd(matrix: Array) -> tuple[Array, Array, Array]:
         # A null direction: any unit vector orthogonal to those before it.
         best = -1.0
         for axis in range(n):
-            candidate[:] = 0.0
-            candidate[axis] = 1.0
+            for i in range(n):
+                candidate[i] = 1.0 if i == axis else 0.0
             for _ in range(2):
                 for j in range(k):
-                    share = dot(left[:, j], candidate)
+                    share = 0.0
+                    for i in range(n):
+                        share += left[i, j] * candidate[i]
                     for i in range(n):
                         candidate[i] -= share * left[i, j]
             length = np.sqrt(dot(candidate, candidate))

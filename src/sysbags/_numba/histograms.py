@@ -158,9 +158,10 @@ def _panel(
     chi2: bool,
 ) -> None:
     """Sum over the bins for rows `begin` to `end` against one tile of columns, into the first of `totals`."""
-    totals[: end - begin, first:] = 0
     longest = 0
     for i in range(begin, end):
+        for j in range(first, totals.shape[1]):
+            totals[i - begin, j] = 0.0
         longest = max(longest, starts[i + 1] - starts[i])
     # Rows take turns: neighbours in time fill much the same bins, so each turn finds them in the cache.
     for turn in range(longest):

@@ -1,163 +1,31 @@
-"""Four numbers as one: a vector of doubles as a Numba type, for kernels that run four problems abreast.
+"""Four numbers as one, for kernels that run four problems abreast: vectors, or tuples where those fail.
 
-The compiler does not vectorise a loop over four neighbours when it cannot prove that the arrays do
-not overlap. Here the vector is a value: `load` reads four neighbours (the last axis of a 3-D array)
-into one, ``+ - * /`` act on all of them, `pick` chooses lane by lane, `store` writes back.
-
-Numba keeps compiled functions in a cache that looks only at the file of the outermost function:
-after a change here, delete the ``__pycache__`` folders.
+`sysbags._numba.vectors` builds on Numba's internals, which may change with any release;
+`sysbags._numba.tuples` needs Numba's public API alone, and is several times slower.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
-from typing import Any
+import numba
 
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.datamodel import models
-from numba.extending import intrinsic, overload, register_model
+from sysbags._numba import compiled
 
 __all__ = ["LANES", "fill", "largest", "load", "magnitude", "pick", "root", "store"]
 
-LANES = 4
-FAST = ("nsz", "arcp", "contract", "reassoc")
-VECTOR = ir.VectorType(ir.DoubleType(), LANES)
+TESTED = (0, 68)
+"""Up to this release of Numba vectors are known to compile."""
 
+try:
+    from sysbags._numba.vectors import LANES, fill, largest, load, magnitude, pick, root, store
 
-class LanesType(types.Type):
-    """Numba's view of a vector of `LANES` doubles."""
+    if numba.version_info.short > TESTED:
 
-    def __init__(self) -> None:
-        super().__init__(name="Lanes")
+        @compiled()
+        def _every_operation() -> float:
+            value = fill(4.0)
+            value = pick(value, fill(1.0), value * 2.0 - value, value / 2.0 + value)
+            return largest(root(magnitude(value)))  # type: ignore[no-any-return]
 
-
-lanes = LanesType()
-
-
-@register_model(LanesType)
-class LanesModel(models.PrimitiveModel):
-    """Kept in vector registers."""
-
-    def __init__(self, manager: Any, numba_type: Any) -> None:
-        super().__init__(manager, numba_type, VECTOR)
-
-
-def _broadcast(builder: Any, value: Any) -> Any:
-    single = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(
-        single, ir.Constant(VECTOR, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), LANES), None)
-    )
-
-
-def _address(context: Any, builder: Any, array_type: Any, array: Any, indices: list[Any]) -> Any:
-    view = context.make_array(array_type)(context, builder, array)
-    zero = context.get_constant(types.intp, 0)
-    pointer = cgutils.get_item_pointer(context, builder, array_type, view, [*indices, zero])
-    return builder.bitcast(pointer, VECTOR.as_pointer())
-
-
-@intrinsic
-def load(typing: Any, array: Any, row: Any, column: Any) -> Any:
-    """Read ``array[row, column, :]``."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _address(context, builder, signature.args[0], arguments[0], list(arguments[1:]))
-        return builder.load(pointer, align=8)
-
-    return lanes(array, types.intp, types.intp), generate
-
-
-@intrinsic
-def store(typing: Any, array: Any, row: Any, column: Any, value: Any) -> Any:
-    """Write ``array[row, column, :]``."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _address(context, builder, signature.args[0], arguments[0], list(arguments[1:3]))
-        builder.store(arguments[3], pointer, align=8)
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, types.intp, lanes), generate
-
-
-@intrinsic
-def fill(typing: Any, value: Any) -> Any:
-    """Every lane the same number."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _broadcast(builder, arguments[0])
-
-    return lanes(types.float64), generate
-
-
-@intrinsic
-def pick(typing: Any, left: Any, right: Any, if_greater: Any, otherwise: Any) -> Any:
-    """Lane by lane ``if_greater if left > right else otherwise``."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        mask = builder.fcmp_ordered(">", arguments[0], arguments[1])
-        return builder.select(mask, arguments[2], arguments[3])
-
-    return lanes(lanes, lanes, lanes, lanes), generate
-
-
-def _unary(name: str) -> Any:
-    @intrinsic
-    def apply(typing: Any, value: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kind = ir.FunctionType(VECTOR, [VECTOR])
-            function = cgutils.get_or_insert_function(builder.module, kind, f"{name}.v{LANES}f64")
-            return builder.call(function, arguments)
-
-        return lanes(lanes), generate
-
-    return apply
-
-
-magnitude = _unary("llvm.fabs")
-root = _unary("llvm.sqrt")
-
-
-@intrinsic
-def largest(typing: Any, value: Any) -> Any:
-    """The largest of the lanes, as a number."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        best = builder.extract_element(arguments[0], ir.Constant(ir.IntType(32), 0))
-        for lane in range(1, LANES):
-            other = builder.extract_element(arguments[0], ir.Constant(ir.IntType(32), lane))
-            best = builder.select(builder.fcmp_ordered(">", other, best), other, best)
-        return best
-
-    return types.float64(lanes), generate
-
-
-def _register(symbol: Callable[[Any, Any], Any], instruction: str) -> None:
-    @intrinsic
-    def combine(typing: Any, left: Any, right: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            vectors = [
-                value if kind == lanes else _broadcast(builder, value)
-                for kind, value in zip(signature.args, arguments, strict=True)
-            ]
-            return getattr(builder, instruction)(*vectors, flags=FAST)
-
-        kinds = [kind if kind == lanes else types.float64 for kind in (left, right)]
-        return lanes(*kinds), generate
-
-    @overload(symbol, inline="always", strict=False)
-    def operate(left: Any, right: Any) -> Any:
-        allowed = (LanesType, types.Float)
-        if lanes in (left, right) and isinstance(left, allowed) and isinstance(right, allowed):
-            return lambda left, right: combine(left, right)
-        return None
-
-
-for _symbol, _instruction in (
-    (operator.add, "fadd"),
-    (operator.sub, "fsub"),
-    (operator.mul, "fmul"),
-    (operator.truediv, "fdiv"),
-):
-    _register(_symbol, _instruction)
+        _every_operation()
+except Exception:  # whatever another release of Numba raises, here or while compiling
+    from sysbags._numba.tuples import LANES, fill, largest, load, magnitude, pick, root, store

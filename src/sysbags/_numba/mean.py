@@ -7,7 +7,7 @@ import numpy as np
 from sysbags._common.types import Array, IntArray
 from sysbags._numba import compiled
 from sysbags._numba.alignment import align_pair, ascend, states
-from sysbags._numba.dense import svd
+from sysbags._numba.dense import square_norm, svd
 from sysbags._numba.lanes import LANES
 from sysbags._numba.products import spread, workspace
 
@@ -45,11 +45,15 @@ def update_mean(
     members, n = A.shape[0], A.shape[1]
     # U_t = sum_j w_j C_t' C_j Q_j; then S = sum_t w_t Q_t' U_t and Cbar' C_t = (U_t S^(-1/2))'.
     S = np.zeros((n, n))
-    mean[:] = 0.0
     AQ = np.empty((n, n))
+    for i in range(n):
+        for m in range(n):
+            mean[i, m] = 0.0
     for t in range(members):
         U = blocks[t]
-        U[:] = 0.0
+        for i in range(n):
+            for m in range(n):
+                U[i, m] = 0.0
         for j in range(members):
             for i in range(n):
                 for k in range(n):
@@ -68,8 +72,14 @@ def update_mean(
                 for m in range(n):
                     S[i, m] += q * U[k, m]
                     mean[i, m] += q * AQ[k, m]
-    vectors, values, _ = svd(0.5 * (S + S.T))
     root = np.zeros((n, n))
+    for i in range(n):
+        for m in range(n):
+            root[i, m] = 0.5 * (S[i, m] + S[m, i])
+    vectors, values, _ = svd(root)
+    for i in range(n):
+        for m in range(n):
+            root[i, m] = 0.0
     rank = 0.0
     for k in range(n):
         if values[k] > 1e-12 * values[0]:
@@ -88,16 +98,18 @@ def update_mean(
                     mixed += Q[t, i, k] * root[k, m]
                 product[i, m] = total
                 mixing[t, i, m] = weights[t] * mixed
-        blocks[t] = product
+        for i in range(n):
+            for m in range(n):
+                blocks[t, i, m] = product[i, m]
     return rank
 
 
-@compiled()
+@compiled(inline="always")
 def realign(mean: Array, A: Array, blocks: Array, Q: Array, orders: IntArray, values: Array) -> None:
     """Improve each member's rotation from where it is, four members abreast; `values` get the rho reached."""
     members, n = A.shape[0], A.shape[1]
     problem, work, state, report = spread(mean, mean, mean), workspace(n), states(n), np.zeros((2, 2, LANES))
-    scale = np.sqrt(np.sum(mean * mean) * n) + np.sqrt(1.0 * n)
+    scale = np.sqrt(square_norm(mean) * n) + np.sqrt(1.0 * n)
     for begin in range(0, members, LANES):
         for lane in range(LANES):
             t = min(begin + lane, members - 1)
@@ -106,13 +118,23 @@ def realign(mean: Array, A: Array, blocks: Array, Q: Array, orders: IntArray, va
                     problem[2, i, j, lane] = A[t, i, j]
                     problem[3, i, j, lane] = blocks[t, i, j]
                     state[0, i, j, lane] = Q[t, i, j]
-        ascend(problem, mean, state, work, orders, scale, True, np.inf, -np.inf, True, report)
+        yes = np.bool_(True)
+        ascend(problem, mean, state, work, orders, scale, yes, np.inf, -np.inf, yes, report)
         for lane in range(min(LANES, members - begin)):
             t = begin + lane
             values[t] = report[0, 0, lane]
             for i in range(n):
                 for j in range(n):
                     Q[t, i, j] = state[0, i, j, lane]
+
+
+@compiled()
+def weighted_sum(weights: Array, values: Array) -> float:
+    """Sum of products, in the order of the members."""
+    total = 0.0
+    for t in range(weights.shape[0]):
+        total += weights[t] * values[t]
+    return total
 
 
 @compiled()
@@ -140,20 +162,25 @@ def mean_descent(
     """
     members, n = A.shape[0], A.shape[1]
     blocks, values, rotation = np.empty((members, n, n)), np.empty(members), np.empty((n, n))
+    scaled, finish = np.empty((n, n)), np.bool_(True)
     for iteration in range(history.shape[0]):
         rank = update_mean(A, G, weights, Q, mean, blocks, mixing)
-        scaled = mean * lambda_a
+        for i in range(n):
+            for j in range(n):
+                scaled[i, j] = mean[i, j] * lambda_a
         realign(scaled, A, blocks, Q, orders, values)
-        own = constant + lambda_a * np.sum(mean * mean) + rank
-        objective = own - 2.0 * np.sum(weights * values)
+        own = constant + lambda_a * square_norm(mean) + rank
+        objective = own - 2.0 * weighted_sum(weights, values)
         settled = iteration > 0 and history[iteration - 1] - objective <= tolerance * constant
         if settled or iteration == 0:
             for t in range(members):
-                value = align_pair(scaled, A[t], blocks[t], starts, orders, thorough, True, rotation)[0]
+                value = align_pair(scaled, A[t], blocks[t], starts, orders, thorough, finish, rotation)[0]
                 if value > values[t]:
                     values[t] = value
-                    Q[t] = rotation
-            better = own - 2.0 * np.sum(weights * values)
+                    for i in range(n):
+                        for j in range(n):
+                            Q[t, i, j] = rotation[i, j]
+            better = own - 2.0 * weighted_sum(weights, values)
             settled = settled and objective - better <= tolerance * constant
             objective = better
         history[iteration] = objective

@@ -221,6 +221,8 @@ def singular_value_rows(
         n = orders1[a]
         for b in range(a + 1 if symmetric else 0, observer.shape[1]):
             m = orders2[b]
-            X[:n, :m] = observer[a, b, :n, :m]
+            for i in range(n):
+                for j in range(m):
+                    X[i, j] = observer[a, b, i, j]
             solve_stein(X, n, m, powers1[a], norms1[a], powers2[b], norms2[b], work)
             out[a, b] = largest_singular_value(X, n, m, gram, square)
