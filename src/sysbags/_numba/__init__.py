@@ -15,14 +15,33 @@ Compilation is most of a first run, so kernels are written for it too:
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core import event
 
 __all__ = ["compiled"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class _Announcement(event.Listener):  # type: ignore[misc]
+    """Says once, on a terminal, why the first run takes long."""
+
+    made = False
+
+    def on_start(self, event: Any) -> None:
+        if not self.made and sys.stderr.isatty():
+            self.made = True
+            print("compiling, once ...", file=sys.stderr)
+
+    def on_end(self, event: Any) -> None:
+        """Nothing to say."""
+
+
+event.register("numba:compile", _Announcement())
 
 
 def compiled(*, fastmath: bool | set[str] = False, inline: str = "never") -> Callable[[Function], Function]:

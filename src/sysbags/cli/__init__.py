@@ -29,10 +29,21 @@ def _register(name: str) -> None:
     command = getattr(import_module(f"sysbags.cli.{name}"), name)
     # Lines end where the source needs it, but terminals have widths of their own.
     paragraphs = [" ".join(paragraph.split()) for paragraph in command.__doc__.split("\n\n")]
-    app.command(help="\n\n".join(paragraphs))(command)
+    app.command(name.replace("_", "-"), help="\n\n".join(paragraphs))(command)
 
 
-for _name in ("fit", "classify", "evaluate", "reproduce", "distance", "matrix", "mean", "inspect", "demo"):
+for _name in (
+    "fit",
+    "classify",
+    "evaluate",
+    "reproduce",
+    "distance",
+    "matrix",
+    "mean",
+    "inspect",
+    "demo",
+    "warm_up",
+):
     _register(_name)
 
 

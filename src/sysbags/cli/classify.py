@@ -36,8 +36,11 @@ def classify(
     """
     from dataclasses import asdict
 
+    from sysbags.evaluate.compilation import compiled_ahead
+
     bags, identifier, classifier = load_model(model)
-    read = read_clips(clips, bags, identifier, Stages(), n_jobs, fit=False)
+    with compiled_ahead("alignment"):
+        read = read_clips(clips, bags, identifier, Stages(), n_jobs, fit=False)
     explanations = classifier.set_params(n_jobs=n_jobs).explain(read.systems[0]) if read.paths else []
     rows = dict(zip(read.paths, explanations, strict=True))
     if as_json:

@@ -154,8 +154,9 @@ def align_blocks(
     A1, A2, M = _square_blocks(first, second, observer)
     A = A1 * weight
     rotation = np.empty(A.shape)
+    # Copies, because the arrays of a system are read-only, and that would be compiled once more.
     value, nuclear_norm, slope, sweeps, agreed, tried = align_pair(
-        A, A2, M, *start_tables(len(A), starts, seed_of(random_state)), finish, rotation
+        A, A2.copy(), M.copy(), *start_tables(len(A), starts, seed_of(random_state)), finish, rotation
     )
     if not isfinite(value):
         for name, matrix in (("first", A1), ("second", A2), ("observer", M)):

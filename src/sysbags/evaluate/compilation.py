@@ -1,25 +1,38 @@
-"""Compile what classifiers need in a process of its own, beside the work that comes before them.
+"""Compile kernels before they are needed: in a second process beside other work, or all of them at once.
 
-Numba compiles one function at a time in a process, and keeps the result in a cache on disk. Where the cache
-is full already, the process ends at once.
+Numba compiles one function at a time in a process, and keeps the result in a cache on disk.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 
-__all__ = ["compiled_ahead"]
+__all__ = ["compile_everything", "compiled_ahead"]
 
 
 @contextmanager
-def compiled_ahead() -> Iterator[None]:
-    """Compile alignments and means while the body runs, and wait for that at its end."""
-    process = subprocess.Popen([sys.executable, "-m", __name__], stdin=subprocess.DEVNULL)
+def compiled_ahead(part: str = "means") -> Iterator[None]:
+    """Compile a part in a second process while the body runs, and wait for it at the end.
+
+    Nothing is started where the cache holds the part already.
+
+    Parameters
+    ----------
+    part : {"alignment", "means", "clips"}, default="means"
+        "alignment" is the distance of two systems, "means" also has those of collections and their means,
+        "clips" is all that comes before: frames, bags, systems and their kernels.
+    """
+    if _is_cached(part):
+        yield
+        return
+    process = subprocess.Popen([sys.executable, "-m", __name__, part], stdin=subprocess.DEVNULL)
     try:
         yield
         process.wait()
@@ -27,16 +40,68 @@ def compiled_ahead() -> Iterator[None]:
         process.kill()
 
 
-def _use() -> None:
-    """Call everything once, on the smallest systems there are."""
+def compile_everything() -> None:
+    """Compile all kernels, half of them in a second process."""
+    with compiled_ahead("means"):
+        _use_clips()
+    _use_means()
+
+
+def _is_cached(part: str) -> bool:
+    """Whether the last function of a part is in the cache on disk, for whatever types."""
+    from sysbags._numba.alignment import align_pair
+    from sysbags._numba.histograms import cross_blocks
+    from sysbags._numba.mean import mean_descent
+
+    function = {"alignment": align_pair, "means": mean_descent, "clips": cross_blocks}[part]
+    folder = Path(function.stats.cache_path)  # type: ignore[attr-defined]
+    return any(folder.glob(f"*.{function.__name__}-*.nbi"))
+
+
+def _use_alignment() -> None:
+    """Align the smallest systems there are."""
+    from sysbags.distances.alignment import align_blocks
+
+    align_blocks(0.2 * np.eye(2), 0.5 * np.eye(2), np.eye(2))
+
+
+def _use_means() -> None:
+    """Work out the distances between the smallest systems there are, and their mean."""
     from sysbags.distances.gram import cross_gram
+    from sysbags.distances.pairwise import METRICS, distance_matrix
     from sysbags.means.frechet import mean_of_gram
     from sysbags.systems.system import System
 
+    _use_alignment()
     samples = np.eye(2)
     systems = [System(scale * samples, samples, samples, np.full(2, 0.5), "linear") for scale in (0.2, 0.5)]
-    mean_of_gram(cross_gram(systems))
+    gram = cross_gram(systems)
+    mean_of_gram(gram)
+    for metric in METRICS:
+        distance_matrix(gram, metric)
+
+
+def _use_clips() -> None:
+    """Turn two short clips into systems, by every function that is compiled for that."""
+    from sysbags.bags.lbp import LocalBinaryPatterns
+    from sysbags.comparators.lbptop import LBPTOP
+    from sysbags.datasets.generated import make_clips
+    from sysbags.distances.gram import cross_gram
+    from sysbags.systems.identification import identify
+    from sysbags.systems.stability import stable_transition
+
+    with tempfile.TemporaryDirectory() as folder:
+        clips, _ = make_clips(folder, per_class=1, frames=8, height=32, width=32, textures=["rain", "fire"])
+        systems = [identify(LocalBinaryPatterns().stream(clip), order=2) for clip in clips]
+        LocalBinaryPatterns(16, 2, "uniform").stream(clips[0])
+        LBPTOP().vector(clips[0])
+    stable_transition([[1.0], [2.0], [4.0]])
+    for dtype in (np.float64, np.float32):
+        cross_gram(systems, dtype=dtype)
+
+
+USES: dict[str, Callable[[], None]] = {"alignment": _use_alignment, "means": _use_means, "clips": _use_clips}
 
 
 if __name__ == "__main__":
-    _use()
+    USES[sys.argv[1]]()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sysbags.kernels.functions import (
-    HISTOGRAM_KERNELS,
     KERNELS,
     bhattacharyya,
     call_kernel,
@@ -17,7 +16,6 @@ from sysbags.kernels.functions import (
 )
 
 __all__ = [
-    "HISTOGRAM_KERNELS",
     "KERNELS",
     "bhattacharyya",
     "call_kernel",

@@ -14,7 +14,6 @@ from sysbags.errors import ParameterError, StreamError
 from sysbags.kernels.histograms import histogram_matrix
 
 __all__ = [
-    "HISTOGRAM_KERNELS",
     "KERNELS",
     "bhattacharyya",
     "check_kernel",
@@ -25,8 +24,15 @@ __all__ = [
     "linear",
 ]
 
-KERNELS = ("chi2", "bhattacharyya", "intersection", "linear")
-HISTOGRAM_KERNELS = frozenset({"chi2", "bhattacharyya", "intersection"})
+FEATURE_MAPS: dict[str, Callable[[Array], Array] | None] = {
+    "chi2": None,
+    "bhattacharyya": np.sqrt,
+    "intersection": None,
+    "linear": np.asarray,
+}
+"""All kernels with their explicit feature maps; None is a sum over bins, see `sysbags.kernels.histograms`."""
+
+KERNELS = tuple(FEATURE_MAPS)
 
 
 def kernel_matrix(
@@ -143,9 +149,7 @@ def feature_map(kernel: KernelLike) -> Callable[[Array], Array] | None:
     >>> feature_map("bhattacharyya")(np.array([[0.25, 0.75]])).round(3)
     array([[0.5  , 0.866]])
     """
-    if kernel == "bhattacharyya":
-        return np.sqrt
-    return np.asarray if kernel == "linear" else None
+    return FEATURE_MAPS.get(kernel) if isinstance(kernel, str) else None
 
 
 def check_kernel(kernel: Any) -> KernelLike:

@@ -66,7 +66,8 @@ def stable_transition(states: Any, *, stability: str = "constrained", margin: fl
     if X.shape[0] < 2:
         raise StreamError("states has one row, but a transition needs at least two time steps")
     X1, X2 = X[:-1], X[1:]
-    free = np.asarray(np.linalg.lstsq(X1, X2, rcond=None)[0].T, dtype=np.float64)
+    # Contiguous, so that the compiled functions meet one layout.
+    free = np.ascontiguousarray(np.linalg.lstsq(X1, X2, rcond=None)[0].T, dtype=np.float64)
     if stability == "none" or np.linalg.norm(free, 2) <= bound:
         return free
     if stability == "clip":
