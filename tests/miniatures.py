@@ -30,7 +30,7 @@ def miniature(root, name, per_class, classes=None, textures=tuple(TEXTURES)):
 
 
 def run(experiment, found, cache, **more):
-    return experiment(found, Options(Cache(cache), words=WORDS, jobs=1, **more), Stages())
+    return experiment(found, Options(cache=Cache(cache), words=WORDS, n_jobs=1, **more), Stages())
 
 
 def findings(outcome):

@@ -11,11 +11,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from clips import moving_frames, write_clip
 from sysbags import bags as kinds
-from sysbags._common.cache import Store
+from sysbags._common.cache import Cache
 from sysbags.bags import Concatenated
 from sysbags.bags.base import BagTransformer
 from sysbags.errors import ParameterError, StreamError, VideoError
-from sysbags.evaluate.features import Features
+from sysbags.evaluate.features import ClipFeatures
 
 CLIP = moving_frames(7)
 
@@ -239,12 +239,12 @@ def test_what_was_learnt_as_arrays():
 def test_an_evaluation_describes_clips_by_it(tmp_path, member):
     """Once where nothing is learnt; else by three codebooks, each learnt without a third, also from disk."""
     paths = [write_clip(tmp_path / f"{k}.mkv", moving_frames(4, 40, 48, seed=k)) for k in range(3)]
-    bags, thirds = Concatenated([Levels(), member]), np.arange(3)
-    features = Features(paths, thirds, Store(tmp_path / "cache"), 1)
+    bags, folds = Concatenated([Levels(), member]), np.arange(3)
+    features = ClipFeatures(paths, folds, Cache(tmp_path / "cache"), 1)
     first = features.good_streams(bags)
     assert len(first) == (3 if bags.requires_fit else 1)
     for k, streams in enumerate(first):
-        alone = clone(bags).fit([path for path, third in zip(paths, thirds, strict=True) if third != k])
+        alone = clone(bags).fit([path for path, fold in zip(paths, folds, strict=True) if fold != k])
         np.testing.assert_array_equal(streams[0], alone.stream(paths[0]))
     for streams, again in zip(first, features.good_streams(bags), strict=True):
         np.testing.assert_array_equal(streams, again)

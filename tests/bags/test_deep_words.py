@@ -10,7 +10,7 @@ import pytest
 
 from clips import moving_frames, write_clip
 from sysbags import storage, video
-from sysbags._common.cache import Store
+from sysbags._common.cache import Cache
 from sysbags.bags import DeepActivations, LocalBinaryPatterns, cached, networks
 from sysbags.bags.cached import cached_streams, cached_streams_of_several
 from sysbags.bags.deep import share_a_pass
@@ -167,7 +167,7 @@ SEVERAL = [
 
 @pytest.mark.parametrize("folder", ["cache", None])
 def test_several_bags_of_one_network_run_it_once(paths, frames_seen, tmp_path, folder):
-    store = Store(folder and tmp_path / folder)
+    store = Cache(folder and tmp_path / folder)
     streams = cached_streams_of_several(store, SEVERAL, paths, n_jobs=2)
     assert frames_seen == [5, 5]  # two clips, each in one batch
     for bag, own in zip(SEVERAL, streams, strict=True):
@@ -176,7 +176,7 @@ def test_several_bags_of_one_network_run_it_once(paths, frames_seen, tmp_path, f
 
 
 def test_the_records_are_those_of_each_bag_alone(paths, frames_seen, tmp_path):
-    store = Store(tmp_path / "cache")
+    store = Cache(tmp_path / "cache")
     plain = cached_streams(store, SEVERAL[0], paths)
     assert frames_seen == [5, 5]
     together = cached_streams_of_several(store, [SEVERAL[0], SEVERAL[2]], paths)
@@ -201,7 +201,7 @@ def test_a_bad_clip_takes_its_place_and_the_fault_of_one_bag_is_not_that_of_anot
     monkeypatch.setattr(cached, "streams_of_several", refusing)
     bags = [SEVERAL[0], SEVERAL[2]]
     for bag, (first, error, last) in zip(
-        bags, cached_streams_of_several(Store(None), bags, [paths[0], bad, paths[1]]), strict=True
+        bags, cached_streams_of_several(Cache(None), bags, [paths[0], bad, paths[1]]), strict=True
     ):
         np.testing.assert_array_equal(first, bag.stream(paths[0]))
         np.testing.assert_array_equal(last, bag.stream(paths[1]))

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sysbags.evaluate.machine import machine
 
 import sysbags
 from sysbags.classifiers.kernel_ridge import KernelRidgeClassifier
 from sysbags.datasets import make_streams
 from sysbags.distances.pairwise import pairwise_distances
 from sysbags.errors import ParameterError
+from sysbags.evaluate.predictors import KernelRidge
 
 WEIGHTS = {"lambda_a": 0.5, "lambda_mu": 20.0}
 
@@ -38,7 +38,7 @@ def test_without_any_group_it_is_ridge_regression_of_the_rest(seed, ridge):
     rng = np.random.default_rng(seed)
     points, codes = rng.normal(size=(16, 3)), np.arange(16) % 3
     groups = rng.permutation(np.repeat(np.arange(6), [4, 3, 3, 3, 2, 1]))
-    predict = machine(squares(points), codes, groups, ridge)
+    predict = KernelRidge(squares(points), codes, groups, ridge).predict
     for group in (None, 0, 5):
         predicted = predict(group)
         for i in range(16):
@@ -53,11 +53,11 @@ def test_without_any_group_it_is_ridge_regression_of_the_rest(seed, ridge):
 def test_a_class_of_which_nobody_is_left_is_never_predicted():
     points = np.array([[0.0], [0.1], [5.0], [5.1], [9.0]])
     codes, groups = np.array([0, 0, 1, 1, 2]), np.array([0, 1, 2, 3, 4])
-    predict = machine(squares(points), codes, groups)
+    predict = KernelRidge(squares(points), codes, groups).predict
     assert predict(None)[4] == 1
     assert 2 not in predict(4)[:4]
-    alone = machine(squares(points[:2]), codes[:2], np.array([0, 1]))
-    assert alone(0)[1] == -1
+    alone = KernelRidge(squares(points[:2]), codes[:2], np.array([0, 1]))
+    assert alone.predict(0)[1] == -1
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_closed_form_is_the_estimator_fitted_anew(clips):
     groups, codes = np.arange(15) // 2, np.unique(labels, return_inverse=True)[1]
     both = list(zip(first, second, strict=True))
     between = pairwise_distances(first, **WEIGHTS) + 0.5 * pairwise_distances(second, **WEIGHTS)
-    predicted = machine(between, codes, groups, ridge=3.0)(None)
+    predicted = KernelRidge(between, codes, groups, ridge=3.0).predict()
     for group in np.unique(groups):
         rest, judged = np.flatnonzero(groups != group), np.flatnonzero(groups == group)
         model = KernelRidgeClassifier(**WEIGHTS, ridge=3.0, bag_weights=[1.0, 0.5])

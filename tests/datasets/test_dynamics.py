@@ -12,7 +12,7 @@ from sysbags.datasets._scenery import TURN
 from sysbags.datasets.dynamics import DYNAMICS, SURFACES, make_dynamics_clips, make_dynamics_frames
 from sysbags.errors import FileError, ParameterError
 from sysbags.evaluate import CLASSIFIERS, leave_one_out
-from sysbags.evaluate.candidates import vectors
+from sysbags.evaluate.vector_predictors import vector_predictor
 
 SMALL = {"frames": 12, "height": 32, "width": 48}
 ONE_WAY = [name for name in DYNAMICS if f"{name}-reversed" in DYNAMICS]
@@ -214,8 +214,9 @@ def test_systems_tell_the_classes_apart_and_averages_do_not(streams):
         found = leave_one_out(gram, codes, groups=surfaces, classifier=classifier, lambda_a=4.0)
         assert found.accuracy > 0.9, classifier
     averages = np.array([stream.mean(axis=0) for stream in streams.values()])
-    for classifier in ("1-NN", "nearest centroid", "logistic regression"):
-        right = int((vectors(averages, codes, surfaces, classifier, "chi2")(None) == codes).sum())
+    for classifier in ("1-NN", "nearest mean", "logistic regression"):
+        predictor = vector_predictor(averages, codes, surfaces, classifier, "chi2")
+        right = int((predictor.predict() == codes).sum())
         low, high = binom.interval(0.99, len(codes), 1 / len(DYNAMICS))
         assert low <= right <= high, classifier
 

@@ -243,7 +243,7 @@ def test_tuning_of_bags(data, monkeypatch):
     assert chosen.keys() == {"bag parameters", "kernel", "order", "classifier", "lambda_a", "lambda_mu"}
     assert all(sum(counts.values()) == len(np.unique(GROUPS)) for counts in chosen.values())
     assert (line.settings["lambda_a"], line.settings["kernel"]) == (0.25, "chi2")  # as given
-    assert set(chosen["bag parameters"]) == {"as given"}
+    assert chosen["bag parameters"]["as given"] > len(np.unique(GROUPS)) // 2
     assert found.facts["order"] in (5, 3, 8)
     assert all(system.order == found.facts["order"] for system in found.systems)
     (note,) = found.facts["notes"]

@@ -16,6 +16,7 @@ from sysbags.distances.pairwise import distance_matrix
 from sysbags.errors import ParameterError
 from sysbags.evaluate.predictors import (
     CodebookFolds,
+    KernelRidge,
     NearestCenter,
     NearestNeighbors,
     TabulatedPredictor,
@@ -301,6 +302,19 @@ def test_nobody_left_is_never_predicted(gram):
     ):
         assert predictor.predict(1)[:2].tolist() == [-1, -1]
         assert np.isinf(predictor.distances(1)[:2]).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 10**6))
+def test_kernel_ridge_of_two_groups(seed):
+    """Without one of two groups nothing is left to predict the other by."""
+    points = np.random.default_rng(seed).normal(size=(8, 3))
+    between = ((points[:, None] - points) ** 2).sum(axis=2)
+    for groups in (np.arange(8) % 2, np.arange(8) // 4, np.array([0, 1, 1, 1, 1, 1, 1, 1])):
+        predictor = KernelRidge(between, np.repeat([0, 1], 4), groups)
+        assert set(predictor.predict()) <= {0, 1}
+        for group in (0, 1):
+            assert (predictor.predict(group)[groups != group] == -1).all()
 
 
 def test_infinite_distances_lead_back_to_nobody():

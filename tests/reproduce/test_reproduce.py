@@ -16,8 +16,8 @@ from sysbags._common.stages import Stages
 from sysbags.bags import LocalBinaryPatterns
 from sysbags.datasets import make_frames
 from sysbags.errors import FileError, OrderError, VideoError
-from sysbags.evaluate import cached_gram as _kept
-from sysbags.reproduce import Options, _common, dyntex, published
+from sysbags.evaluate import cached
+from sysbags.reproduce import Options, dyntex, published
 
 
 @pytest.fixture(scope="module")
@@ -78,12 +78,12 @@ def test_dyntex_has_the_papers_tables_and_sweeps(alpha):
     np.testing.assert_array_equal(over_mu.values, 10.0 * np.arange(11))
     assert (over_a.fixed, over_mu.fixed) == (0.0, 0.25)
     assert over_mu.accuracies[0] == evaluation.methods[2].rate.share  # the untuned setting again
-    assert outcome.runtimes.keys() == {"pair", "1-NN", "NCC"}
-    assert outcome.runtimes["NCC"][1] == 539.47
+    assert outcome.runtimes.keys() == {"pair", "1-NN", "nearest mean"}
+    assert outcome.runtimes["nearest mean"][1] == 539.47
     pairs = 12 * 11 / 2
     assert outcome.runtimes["pair"][0] * pairs == pytest.approx(outcome.runtimes["1-NN"][0])
-    assert outcome.details["departures"] == []
-    assert outcome.skipped == {}
+    assert outcome.departures == []
+    assert evaluation.failures == {}
 
 
 @pytest.mark.parametrize("name", ["dyntex-beta", "dyntex-gamma"])
@@ -92,13 +92,13 @@ def test_the_larger_sets_run_whole(tmp_path, name):
     outcome = run(dyntex, found, tmp_path / "cache")
     assert len(outcome.evaluation.clips) == 20
     assert outcome.evaluation.classes == tuple(sorted(layout.counts))
-    assert outcome.evaluation.confusion().sum(axis=1).tolist() == [2] * 10
+    assert outcome.evaluation.confusion.sum(axis=1).tolist() == [2] * 10
     assert outcome.evaluation.methods[2].settings["paper"] == published.figure(name, "SoB + Align", "1-NN")
 
 
-def test_the_second_time_nothing_is_worked_out_again(alpha, monkeypatch):
+def test_the_second_time_nothing_is_computed_again(alpha, monkeypatch):
     found, outcome, cache = alpha
-    for owner, name in ((LocalBinaryPatterns, "stream"), (_common, "identify"), (_kept, "cross_gram")):
+    for owner, name in ((LocalBinaryPatterns, "stream"), (cached, "identify_first"), (cached, "cross_gram")):
         monkeypatch.setattr(owner, name, None)
     again = run(dyntex, found, cache)
     assert findings(again) == findings(outcome)
@@ -122,7 +122,7 @@ def test_dyntex_goes_on_where_it_was_interrupted(alpha, tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 5
     finished, patience = read.copy(), None
     read.clear()
-    outcome = dyntex(found, Options(Cache(tmp_path), jobs=3), Stages())
+    outcome = dyntex(found, Options(cache=Cache(tmp_path), n_jobs=3), Stages())
     assert sorted(read) == sorted(set(found.paths) - set(finished))
     assert findings(outcome) == findings(whole)
 
@@ -144,17 +144,17 @@ def test_clips_without_a_system_are_left_out_and_told(tmp_path):
     write_clip(still, np.full((FRAMES, HEIGHT, WIDTH), 128, np.uint8))
     broken.write_bytes(b"no video")
     outcome = run(dyntex, found, tmp_path / "cache")
-    assert {path: type(error) for path, error in outcome.skipped.items()} == {
+    assert {path: type(error) for path, error in outcome.evaluation.failures.items()} == {
         short: OrderError,
         still: OrderError,
         broken: VideoError,
     }
-    assert all(str(path) in str(error) for path, error in outcome.skipped.items())
+    assert all(str(path) in str(error) for path, error in outcome.evaluation.failures.items())
     assert [clip.path for clip in outcome.evaluation.clips] == [
-        p for p in found.paths if p not in outcome.skipped
+        p for p in found.paths if p not in outcome.evaluation.failures
     ]
     assert all(method.rate.total == 6 for method in outcome.evaluation.methods)
-    assert outcome.details["departures"] == [
+    assert outcome.departures == [
         "3 clips are left out, as no system can be made of a clip that is short, still or broken"
     ]
 
@@ -180,7 +180,7 @@ def test_the_command_in_json_and_in_words(alpha, capsys, tmp_path, monkeypatch):
         100 * m.rate.share for m in outcome.evaluation.methods
     ]
     assert [m["paper"] for m in told["methods"]] == [91.7, 96.7, 98.3, 83.3, 85.0, 88.3]
-    assert told["confusion"]["counts"] == outcome.evaluation.confusion().tolist()
+    assert told["confusion"]["counts"] == outcome.evaluation.confusion.tolist()
     assert told["departures"] == [
         f"{name} has 4 clips, 16 fewer than 20" for name in ("Sea", "Grass", "Trees")
     ]

@@ -9,7 +9,7 @@ import pytest
 
 import sysbags
 from helpers import make_system
-from sysbags._common.cache import Store
+from sysbags._common.cache import Cache
 from sysbags.systems.serialization import system_arrays, system_from_arrays
 
 
@@ -29,9 +29,9 @@ def bare():
 
 @pytest.mark.parametrize("make", [lambda: make_system(0), compressed, mean, bare])
 def test_there_and_back(tmp_path, make):
-    system, store = make(), Store(tmp_path)
+    system, store = make(), Cache(tmp_path)
     for _ in range(2):  # the second time from disk
-        copy = system_from_arrays(store.arrays({}, lambda: system_arrays(system)), system.kernel)
+        copy = system_from_arrays(store.arrays("system", {}, lambda: system_arrays(system)), system.kernel)
         for field in fields(system):
             value, expected = getattr(copy, field.name), getattr(system, field.name)
             assert type(value) is type(expected)

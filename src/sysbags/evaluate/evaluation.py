@@ -30,7 +30,7 @@ from sysbags.evaluate.cached import cached_gram
 from sysbags.evaluate.comparators import COMPARATORS, comparator_methods
 from sysbags.evaluate.cross_validation import LAMBDA_A_GRID, LAMBDA_MU_GRID
 from sysbags.evaluate.details import curves, relations
-from sysbags.evaluate.features import ClipFeatures
+from sysbags.evaluate.features import ClipFeatures, good
 from sysbags.evaluate.methods import (
     EvaluationSet,
     MethodSpec,
@@ -52,6 +52,7 @@ METHODS = ("nearest mean", "1-NN", "kernel ridge")
 AVERAGE_CLASSIFIERS = ("1-NN", "nearest mean", "logistic regression")
 TIMED_PAIRS = 2000  # are aligned to measure what one takes
 
+Versions = list[list[Array]]  # streams of all clips, once or once per codebook fold
 BagsLike = str | BagTransformer | Sequence[str | BagTransformer] | Mapping[str, BagTransformer]
 
 
@@ -68,7 +69,7 @@ def evaluate(
     kernel: str | None = None,
     lambda_a: float | None = None,
     lambda_mu: float | None = None,
-    compare: bool = False,
+    compare: bool | Sequence[str] = False,
     compare_frames: Mapping[str, Any] | None = None,
     tune: bool = False,
     fixed: Sequence[str] = (),
@@ -107,8 +108,9 @@ def evaluate(
         are chosen.
     lambda_a, lambda_mu : float, optional
         Weights of the transition and of the mean; by default chosen.
-    compare : bool, default=False
-        Also all other distances, averages of the bags over time, and, for clips, other people's methods.
+    compare : bool or sequence of str, default=False
+        Also all other distances, averages of the bags over time, and, for clips, other people's methods: all
+        of `sysbags.comparators`, or those named.
     compare_frames : mapping, optional
         How other people's methods read clips, see `sysbags.video.frames`.
     tune : bool, default=False
@@ -148,7 +150,11 @@ def evaluate(
     """
     for method in methods:
         check_choice(method, "methods", METHODS)
+    if not methods:
+        raise ParameterError("methods is empty, but there must be at least one")
     count = len(clips)
+    if not count:
+        raise ParameterError("clips is empty, but there must be at least two")
     check_labels(labels, count)
     names = [str(label) for label in np.asarray(labels)]
     sources = None if groups is None else [str(group) for group in np.asarray(groups)]
@@ -160,7 +166,8 @@ def evaluate(
         kernel=kernel,
         lambda_a=lambda_a,
         lambda_mu=lambda_mu,
-        compare=compare,
+        compare=bool(compare) or not isinstance(compare, bool),
+        comparators=_comparator_names(compare),
         compare_frames=dict(compare_frames or {}),
         tune=tune,
         fixed=tuple(fixed),
@@ -171,7 +178,7 @@ def evaluate(
     if protocol is None:
         protocol = "by-source" if sources is not None and len(set(sources)) > 1 else "leave-one-out"
     identify_one = partial(identify_first, orders=request.orders, kernel=request.kernel_name)
-    if all(isinstance(clip, np.ndarray) and clip.ndim == 2 for clip in clips):
+    if not all(isinstance(clip, (str, os.PathLike)) for clip in clips):
         request = _Request(**{**vars(request), "bags": {"stream": None}})
         given = [check_stream(clip, request.kernel_name, name=f"clips[{k}]") for k, clip in enumerate(clips)]
         with times("systems"):
@@ -182,19 +189,19 @@ def evaluate(
                 systems=[[identify_one(stream) for stream in given]],
             )
         units = protocol_groups(names, protocol, sources, folds=folds, random_state=seed)
-        parts = None
+        further, parts = [], None
     else:
         paths = [Path(clip) for clip in clips]
-        read, units, parts = _read(
+        read, further, units, parts = _read(
             paths, names, sources, request, protocol, folds, identify_one, store, times, seed, n_jobs
         )
-    good = read.indices
-    units = np.unique(units[good], return_inverse=True)[1]
-    parts = None if parts is None else parts[good]
+    usable = read.indices
+    units = np.unique(units[usable], return_inverse=True)[1]
+    parts = None if parts is None else parts[usable]
     items = EvaluationSet(
         clips=tuple(
             Clip(f"{names[k]}/{path.name}", path, names[k], None if sources is None else sources[k])
-            for k, path in zip(good, read.paths, strict=True)
+            for k, path in zip(usable, read.paths, strict=True)
         ),
         groups=units,
         codebook_folds=parts,
@@ -202,13 +209,13 @@ def evaluate(
         random_state=seed,
         n_jobs=n_jobs,
     )
-    alone = single_group_classes([names[k] for k in good], units.tolist())
-    if len(alone) == len({names[k] for k in good}):
+    alone = single_group_classes([names[k] for k in usable], units.tolist())
+    if len(alone) == len({names[k] for k in usable}):
         raise FileError(
             "each class has its clips in a single group, so none can be left out: there must be two groups"
         )
     features = ClipFeatures(read.paths, parts, store, n_jobs)
-    return _Experiment(title, items, read, features, request, times).run(tuple(alone))
+    return _Experiment(title, items, read, further, features, request, times).run(tuple(alone))
 
 
 def single_group_classes(labels: Sequence[str], groups: Sequence[Any]) -> list[str]:
@@ -234,6 +241,7 @@ class _Request:
     lambda_a: float | None
     lambda_mu: float | None
     compare: bool
+    comparators: tuple[str, ...]
     compare_frames: dict[str, Any] = field(default_factory=dict)
     tune: bool
     fixed: tuple[str, ...]
@@ -252,21 +260,31 @@ class _Request:
         return next(iter(self.bags.items()))
 
 
+def _comparator_names(compare: bool | Sequence[str]) -> tuple[str, ...]:
+    if isinstance(compare, bool):
+        return tuple(COMPARATORS) if compare else ()
+    return tuple(check_choice(name, "compare", COMPARATORS) for name in compare)
+
+
 def _named_bags(bags: BagsLike) -> dict[str, BagTransformer | None]:
     """Return bags by what tables call them."""
+    if not isinstance(bags, (str, BagTransformer)) and not bags:
+        raise ParameterError("bags is empty, but there must be at least one")
     if isinstance(bags, Mapping):
         return dict(bags)
     listed = [bags] if isinstance(bags, (str, BagTransformer)) else list(bags)
     named: dict[str, BagTransformer | None] = {}
     for bag in listed:
         if isinstance(bag, str):
-            check_choice(bag, "bags", BAGS)
-            named[BAGS[bag].title] = make_bag(bag)
+            title, made = BAGS[check_choice(bag, "bags", BAGS)].title, make_bag(bag)
         elif isinstance(bag, BagTransformer):
             titles = [known.title for known in BAGS.values() if known.bag_class.name == type(bag).__name__]
-            named[titles[0] if titles else type(bag).__name__] = bag
+            title, made = titles[0] if titles else type(bag).__name__, bag
         else:
             raise ParameterError(f"bags holds a {type(bag).__name__}, but it must hold names or bags")
+        if title in named:
+            raise ParameterError(f"bags holds {title} twice: give a mapping, whose keys are different names")
+        named[title] = made
     return named
 
 
@@ -282,10 +300,13 @@ def _read(
     stages: Stages,
     seed: int,
     n_jobs: int | None,
-) -> tuple[ClipSystems, IntArray, IntArray | None]:
-    """Read the clips with the main bag; return also the group and the codebook fold of each clip given."""
-    bags = request.main_bag[1]
-    assert bags is not None
+) -> tuple[ClipSystems, list[Versions], IntArray, IntArray | None]:
+    """Read the clips with the main bag.
+
+    Returns also the streams of the further bags, and the group and the codebook fold of each clip given.
+    """
+    bags = [bag for bag in request.bags.values() if bag is not None]
+    others: list[list[list[Array | SysbagsError]]] = []
     groups = np.zeros(len(paths), dtype=np.int64)
     parts: IntArray | None = None
 
@@ -299,11 +320,18 @@ def _read(
             parts[indices] = codebook_folds(own, groups[indices], random_state=seed)
         some = None if parts is None else parts[indices]
         with stages("frames and bags"):
-            return ClipFeatures([paths[k] for k in indices], some, cache, n_jobs).streams(bags)
+            features = ClipFeatures([paths[k] for k in indices], some, cache, n_jobs)
+            own_streams, *others[:] = features.streams_of_several(bags)
+        places.update({k: place for place, k in enumerate(indices)})
+        return own_streams
 
-    read = read_clips(paths, bags, describe_readable, identify_one, fit=True, n_jobs=n_jobs, stages=stages)
+    places: dict[int, int] = {}
+    read = read_clips(paths, bags[0], describe_readable, identify_one, fit=True, n_jobs=n_jobs, stages=stages)
     check_classes(paths, labels, read)
-    return read, groups, parts
+    further = [
+        [[good(version[places[k]]) for k in read.indices] for version in versions] for versions in others
+    ]
+    return read, further, groups, parts
 
 
 class _Experiment:
@@ -314,11 +342,12 @@ class _Experiment:
         title: str,
         items: EvaluationSet,
         read: ClipSystems,
+        further: Sequence[Versions],
         features: ClipFeatures,
         request: _Request,
         stages: Stages,
     ) -> None:
-        self.title, self.items, self.read = title, items, read
+        self.title, self.items, self.read, self.further = title, items, read, further
         self.features, self.request, self.stages = features, request, stages
         self.notes: list[str] = []
         self.grid_a = _from_the_middle(LAMBDA_A_GRID) if request.lambda_a is None else [request.lambda_a]
@@ -374,10 +403,9 @@ class _Experiment:
         if "kernel ridge" in request.methods:
             together = [own]
             with self.stages("systems and kernel"):
-                for more in list(request.bags.values())[1:]:
-                    assert more is not None
-                    streams = self.features.good_streams(more)
-                    together.append(self._system_sets(streams, request.kernel_name, descending_orders([5])))
+                orders = descending_orders([request.order or 5])
+                for streams in self.further:
+                    together.append(self._system_sets(streams, request.kernel_name, orders))
             joint = kernel_ridge_method(
                 list(request.bags), together, items, request.lambda_a, request.lambda_mu
             )
@@ -413,7 +441,7 @@ class _Experiment:
         if self.request.main_bag[1] is None:
             self.notes.append("other people's methods were left out: they need clips, but there are streams")
             return specs
-        for comparator in COMPARATORS:
+        for comparator in self.request.comparators:
             try:
                 with self.stages(comparator):
                     # The first weight of a grid is its middle.

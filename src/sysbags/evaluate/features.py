@@ -13,7 +13,7 @@ from sysbags._common.cache import Cache, clip_key, fingerprint, records
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags.bags.base import BagTransformer
-from sysbags.bags.cached import cached_streams
+from sysbags.bags.cached import cached_streams, cached_streams_of_several
 from sysbags.bags.words import VisualWords
 from sysbags.comparators.base import Comparator
 from sysbags.errors import ParameterError, SysbagsError
@@ -21,7 +21,7 @@ from sysbags.evaluate.codebooks import codebook_streams
 from sysbags.systems.serialization import system_arrays, system_from_arrays
 from sysbags.systems.system import System
 
-__all__ = ["ClipFeatures"]
+__all__ = ["ClipFeatures", "good"]
 
 Item = TypeVar("Item")
 
@@ -62,10 +62,17 @@ class ClipFeatures:
             )
         return self._codebook_folds
 
+    def streams_of_several(self, bags: Sequence[BagTransformer]) -> list[list[list[Array | SysbagsError]]]:
+        """`streams` for each of several bags; bags of one network let it see each frame once."""
+        plain = [bag for bag in bags if not bag.requires_fit]
+        known = iter(cached_streams_of_several(self.cache, plain, self.paths, n_jobs=self.n_jobs))
+        return [self._fold_streams(bag) if bag.requires_fit else [next(known)] for bag in bags]
+
     def streams(self, bags: BagTransformer) -> list[list[Array | SysbagsError]]:
         """Streams of all clips, once or once per codebook fold; an error in the place of a bad clip's."""
-        if not bags.requires_fit:
-            return [cached_streams(self.cache, bags, self.paths, n_jobs=self.n_jobs)]
+        return self.streams_of_several([bags])[0]
+
+    def _fold_streams(self, bags: BagTransformer) -> list[list[Array | SysbagsError]]:
         if isinstance(bags, VisualWords):
             return codebook_streams(self.cache, bags, self.paths, self.codebook_folds, n_jobs=self.n_jobs)
         fitted = [self._fitted(bags, fold) for fold in range(3)]
@@ -73,7 +80,7 @@ class ClipFeatures:
 
     def good_streams(self, bags: BagTransformer) -> list[list[Array]]:
         """`streams`, but the first error is raised."""
-        return [[_good(stream) for stream in version] for version in self.streams(bags)]
+        return [[good(stream) for stream in version] for version in self.streams(bags)]
 
     def vectors(self, comparator: Comparator) -> list[Array]:
         """Vectors of all clips, (K, p), once or once per codebook fold; the first error is raised."""
@@ -88,7 +95,7 @@ class ClipFeatures:
                 self.n_jobs,
                 comparator.title,
             )
-            return [np.stack([_good(outcome)["vector"] for outcome in outcomes])]
+            return [np.stack([good(outcome)["vector"] for outcome in outcomes])]
 
         def make() -> dict[str, Array]:
             # Clips are described once, and counted with each of the three codebooks.
@@ -115,16 +122,22 @@ class ClipFeatures:
             self.n_jobs,
             comparator.title,
         )
-        return [system_from_arrays(_good(outcome), "linear") for outcome in outcomes]
+        return [system_from_arrays(good(outcome), "linear") for outcome in outcomes]
 
     def _fitted(self, bags: BagTransformer, fold: int) -> BagTransformer:
         """Return bags that were fitted to all clips but those of a codebook fold."""
         train = [path for path, own in zip(self.paths, self.codebook_folds, strict=True) if own != fold]
-        fitted: BagTransformer = clone(bags).set_params(n_jobs=self.n_jobs).fit(train)
+
+        def make() -> dict[str, Any]:
+            return dict(clone(bags).set_params(n_jobs=self.n_jobs).fit(train).fitted_arrays())
+
+        key = {"bags": fingerprint(bags), "clips": [clip_key(path) for path in train]}
+        fitted: BagTransformer = clone(bags).set_fitted_arrays(self.cache.arrays("codebook", key, make))
         return fitted
 
 
-def _good(outcome: Item | SysbagsError) -> Item:
+def good(outcome: Item | SysbagsError) -> Item:
+    """Return a result, or raise the error in its place."""
     if isinstance(outcome, SysbagsError):
         raise outcome
     return outcome

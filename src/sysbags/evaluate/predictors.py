@@ -301,6 +301,8 @@ class KernelRidge:
         """Return the class code of each item; see `Predictor`."""
         inverse, coefficients = self._inverse, self._coefficients
         left = self._counts.sum(axis=0) - self._counts[self._own]
+        if excluding is not None and len(self._groups) == 2:
+            return np.full(len(self._own), NO_PREDICTION)  # no group is left to learn from
         if excluding is not None:
             place = int(np.searchsorted(self._groups, excluding))
             out = self._members[place]
