@@ -189,7 +189,8 @@ def evaluate(
                 systems=[[identify_one(stream) for stream in given]],
             )
         units = protocol_groups(names, protocol, sources, folds=folds, random_state=seed)
-        further, parts = [], None
+        further: list[Versions] = []
+        parts = None
     else:
         paths = [Path(clip) for clip in clips]
         read, further, units, parts = _read(
