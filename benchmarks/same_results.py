@@ -28,7 +28,7 @@ RENAMED = {
 }
 OPTIONS = {"--partial": "--allow-incomplete", "--also": "--add-bag"}  # old name, new name
 RUNS = {
-    "evaluate --compare": ["evaluate", "CLIPS", "--compare"],
+    "evaluate --compare": ["evaluate", "CLIPS", "--compare", "--report", "REPORT"],
     "evaluate --compare, folds": ["evaluate", "CLIPS", "--compare", "--protocol", "folds", "--folds", "4"],
     "evaluate --tune": ["evaluate", "CLIPS", "--tune", "--max-frames", "30"],
     "evaluate, two bags": ["evaluate", "CLIPS", "--also", "colour"],
@@ -65,7 +65,7 @@ def results(source: Path, inputs: dict[str, list[str]], work: Path) -> dict[str,
     """Run every command with one version of the source; return what it decided."""
     work.mkdir()
     environment = {**os.environ, "PYTHONPATH": str(source / "src")}
-    words = {**inputs, "MODEL": [str(work / "model")]}
+    words = {**inputs, "MODEL": [str(work / "model")], "REPORT": [str(work / "report.html")]}
     found = {}
     for name, arguments in RUNS.items():
         print(f"{source.name}: {name}", file=sys.stderr, flush=True)
@@ -96,7 +96,7 @@ def decided(document: dict[str, Any]) -> dict[str, Any]:
     if "methods" in document:
         return {
             "confusion": document.get("confusion"),
-            "curves": document.get("curves"),
+            **({"curves": document["curves"]} if "curves" in document else {}),
             "grid": document.get("grid") or document.get("details", {}).get("grid"),
             "methods": [
                 {
@@ -120,7 +120,8 @@ def decided(document: dict[str, Any]) -> dict[str, Any]:
 def differences(first: Any, second: Any, where: str) -> list[str]:
     """Name every place in which two results differ, but for names that were renamed and round-off."""
     if isinstance(first, dict) and isinstance(second, dict):
-        places = dict.fromkeys([*first, *second])
+        # Curves are drawn only for a report.
+        places = [place for place in dict.fromkeys([*first, *second]) if place != "curves" or place in second]
         return [
             text
             for place in places

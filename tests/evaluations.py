@@ -78,7 +78,7 @@ def make_evaluation(
 
 def changed(evaluation, **changes):
     """The same evaluation with other values, also of its details."""
-    names = {field.name for field in fields(Details)}
+    names = {field.name for field in fields(Details)} - {"facts"}  # the evaluation has facts too
     details = replace(evaluation.details, **{name: changes.pop(name) for name in names & set(changes)})
     return replace(evaluation, **changes, make_details=lambda: details)
 

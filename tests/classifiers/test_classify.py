@@ -412,7 +412,7 @@ def test_grid_search_over_orders_and_weights(streams, estimator):
 
 def test_grid_search_over_systems(training):
     search = GridSearchCV(
-        NearestSystem(), {"n_neighbors": [1, 2], "metric": METRICS}, cv=3, error_score="raise"
+        NearestSystem(), {"n_neighbors": [1, 2], "metric": list(METRICS)}, cv=3, error_score="raise"
     )
     assert search.fit(*training).best_score_ == 1.0
 

@@ -151,5 +151,7 @@ def test_notes_about_many_clips(capsys, data, tmp_path, skipped, cut):
         assert err.count("sysbags: skipped: ") == skipped
     else:
         first, second = err.splitlines()
-        assert first.startswith("sysbags: 4 clips are damaged, ")
+        assert first.startswith(
+            "sysbags: 4 clips break off early and are used without the rest, for example "
+        )
         assert second.startswith("sysbags: 11 clips are skipped (--json lists them), for example: skipped: ")

@@ -234,7 +234,9 @@ def test_tuning_of_bags(data, monkeypatch):
             raise StreamError("no such stream")
         return [{1: data[0], 2: noise[0], (1, 2): noise[1]}[bags.radius]]
 
-    monkeypatch.setattr(ClipFeatures, "streams", streams)
+    monkeypatch.setattr(
+        ClipFeatures, "streams_of_several", lambda self, several: [streams(self, bags) for bags in several]
+    )
     clips = [f"{k}.mp4" for k in range(15)]
     found = run(data, clips, order=None, kernel="chi2", lambda_mu=None, tune=True, methods=["1-NN"])
     line = found.methods[0]

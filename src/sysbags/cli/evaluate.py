@@ -121,13 +121,14 @@ def evaluate(
     if len(set(data.labels)) < 2:
         raise FileError(f"{folder} holds a single class, {data.labels[0]}, but there must be at least two")
     read = {"stride": compare_stride, "max_frames": compare_frames}
-    names = [settings.bag or Bag(DEFAULT), *(add_bag or ())]
+    bags = {BAGS[settings.bag or Bag(DEFAULT)].title: settings.make_bags(random_state)}
+    bags |= {BAGS[name].title: settings.of(name).make_bags(random_state) for name in add_bag or ()}
     with warnings_as_notes():
         outcome = evaluation.evaluate(
             data.paths,
             data.labels,
             data.sources,
-            bags={BAGS[name].title: settings.of(name).make_bags(random_state) for name in names},
+            bags=bags,
             protocol=_protocol(data, protocol, folder),
             folds=10 if folds is None else folds,
             order=None if settings.order is None else identifier.order,
