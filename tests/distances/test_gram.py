@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sysbags.distances import gram as gram_module
-from sysbags.distances.gram import cross_gram
+from sysbags.distances.gram import Tiling, cross_gram
 from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.kernels import KERNELS
 from sysbags.systems.system import System
@@ -117,31 +117,26 @@ def test_two_collections(kernel, shares):
 
 
 @pytest.mark.parametrize("kernel", ["chi2", "intersection"])
-def test_streams_across_tiles_of_columns(kernel, monkeypatch):
+def test_streams_across_tiles_of_columns(kernel):
     # Three systems a block: streams strung together cross the borders of tiles, long ones more than once.
-    monkeypatch.setattr(gram_module, "BLOCKS", 1)
+    tiling = Tiling(blocks=1)
     systems = make_systems(kernel, [(150, 2), (3, 1), (530, 3), (260, 2)], length=5)
-    check_against_twin(cross_gram(systems), systems, systems)
-    check_against_twin(cross_gram(systems[:1], systems[1:]), systems[:1], systems[1:])
+    check_against_twin(cross_gram(systems, tiling=tiling), systems, systems)
+    check_against_twin(cross_gram(systems[:1], systems[1:], tiling=tiling), systems[:1], systems[1:])
 
 
 @pytest.mark.parametrize("kernel", ALL_KERNELS)
 @pytest.mark.parametrize(("most", "entries"), [(2, 1 << 20), (16, 200), (16, 1)])
-def test_more_systems_than_a_block_holds(kernel, most, entries, monkeypatch):
-    monkeypatch.setattr(gram_module, "BLOCKS", 1)
-    monkeypatch.setattr(gram_module, "BLOCK_SYSTEMS", most)
-    monkeypatch.setattr(gram_module, "BLOCK_ENTRIES", entries)
+def test_more_systems_than_a_block_holds(kernel, most, entries):
     systems = make_systems(kernel, [(6, 2), (11, 3), (4, 1), (9, 2), (8, 3)])
-    gram = cross_gram(systems)
+    gram = cross_gram(systems, tiling=Tiling(systems=most, entries=entries, blocks=1))
     check_against_twin(gram, systems, systems)
     check_symmetry(gram)
 
 
-def test_blocks_cover_a_collection_in_order(monkeypatch):
+def test_blocks_cover_a_collection_in_order():
     systems = make_systems("linear", [(2 + i % 3, 1) for i in range(37)])
-    monkeypatch.setattr(gram_module, "BLOCK_SYSTEMS", 4)
-    monkeypatch.setattr(gram_module, "BLOCK_ENTRIES", 100)
-    blocks = list(gram_module._blocks(systems))
+    blocks = list(gram_module._blocks(systems, Tiling(systems=4, entries=100)))
     assert [i for block in blocks for i in range(block.start, block.stop)] == list(range(37))
     for block in blocks:
         assert block.stop - block.start <= 4

@@ -429,7 +429,6 @@ def test_clips_are_evaluated_as_their_streams(clips):
 def test_clips_are_compared_with_other_methods(clips, monkeypatch):
     """One that can describe the clips, and one that is not there."""
     paths, labels = clips
-    monkeypatch.setattr(evaluation, "COMPARATORS", ("LBPTOP", "PooledActivations"))
     usual = evaluation.comparator_methods
 
     def methods(name, *arguments):
@@ -438,7 +437,8 @@ def test_clips_are_compared_with_other_methods(clips, monkeypatch):
         return usual(name, *arguments)
 
     monkeypatch.setattr(evaluation, "comparator_methods", methods)
-    found = evaluate(paths, labels, compare=True, compare_frames={"max_frames": 8}, **FIXED)
+    compare = ("LBPTOP", "PooledActivations")
+    found = evaluate(paths, labels, compare=compare, compare_frames={"max_frames": 8}, **FIXED)
     assert found.facts["notes"] == ["PooledActivations was left out: no such package"]
     assert [(m.kind, m.classifier) for m in found.methods if "LBP-TOP" in m.name] == [
         ("comparator", classifier) for classifier in LBPTOP.classifiers

@@ -14,7 +14,7 @@ from sysbags._common import parallel as _parallel
 from sysbags._numba.histograms import GROUP, count_bins, fill_lists, fill_tiles, mirror
 from sysbags.errors import ParameterError, StreamError
 from sysbags.kernels import KERNELS, feature_map, kernel_matrix
-from sysbags.kernels import histograms as _histograms
+from sysbags.kernels.histograms import histogram_matrix
 
 # Sums of at most 1 over a few hundred terms, each right to a few units of 1.1e-16.
 EXACT = 1e-14
@@ -158,13 +158,14 @@ def test_rows_that_sum_to_one_only_nearly():
 
 @pytest.mark.parametrize("kernel", ["chi2", "intersection"])
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_same_bits_for_every_number_of_threads_and_chunk(kernel, symmetric, monkeypatch):
+def test_same_bits_for_every_number_of_threads_and_chunk(kernel, symmetric):
     first = histograms(10, 70, 21, 0.6)
     second = None if symmetric else histograms(11, 300, 21, 0.7)
     whole = kernel_matrix(first, second, kernel)
-    monkeypatch.setattr(_histograms, "CHUNK", 1)
     for jobs in (1, 2, 5, -1):
         np.testing.assert_array_equal(kernel_matrix(first, second, kernel, n_jobs=jobs), whole)
+        by_rows = histogram_matrix(first, second, kernel, np.float64, jobs, chunk=1)
+        np.testing.assert_array_equal(by_rows, whole)
 
 
 def test_thin_functions_and_read_only_input():
@@ -296,8 +297,8 @@ class Terminal(io.StringIO):
 def test_progress_only_for_long_work_on_a_terminal(jobs, quiet, shown, monkeypatch):
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
-    monkeypatch.setattr(_parallel, "QUIET_SECONDS", quiet)
-    assert _parallel.run(abs, [-1, 2, -3], jobs, "absolute values") == [1, 2, 3]
+    found = _parallel.run(abs, [-1, 2, -3], jobs, "absolute values", quiet_seconds=quiet)
+    assert found == [1, 2, 3]
     assert ("absolute values" in screen.getvalue()) == shown
 
 

@@ -23,12 +23,16 @@ __all__ = ["check_jobs", "run"]
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
 
-QUIET_SECONDS = 2.0
 WAKE_SECONDS = 0.2
 
 
 def run(
-    function: Callable[[Chunk], Result], chunks: Sequence[Chunk], n_jobs: int | None, description: str
+    function: Callable[[Chunk], Result],
+    chunks: Sequence[Chunk],
+    n_jobs: int | None,
+    description: str,
+    *,
+    quiet_seconds: float = 2.0,
 ) -> list[Result]:
     """Return `[function(chunk) for chunk in chunks]`, worked out by threads.
 
@@ -46,6 +50,8 @@ def run(
         Threads; None is 1 (or what `joblib.parallel_config` says), -1 all cores.
     description : str
         What the progress bar says.
+    quiet_seconds : float, default=2.0
+        No progress is shown before.
 
     Examples
     --------
@@ -61,13 +67,13 @@ def run(
 
     with threadpool_limits(limits=1, user_api="blas"):
         if jobs == 1:
-            return list(_with_progress(map(function, chunks), len(chunks), description))
+            return list(_with_progress(map(function, chunks), len(chunks), description, quiet_seconds))
         pool = ThreadPoolExecutor(jobs)
         try:
             # Each call sees the caller's context, such as where warnings are collected.
             calls = [pool.submit(contextvars.copy_context().run, function, chunk) for chunk in chunks]
             results = _in_order(calls)
-            return list(_with_progress(results, len(chunks), description))
+            return list(_with_progress(results, len(chunks), description, quiet_seconds))
         finally:
             # After Ctrl-C or a failure nobody waits for what the other threads are at.
             pool.shutdown(wait=False, cancel_futures=True)
@@ -101,7 +107,9 @@ def check_jobs(n_jobs: Any) -> int:
     return int(joblib.effective_n_jobs(n_jobs))
 
 
-def _with_progress(results: Iterable[Result], total: int, description: str) -> Iterator[Result]:
+def _with_progress(
+    results: Iterable[Result], total: int, description: str, quiet_seconds: float
+) -> Iterator[Result]:
     """Pass results on; show a bar once they have taken long, if anyone can see it."""
     if not sys.stderr.isatty():
         yield from results
@@ -109,7 +117,7 @@ def _with_progress(results: Iterable[Result], total: int, description: str) -> I
     started, progress = time.monotonic(), None
     try:
         for done, result in enumerate(results, start=1):
-            if progress is None and time.monotonic() - started > QUIET_SECONDS:
+            if progress is None and time.monotonic() - started > quiet_seconds:
                 from rich.console import Console
                 from rich.progress import Progress
 

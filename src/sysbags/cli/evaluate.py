@@ -150,6 +150,9 @@ def evaluate(
         note(f"the class {name} has its clips in a single group: left out, they are all classified wrongly")
     for text in outcome.facts["notes"]:
         note(text)
+    wants_details = report is not None or atlas is not None
+    if wants_details:
+        _ = outcome.details  # computed here, so that their stages are not part of the report's
     if report is not None:
         with stages("report"):
             outcome.report(report, n_jobs=n_jobs)
@@ -159,7 +162,7 @@ def evaluate(
         with stages("atlas page"):
             write_atlas(atlas, outcome, n_jobs=n_jobs)
     if as_json:
-        document = outcome.to_dict(details=report is not None or atlas is not None)
+        document = outcome.to_dict(details=wants_details)
         print_json({**document, "files": {"report": report, "atlas": atlas, "cache": cache}})
         return
     _show(outcome)
@@ -191,7 +194,11 @@ def _show(outcome: Evaluation) -> None:
     say("Settings:")
     rows = [["all systems", "", _listed({name: outcome.facts[name] for name in ("bag", "order", "kernel")})]]
     for method in outcome.methods:
-        fixed = {name: value for name, value in method.settings.items() if not isinstance(value, dict)}
+        fixed = {
+            name: value
+            for name, value in method.settings.items()
+            if not isinstance(value, dict) and value != method.classifier
+        }
         rows += [[method.name, method.classifier, _listed(fixed)]] if fixed else []
     show_table(["method", "classifier", "settings"], rows)
     for method in outcome.methods:

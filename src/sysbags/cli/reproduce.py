@@ -97,6 +97,7 @@ def reproduce(
     with warnings_as_notes():
         outcome = run(clips, options, stages)
     note_skipped(outcome.evaluation.failures.values())
+    _ = outcome.evaluation.details  # computed here, so that their stages are not part of the report's
     if report is not None:
         with stages("report"):
             outcome.evaluation.report(report, n_jobs=n_jobs)

@@ -25,11 +25,26 @@ from sysbags.systems.validation import check_same_space, check_systems
 if TYPE_CHECKING:
     from sysbags.systems.system import System
 
-__all__ = ["CrossGram", "SystemStack", "cross_gram"]
+__all__ = ["CrossGram", "SystemStack", "Tiling", "cross_gram"]
 
-BLOCK_SYSTEMS = 16  # of each side in one tile of pairs
-BLOCK_ENTRIES = 1 << 20  # numbers in their streams; bounds what a thread keeps of them
-BLOCKS = 8  # at least, where there are enough systems: work for many threads
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a collection is cut into blocks; pairs of blocks are computed one after the other.
+
+    Attributes
+    ----------
+    systems : int
+        At most in a block.
+    entries : int
+        Numbers in their streams at most, which bounds the memory of a thread.
+    blocks : int
+        At least, where there are enough systems: work for many threads.
+    """
+
+    systems: int = 16
+    entries: int = 1 << 20
+    blocks: int = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +133,7 @@ def cross_gram(
     *,
     n_jobs: int | None = None,
     dtype: npt.DTypeLike = np.float64,
+    tiling: Tiling = Tiling(),  # noqa: B008 (frozen)
 ) -> CrossGram:
     """Evaluate the kernel between all streams of two collections, and keep `C_i' C_j` and `mu_i' mu_j`.
 
@@ -135,6 +151,8 @@ def cross_gram(
         Threads; -1 is all cores. The result does not depend on it.
     dtype : {numpy.float64, numpy.float32}, default=numpy.float64
         Precision of the kernel's sums over bins, see `kernel_matrix`.
+    tiling : Tiling, optional
+        How the work is cut; the result does not depend on it but for round-off.
 
     Returns
     -------
@@ -168,8 +186,8 @@ def cross_gram(
 
     tiles = [
         (top, left)
-        for top in _blocks(first)
-        for left in _blocks(second)
+        for top in _blocks(first, tiling)
+        for left in _blocks(second, tiling)
         if not symmetric or left.start >= top.start
     ]
     products = _products(first, second, precision)
@@ -206,12 +224,12 @@ def _side(systems: Sequence[System]) -> SystemStack:
     return SystemStack(orders, transition, observer_gram, np.array([system.mean_norm for system in systems]))
 
 
-def _blocks(systems: Sequence[System]) -> Iterator[slice]:
+def _blocks(systems: Sequence[System], tiling: Tiling) -> Iterator[slice]:
     """Cut a collection into runs of a few systems, by their sizes alone, whatever the number of threads."""
-    most = min(BLOCK_SYSTEMS, -(-len(systems) // BLOCKS))
+    most = min(tiling.systems, -(-len(systems) // tiling.blocks))
     start = entries = 0
     for stop, system in enumerate(systems):
-        if stop > start and (stop - start == most or entries + system.samples.size > BLOCK_ENTRIES):
+        if stop > start and (stop - start == most or entries + system.samples.size > tiling.entries):
             yield slice(start, stop)
             start, entries = stop, 0
         entries += system.samples.size

@@ -115,7 +115,12 @@ def density(samples: Array) -> float:
 
 
 def histogram_matrix(
-    first: Array, second: Array | None, kernel: str, dtype: npt.DTypeLike, n_jobs: int | None
+    first: Array,
+    second: Array | None,
+    kernel: str,
+    dtype: npt.DTypeLike,
+    n_jobs: int | None,
+    chunk: int = CHUNK,
 ) -> Array:
     """Evaluate "chi2" or "intersection" for all rows of two streams, or of one with itself.
 
@@ -130,7 +135,7 @@ def histogram_matrix(
         left, right = right, left
     rows, columns = code.rows(left), code.columns(right)
     out = np.empty((left.shape[0], right.shape[0]))
-    step = max(1, CHUNK // right.size // LANES) * LANES
+    step = max(1, chunk // right.size // LANES) * LANES
 
     def fill(begin: int) -> None:
         end = min(begin + step, out.shape[0])

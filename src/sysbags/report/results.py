@@ -129,7 +129,7 @@ class Relations:
         The split of those distances: transition, observer and mean, each with its weight.
     class_parts : (K, C, 3) array
         The same for the distance to the Frechet mean of each class, that of the clip's own class worked
-        out without the clip's group; NaN where nobody is left.
+        out without the clip's group; NaN where no clip is left.
     """
 
     lambda_a: float

@@ -20,7 +20,13 @@ NEWTON_STEPS = 15
 LARGEST_NEWTON_ORDER = 30
 
 
-def stable_transition(states: Any, *, stability: str = "constrained", margin: float = 1e-3) -> Array:
+def stable_transition(
+    states: Any,
+    *,
+    stability: str = "constrained",
+    margin: float = 1e-3,
+    largest_newton_order: int = LARGEST_NEWTON_ORDER,
+) -> Array:
     """Learn the transition of a linear dynamic system from its states, the last line but one of Algorithm 1.
 
     The problem solved is
@@ -43,6 +49,8 @@ def stable_transition(states: Any, *, stability: str = "constrained", margin: fl
         solution, which is feasible but predicts worse; "none" is that solution as it is.
     margin : float, default=1e-3
         In [0, 1): how far the spectral norm stays below 1.
+    largest_newton_order : int, default=30
+        Up to this order Newton's method helps the gradient steps, at a cost of n^6.
 
     Returns
     -------
@@ -72,10 +80,10 @@ def stable_transition(states: Any, *, stability: str = "constrained", margin: fl
         return free
     if stability == "clip":
         return clip_singular_values(free, bound)
-    return _constrained(X1.T @ X1, X2.T @ X1, free, bound)
+    return _constrained(X1.T @ X1, X2.T @ X1, free, bound, largest_newton_order)
 
 
-def _constrained(G: Array, H: Array, free: Array, bound: float) -> Array:
+def _constrained(G: Array, H: Array, free: Array, bound: float, largest_newton_order: int) -> Array:
     """Minimise `tr(A G A')/2 - tr(A H')`, which is half the squared residual less a constant, in the ball."""
     scale = float(np.linalg.norm(G, 2))
     G, H = G / scale, H / scale
@@ -84,7 +92,7 @@ def _constrained(G: Array, H: Array, free: Array, bound: float) -> Array:
         A, gap = accelerated_gradient(A, G, H, bound, GAP_TOLERANCE, steps)
         if gap <= GAP_TOLERANCE:
             break
-        if G.shape[0] <= LARGEST_NEWTON_ORDER:
+        if G.shape[0] <= largest_newton_order:
             polished = _newton(A, G, H, bound)
             if optimality_gap(polished, G, H, bound) < gap:
                 A = polished
