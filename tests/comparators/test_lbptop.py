@@ -194,7 +194,7 @@ def test_errors_name_the_video(n_jobs):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"radii": 1}, r"^radii is 1, but it must be three: columns, rows and frames$"),
+        ({"radii": 1}, r"^radii is 1, but it must be three numbers: columns, rows and frames$"),
         ({"radii": (1, 1)}, r"^radii is \(1, 1\), but it must be three"),
         ({"radii": (1, 0, 1)}, r"^a radius is 0, but it must be a whole number of at least 1$"),
         ({"method": "ror"}, r"^method is 'ror', but it must be"),

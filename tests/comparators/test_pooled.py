@@ -152,7 +152,7 @@ class Silent(nn.Module):
 
 
 def test_what_a_network_may_say():
-    with pytest.raises(ParameterError, match=r"^the output of the model has the shape .* one row a frame"):
+    with pytest.raises(ParameterError, match=r"^the output of the model has the shape .* one row per frame"):
         pooled(model=Row()).vector(CLIP)
     with pytest.raises(StreamError, match=r"^the activations for the video are not finite"):
         pooled(model=Broken()).vector(CLIP)
@@ -169,7 +169,10 @@ def test_what_a_network_may_say():
         ({"std": 0}, r"^std is 0, but it must be above 0$"),
         ({"mean": "white"}, r"^mean is 'white', but it must be a number or three"),
         ({"batch_size": 0}, r"^batch_size is 0, but"),
-        ({"frames": {"size": 100}}, r"^frames is .* without 'size', which PooledActivations has itself$"),
+        (
+            {"frames": {"size": 100}},
+            r"^frames is .* without 'size', which is a parameter of PooledActivations$",
+        ),
         ({"frames": {"stride": 0}}, r"^stride is 0, but"),
         ({"frames": {"max_frames": 0}}, r"^max_frames is 0, but"),
         ({"frames": {"step": 2}}, r"^frames is .* for reading: start,"),

@@ -35,17 +35,17 @@ def fitted(videos):
     return TreeWords(**SMALL).fit(videos)
 
 
-def way_of(descriptor, centres, children):
+def way_of(descriptor, centers, children):
     """One descriptor's nodes, one comparison at a time."""
     node, way = 0, []
     while children[node][0] < children[node][1]:
-        node = min(range(*children[node]), key=lambda child: ((descriptor - centres[child]) ** 2).sum())
+        node = min(range(*children[node]), key=lambda child: ((descriptor - centers[child]) ** 2).sum())
         way.append(node)
     return way
 
 
-def ways_of(descriptors, centres, children):
-    return [way_of(descriptor, centres, children) for descriptor in descriptors]
+def ways_of(descriptors, centers, children):
+    return [way_of(descriptor, centers, children) for descriptor in descriptors]
 
 
 def passed(way):
@@ -55,17 +55,17 @@ def passed(way):
 def test_the_way_down_is_the_nearest_child_at_each_node():
     rng = np.random.default_rng(0)
     sample = rng.standard_normal((400, 5)).astype(np.float32)
-    centres, children = grow(sample, 3, 3, seed=0)
+    centers, children = grow(sample, 3, 3, random_state=0)
     descriptors = rng.standard_normal((200, 5)).astype(np.float32)
-    assert passed(descend(descriptors, centres, children)) == ways_of(descriptors, centres, children)
-    assert len(centres) == 1 + 3 + 9 + 27
+    assert passed(descend(descriptors, centers, children)) == ways_of(descriptors, centers, children)
+    assert len(centers) == 1 + 3 + 9 + 27
 
 
 def test_leaves_may_end_at_different_levels():
     sample = np.concatenate([np.full((9, 2), 50.0), np.random.default_rng(0).standard_normal((60, 2))])
-    centres, children = grow(sample.astype(np.float32), 3, 3, seed=0)
-    ways = descend(sample, centres, children)
-    assert passed(ways) == ways_of(sample, centres, children)
+    centers, children = grow(sample.astype(np.float32), 3, 3, random_state=0)
+    ways = descend(sample, centers, children)
+    assert passed(ways) == ways_of(sample, centers, children)
     lengths = {len(way) for way in passed(ways)}
     assert lengths == {1, 3}  # nine equal descriptors cannot be divided
 
@@ -73,12 +73,12 @@ def test_leaves_may_end_at_different_levels():
 def test_the_tree_is_whole():
     """Each node but the root is the child of one, and is learnt from those of its parent that are nearest."""
     sample = np.random.default_rng(1).standard_normal((500, 4)).astype(np.float32)
-    centres, children = grow(sample, 4, 2, seed=3)
-    assert sorted(k for first, end in children for k in range(first, end)) == list(range(1, len(centres)))
-    way = descend(sample, centres, children)
-    assert set(way.ravel()) == set(range(1, len(centres)))
-    np.testing.assert_allclose(centres[0], sample.mean(axis=0), atol=1e-6)
-    errors = [((sample - centres[nodes]) ** 2).sum(axis=1).mean() for nodes in (np.zeros(500, int), *way.T)]
+    centers, children = grow(sample, 4, 2, random_state=3)
+    assert sorted(k for first, end in children for k in range(first, end)) == list(range(1, len(centers)))
+    way = descend(sample, centers, children)
+    assert set(way.ravel()) == set(range(1, len(centers)))
+    np.testing.assert_allclose(centers[0], sample.mean(axis=0), atol=1e-6)
+    errors = [((sample - centers[nodes]) ** 2).sum(axis=1).mean() for nodes in (np.zeros(500, int), *way.T)]
     assert errors[0] > 1.5 * errors[1] > 1.5**2 * errors[2]  # each level quantises finer
 
 
@@ -87,9 +87,9 @@ def test_clusters_within_clusters_become_branches():
     large = 100.0 * np.eye(3)
     small = (large[:, None] + 10.0 * np.eye(3)).reshape(9, 3)
     sample = np.repeat(small, 20, axis=0) + 0.1 * rng.standard_normal((180, 3))
-    centres, children = grow(sample.astype(np.float32), 3, 2, seed=0)
-    assert len(centres) == 13
-    way = descend(small, centres, children)
+    centers, children = grow(sample.astype(np.float32), 3, 2, random_state=0)
+    assert len(centers) == 13
+    way = descend(small, centers, children)
     assert len(set(way[:, 1])) == 9
     assert [len(set(way[k : k + 3, 0])) for k in (0, 3, 6)] == [1, 1, 1]
 
@@ -109,10 +109,10 @@ def test_weights_and_vectors_are_those_of_the_definition(videos, fitted):
     documents, clips = [], []
     for video in videos:
         found = [describe(frame) for frame in video[::2]]
-        visits = [ways_of(part, fitted.centres_, fitted.children_) for part in found]
+        visits = [ways_of(part, fitted.centers_, fitted.children_) for part in found]
         documents += [{node for way in frame for node in way} for frame in visits if frame]
         clips.append([node for frame in visits for way in frame for node in way])
-    nodes = range(1, len(fitted.centres_))
+    nodes = range(1, len(fitted.centers_))
     weights = [np.log(len(documents) / sum(k in document for document in documents)) for k in nodes]
     np.testing.assert_allclose(fitted.weights_, weights, rtol=1e-12, atol=1e-12)
     assert fitted.weights_.max() > 0.0
@@ -125,7 +125,7 @@ def test_a_node_that_every_frame_passes_says_nothing():
     descriptors = np.outer([0.0, 1.0, 9.0, 0.1], np.ones(128)).astype(np.float32)
     described = [Described(descriptors, np.array([0, 0, 0, 1]))] * 2
     words = TreeWords(2, 1).learn(described)
-    leaf = descend(descriptors[[0, 2]], words.centres_, words.children_)[:, 0]
+    leaf = descend(descriptors[[0, 2]], words.centers_, words.children_)[:, 0]
     np.testing.assert_allclose(words.weights_[leaf - 1], [0.0, np.log(2.0)])
     np.testing.assert_array_equal(words.count(described[0])[leaf - 1], [0.0, 1.0])
     only = Described(descriptors[:2], np.zeros(2, np.int64))
@@ -161,18 +161,18 @@ def test_vectors_have_sum_1_and_like_videos_are_near(descriptor, sampling, video
 
 def test_threads_and_companions_change_nothing(videos, fitted):
     other = TreeWords(**SMALL, n_jobs=3).fit(videos)
-    np.testing.assert_array_equal(other.centres_, fitted.centres_)
+    np.testing.assert_array_equal(other.centers_, fitted.centers_)
     np.testing.assert_array_equal(other.weights_, fitted.weights_)
     np.testing.assert_array_equal(other.transform(videos), fitted.transform(videos))
 
 
 def test_a_video_that_is_tested_changes_neither_the_tree_nor_the_others(videos):
     words = TreeWords(**SMALL).fit(videos[:3])
-    tree = words.centres_.copy(), words.weights_.copy()
+    tree = words.centers_.copy(), words.weights_.copy()
     together = words.transform(videos)
     np.testing.assert_array_equal(words.vector(videos[3]), together[3])
     np.testing.assert_array_equal(words.transform([blobs(9), videos[0]])[1], together[0])
-    np.testing.assert_array_equal(words.centres_, tree[0])
+    np.testing.assert_array_equal(words.centers_, tree[0])
     np.testing.assert_array_equal(words.weights_, tree[1])
 
 
@@ -184,7 +184,7 @@ def test_what_is_described_once_serves_several_trees(videos, fitted):
 
 def test_the_sample_is_bounded_and_seeded(videos):
     one, same, other = (
-        TreeWords(**SMALL, samples=90, random_state=s).fit(videos).centres_ for s in (0, 0, 1)
+        TreeWords(**SMALL, samples=90, random_state=s).fit(videos).centers_ for s in (0, 0, 1)
     )
     np.testing.assert_array_equal(one, same)
     assert np.abs(one[1:4] - other[1:4]).max() > 1.0

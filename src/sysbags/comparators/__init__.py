@@ -1,4 +1,4 @@
-"""Comparators: other people's methods to compare systems with, each a transformer of videos."""
+"""Comparators: published methods to compare systems with, each a transformer of videos."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sysbags.comparators.pooled import PooledActivations as PooledActivations
     from sysbags.comparators.tree_words import TreeWords as TreeWords
 
-_HOMES = {
+_MODULES = {
     "BagOfSystems": "bag_of_systems",
     "LBPTOP": "lbptop",
     "LinearSystem": "linear_system",
@@ -22,12 +22,12 @@ _HOMES = {
     "TreeWords": "tree_words",
 }
 
-__all__ = [*sorted(_HOMES)]
+__all__ = [*sorted(_MODULES)]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"sysbags.comparators.{_HOMES[name]}"), name)
+    if name in _MODULES:
+        return getattr(import_module(f"sysbags.comparators.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'sysbags.comparators' has no attribute {name!r}")
 
 

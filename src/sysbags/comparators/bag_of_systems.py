@@ -1,4 +1,4 @@
-"""Bag of Systems: the local linear dynamic systems of a video, counted by the nearest of a codebook."""
+"""Bag of Systems: a histogram of the local linear dynamic systems of a video over a codebook of systems."""
 
 from __future__ import annotations
 
@@ -23,58 +23,59 @@ from sysbags.video import Frame, Video
 
 __all__ = ["BagOfSystems", "LocalSystems", "choose_words", "embed", "local_systems", "martin", "moving_cubes"]
 
-# A state of less than a thousandth of the first one's amplitude is the rounding of pixels to whole numbers.
+# A state with less than a thousandth of the first state's amplitude is the rounding of pixels to integers.
 RANK_TOLERANCE = 1e-6
 LARGEST_RADIUS = 0.999
 
 
 class LocalSystems(NamedTuple):
-    """Linear dynamic systems of one order: `A` (m, n, n), and `C'` (m, n, p) of orthonormal rows."""
+    """Linear dynamic systems of the same order: `A` (m, n, n), and `C'` (m, n, p) with orthonormal rows."""
 
     transitions: Array
     observers: Array
 
     def subset(self, indices: IntArray) -> LocalSystems:
-        """Return some of the systems."""
+        """Return the systems at these indices."""
         return LocalSystems(self.transitions[indices], self.observers[indices])
 
 
 class BagOfSystems(Comparator):
-    """Turn a video into a histogram of the kinds of linear dynamic systems that its small parts are.
+    """Turn a video into a histogram of the linear dynamic systems of its small parts.
 
-    The grey video is cut into cubes of `side` x `side` pixels and `length` frames, side by side. Each of
-    those that move most becomes a linear dynamic system, by Doretto's principal components and least
-    squares. `fit` learns a codebook as Ravichandran, Chaudhry and Vidal do ("View-invariant dynamic texture
-    recognition using a bag of dynamical systems", CVPR 2009; "Categorizing dynamic textures using a bag of
-    dynamical systems", PAMI 2013): multidimensional scaling of the Martin distances between local systems,
-    k-means among the points, and of each cluster the system nearest to its centre. A video is the share of
-    its cubes that is nearest, by Martin, to each of these words (their "term frequency").
+    The grey video is divided into adjacent cubes of `side` x `side` pixels and `length` frames. The cubes
+    with the largest variance over time become linear dynamic systems, by Doretto's principal components and
+    least squares. `fit` learns a codebook as Ravichandran, Chaudhry and Vidal do ("View-invariant dynamic
+    texture recognition using a bag of dynamical systems", CVPR 2009; "Categorizing dynamic textures using a
+    bag of dynamical systems", PAMI 2013): multidimensional scaling of the Martin distances between local
+    systems, then k-means; the word of a cluster is the system nearest to its center. The vector of a video
+    holds for each word the fraction of its cubes whose nearest word, by the Martin distance, it is ("term
+    frequency").
 
-    They look for cubes at interest points; here the grid and the choice of those that move stand for that,
-    and bound the cost. A cube of lower rank than `order`, say a still one, is no system and does not
-    count; a video without any other gets the uniform histogram.
+    The paper takes cubes at interest points. Here the grid and the selection by variance replace them and
+    bound the cost. A cube of lower rank than `order`, for instance a still one, is ignored; a video in which
+    all cubes are ignored gets the uniform histogram.
 
     Parameters
     ----------
     words : int, default=64
-        Systems in the codebook.
+        Number of systems in the codebook.
     order : int, default=3
-        Of the local systems.
+        Order of the local systems.
     side, length : int, default=16, 25
-        Pixels and frames of a cube. A video of fewer frames is cut into cubes of all of them.
+        Pixels and frames of a cube. In a video with fewer frames a cube has all of them.
     cubes : int, default=100
-        At most so many a video, of the largest variance over time.
+        Maximal number of cubes per video.
     dimensions : int, default=20
-        Of the space into which the systems are scaled.
+        Dimension of the space of the multidimensional scaling.
     samples : int, default=2000
-        Systems that the codebook is learnt from at most, drawn in equal parts from the videos; time and
-        memory grow with its square.
+        Maximal number of systems that the codebook is learnt from, drawn in equal parts from the videos;
+        time and memory grow with its square.
     random_state : int, Generator or None, default=0
         For the sample and the start of k-means.
     frames : mapping, optional
         Options for `sysbags.video.frames`.
     n_jobs : int, optional
-        Threads.
+        Number of threads.
 
     Attributes
     ----------
@@ -121,19 +122,19 @@ class BagOfSystems(Comparator):
         self.n_jobs = n_jobs
 
     def fit(self, videos: Sequence[Video], labels: Any = None) -> BagOfSystems:
-        """Learn the codebook. Frames that come from an iterator are used up by it."""
+        """Learn the codebook. An iterator of frames is consumed."""
         self._check()
         return self.learn(self.each(self.local, videos))
 
     def local(self, video: Video) -> LocalSystems:
-        """Turn one video into the systems of its moving cubes; the codebook has no part in it."""
+        """Turn one video into the systems of its moving cubes; this does not use the codebook."""
         order = check_integer(self.order, "order")
         side = check_integer(self.side, "side")
         length = check_integer(self.length, "length", order + 1)
         cubes = moving_cubes(self.read(video), side, length, check_integer(self.cubes, "cubes"))
         if cubes.shape[0] == 0:
             raise VideoError(
-                f"{video_name(video)} has frames of less than {side} x {side} pixels: lower the side"
+                f"{video_name(video)} has frames of less than {side} x {side} pixels: choose a smaller side"
             )
         if cubes.shape[1] <= order:
             frames = f"{cubes.shape[1]} frame{'s' if cubes.shape[1] > 1 else ''}"
@@ -143,19 +144,18 @@ class BagOfSystems(Comparator):
         return local_systems(cubes.reshape(*cubes.shape[:2], -1), order)
 
     def learn(self, systems: Sequence[LocalSystems]) -> BagOfSystems:
-        """Learn the codebook from the local systems of videos, of each as many as of any other."""
+        """Learn the codebook from the local systems of videos, of which it draws equal numbers."""
         words, samples, dimensions = self._check()
         seed = seed_of(self.random_state)
         quota = -(-samples // max(1, len(systems)))
         drawn = []
-        for k, one in enumerate(systems):
-            count = len(one.transitions)
-            chosen = np.random.default_rng([seed, k]).permutation(count)[:quota]
-            drawn.append(one.subset(np.sort(chosen)))
-        found = sum(len(one.transitions) for one in drawn)
-        if found < words:
+        for k, local in enumerate(systems):
+            chosen = np.random.default_rng([seed, k]).permutation(len(local.transitions))[:quota]
+            drawn.append(local.subset(np.sort(chosen)))
+        count = sum(len(local.transitions) for local in drawn)
+        if count < words:
             raise ParameterError(
-                f"words is {words}, but the {len(systems)} videos have only {found} local systems of order "
+                f"words is {words}, but the {len(systems)} videos have only {count} local systems of order "
                 f"{self.order}: ask for fewer words, or give more videos or smaller cubes"
             )
         sample = LocalSystems(*(np.concatenate(arrays) for arrays in zip(*drawn, strict=True)))
@@ -169,7 +169,7 @@ class BagOfSystems(Comparator):
         return self.count(self.local(video))
 
     def count(self, systems: LocalSystems) -> Array:
-        """Turn the local systems of a video into the share that is nearest to each word."""
+        """Turn the local systems of a video into the fraction for each word whose nearest word it is."""
         words = len(self.words_.transitions)
         if not len(systems.transitions):
             return np.full(words, 1.0 / words)
@@ -187,15 +187,15 @@ class BagOfSystems(Comparator):
 
 
 def moving_cubes(frames: Iterator[Frame], side: int, length: int, count: int) -> npt.NDArray[np.uint8]:
-    """Cut frames into cubes side by side, and keep those of the largest variance over time.
+    """Divide frames into adjacent cubes, and keep those with the largest variance over time.
 
-    Frames that fill no cube are left out, unless there are fewer than `length` in all. No more than
-    `length` frames and `count` cubes are held.
+    The last frames are ignored where they do not fill a cube, unless the video has fewer than `length`
+    frames. No more than `length` frames and `count` cubes are in memory.
 
     Returns
     -------
     (at most count, length, side, side) array
-        Those that vary most come first.
+        By descending variance.
 
     Examples
     --------
@@ -210,10 +210,10 @@ def moving_cubes(frames: Iterator[Frame], side: int, length: int, count: int) ->
         if started and len(window) < length:
             break
         started = True
-        height, width = (sides // side for sides in window[0].shape)
+        height, width = (extent // side for extent in window[0].shape)
         block = np.stack(window)[:, : height * side, : width * side]
-        cut = block.reshape(len(window), height, side, width, side).transpose(1, 3, 0, 2, 4)
-        cubes = cut.reshape(height * width, len(window), side, side)
+        blocks = block.reshape(len(window), height, side, width, side).transpose(1, 3, 0, 2, 4)
+        cubes = blocks.reshape(height * width, len(window), side, side)
         energy = cubes.var(axis=1).mean(axis=(1, 2))
         if len(best):
             cubes, energy = np.concatenate([best, cubes]), np.concatenate([energies, energy])
@@ -223,16 +223,16 @@ def moving_cubes(frames: Iterator[Frame], side: int, length: int, count: int) ->
 
 
 def local_systems(cubes: npt.ArrayLike, order: int) -> LocalSystems:
-    """Learn the linear dynamic system of each stream of pixels, but of those whose rank is too low.
+    """Learn the linear dynamic system of each stream of pixels; streams of lower rank are left out.
 
     Principal components give the states, least squares the transition, as in Doretto's identification.
-    A transition of spectral radius above 0.999 is scaled down to it, because the Martin distance is one of
-    stable systems.
+    A transition of spectral radius above 0.999 is scaled down to 0.999, because the Martin distance is
+    defined for stable systems only.
 
     Parameters
     ----------
     cubes : (m, length, p) array_like
-        Of each stream the rows are time, more than `order` of them.
+        One stream per cube: rows are time, more than `order` of them.
     order : int
 
     Returns
@@ -243,8 +243,8 @@ def local_systems(cubes: npt.ArrayLike, order: int) -> LocalSystems:
     --------
     >>> time = np.arange(20)[:, None]
     >>> swing = 100 + 50 * np.cos(0.3 * time + np.arange(5.0))
-    >>> found = local_systems([swing, np.ones((20, 5))], order=2)
-    >>> len(found.transitions), np.angle(np.linalg.eigvals(found.transitions[0])).round(2).tolist()
+    >>> systems = local_systems([swing, np.ones((20, 5))], order=2)
+    >>> len(systems.transitions), np.angle(np.linalg.eigvals(systems.transitions[0])).round(2).tolist()
     (1, [0.3, -0.3])
     """
     Y = np.asarray(cubes, dtype=np.float64)
@@ -254,7 +254,7 @@ def local_systems(cubes: npt.ArrayLike, order: int) -> LocalSystems:
     moving = (eigenvalues[:, -1] > RANK_TOLERANCE * eigenvalues[:, 0]) & (eigenvalues[:, 0] > 0.0)
     root, V, Y = np.sqrt(eigenvalues[moving])[:, None], V[moving], Y[moving]
     observers = (V / root).transpose(0, 2, 1) @ Y
-    # Where the states' variances are 1 the least squares problem is well conditioned.
+    # Scaled so that the variances of the states are 1, the least squares problem is well conditioned.
     before, after = V[:, :-1].transpose(0, 2, 1), V[:, 1:]
     A = np.linalg.solve(before @ V[:, :-1], before @ after).transpose(0, 2, 1)
     A = root.transpose(0, 2, 1) * A / root
@@ -266,28 +266,28 @@ def local_systems(cubes: npt.ArrayLike, order: int) -> LocalSystems:
 
 def martin(systems: LocalSystems, others: LocalSystems | None = None, n_jobs: int | None = None) -> Array:
     """Squared Martin distances of local systems, (K, L)."""
-    sides = [_side(systems), _side(others or systems)]
+    stacks = [_stack(systems), _stack(others or systems)]
     left, right = systems.observers, (others or systems).observers
     products = np.tensordot(left, right, axes=(2, 2)).transpose(0, 2, 1, 3)
-    gram = CrossGram(products, np.zeros(products.shape[:2]), sides[0], sides[1], others is None)
+    gram = CrossGram(products, np.zeros(products.shape[:2]), stacks[0], stacks[1], others is None)
     return martin_matrix(gram, n_jobs)
 
 
-def _side(systems: LocalSystems) -> SystemStack:
+def _stack(systems: LocalSystems) -> SystemStack:
     A, C = systems
     return SystemStack(np.full(len(A), A.shape[1]), A, C @ C.transpose(0, 2, 1), np.zeros(len(A)))
 
 
 def embed(squared: Array, dimensions: int) -> Array:
-    """Place items in a Euclidean space so that their squared distances (K, K) are as given, nearly.
+    """Embed items in a Euclidean space, given their squared distances (K, K): multidimensional scaling.
 
-    Classical multidimensional scaling: the leading eigenvectors of the doubly centred matrix, of positive
-    eigenvalues only. Infinite distances count as the largest finite one.
+    The leading eigenvectors of the doubly centered matrix, for positive eigenvalues only. Infinite distances
+    are replaced by the largest finite one.
 
     Examples
     --------
-    >>> places = np.array([0.0, 1.0, 4.0])
-    >>> points = embed((places[:, None] - places) ** 2, 2)
+    >>> positions = np.array([0.0, 1.0, 4.0])
+    >>> points = embed((positions[:, None] - positions) ** 2, 2)
     >>> np.abs(points[:, 0] - points[0, 0]).round(12)
     array([0., 1., 4.])
     """
@@ -296,11 +296,11 @@ def embed(squared: Array, dimensions: int) -> Array:
 
 
 def choose_words(points: Array, count: int, seed: int) -> IntArray:
-    """Divide points by k-means, and return which of each cluster is nearest to its centre."""
+    """Cluster points by k-means, and return for each cluster the index of the point nearest to its center."""
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(limits=1):  # sums by several threads have other bits each time
+    with threadpool_limits(limits=1):  # the round-off of sums by several threads differs between runs
         means = KMeans(count, n_init=3, random_state=seed % 2**32).fit(points)
     squares = ((points - means.cluster_centers_[means.labels_]) ** 2).sum(axis=1)
     order = np.lexsort((squares, means.labels_))

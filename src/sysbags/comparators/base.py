@@ -1,4 +1,4 @@
-"""What all comparators share: videos in, one vector each out."""
+"""The base class of the comparators: transformers from videos to vectors."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ Result = TypeVar("Result")
 
 
 class Comparator(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
-    """A transformer from videos to vectors; a child says what one video is worth.
+    """The base class of transformers from videos to vectors.
 
-    A child has `vector`, which turns a video into a (p,) array, keeps `frames` and `n_jobs` as parameters
-    and names itself and how its vectors are used.
+    A subclass implements `vector`, which turns a video into a (p,) array, has the parameters `frames` and
+    `n_jobs`, and sets the class attributes below.
 
     Attributes
     ----------
     title : str
-        What tables call the method.
+        The name of the method in tables.
     classifiers : tuple of str
-        What its vectors are used with: "1-NN", "nearest mean" and those of the method's own paper.
+        The classifiers of its vectors: "1-NN", "nearest mean" and those of the method's own paper.
     metric : str
-        "chi2", "cosine" or "euclidean", for the first two of them.
+        "chi2", "cosine" or "euclidean", for "1-NN" and "nearest mean".
     requires_fit : bool
-        Whether `fit` learns from videos, so that those to be tested must not be among them.
+        Whether `fit` learns from videos, so that the test videos must not be among them.
     colour : str
         "grey" or "rgb".
     """
@@ -54,30 +54,29 @@ class Comparator(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def fit(self: Self, videos: Sequence[Video], labels: Any = None) -> Self:
-        """Learn what the method needs, here nothing."""
+        """Do nothing: by default there is nothing to learn."""
         return self
 
     def transform(self, videos: Sequence[Video]) -> Any:
-        """Turn videos into their vectors, (K, p), one row each."""
+        """Turn videos into vectors, (K, p): one row per video."""
         vectors = self.each(self.vector, videos)
         return np.stack(vectors) if vectors else np.empty((0, 0))
 
     def each(self, function: Callable[[Video], Result], videos: Sequence[Video]) -> list[Result]:
-        """Call a function of one video for several, on threads; errors say which video it was."""
+        """Call a function for each video, on threads; errors name the index of the video."""
 
-        def called(numbered: tuple[int, Video]) -> Result:
-            index, item = numbered
+        def call(numbered: tuple[int, Video]) -> Result:
+            index, video = numbered
             try:
-                return function(item)
+                return function(video)
             except ParameterError:
-                raise  # no fault of this video
+                raise  # it does not depend on the video
             except SysbagsError as error:
                 raise type(error)(f"video {index}: {error}") from None
 
-        return run(called, list(enumerate(check_videos(videos))), self.n_jobs, self.title)
+        return run(call, list(enumerate(check_videos(videos))), self.n_jobs, self.title)
 
-    def read(self, source: Video, **own: Any) -> Iterator[Frame]:
-        """Read the frames of a video as bags do; `own` are options that a child fixes."""
-        return BagTransformer.read(
-            cast(BagTransformer, self), source, **own
-        )  # it needs no more than `colour` and `frames`
+    def read(self, source: Video, **fixed: Any) -> Iterator[Frame]:
+        """Read the frames of a video as bags do; `fixed` are options that a subclass sets itself."""
+        # The method of the bags uses nothing but `colour` and `frames`.
+        return BagTransformer.read(cast(BagTransformer, self), source, **fixed)

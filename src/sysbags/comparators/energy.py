@@ -1,11 +1,11 @@
-"""Spatiotemporal oriented energies: how much of a video moves in each direction, at which speed, or flickers.
+"""Spatiotemporal oriented energies: the fraction of a video that moves in each direction and at each speed.
 
-A picture that moves by (u, v) pixels a frame, to the right and down, has all of its spectrum in the plane of
-frequencies (x, y, t) with the normal (u, v, 1). A filter that is the third derivative of a Gaussian in the
-direction d of space-time answers to a frequency w by ``(d'w)^3`` times a Gaussian. The energy of the plane
-is the sum of the squared answers of four such filters, whose directions lie in it 45 degrees apart; that
-sum is the same wherever the first of them lies, and for a single frequency w of length 1 it is
-``(1 - (n'w)^2)^3`` but for a factor: what the picture looks like is gone, how it moves is left.
+A picture that moves by (u, v) pixels per frame, to the right and down, has all of its spectrum in the plane
+of frequencies (x, y, t) with the normal (u, v, 1). The response of a filter that is the third derivative of a
+Gaussian in the direction d of space-time to a frequency w is ``(d'w)^3`` times a Gaussian. The energy of the
+plane is the sum of the squared responses of four such filters, whose directions lie in the plane 45 degrees
+apart. This sum does not depend on the direction of the first filter, and for a single frequency w of length 1
+it is proportional to ``(1 - (n'w)^2)^3``: it depends on the motion and not on the appearance of the picture.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ ORDERS = tuple((i, j, 3 - i - j) for i in range(4) for j in range(4 - i))
 def _channels() -> tuple[tuple[str, ...], Array]:
     names, normals = ["static"], [(0.0, 0.0, 1.0)]
     for speed in SPEEDS:
-        for name, way in DIRECTIONS.items():
+        for name, (x, y) in DIRECTIONS.items():
             names.append(f"{name} at {speed:g}")
-            normals.append((speed * way[0] / math.hypot(*way), speed * way[1] / math.hypot(*way), 1.0))
+            normals.append((speed * x / math.hypot(x, y), speed * y / math.hypot(x, y), 1.0))
     names += ["horizontal flicker", "vertical flicker"]
     normals += [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0)]
     lengths = np.linalg.norm(normals, axis=1, keepdims=True)
@@ -59,21 +59,21 @@ Responses = npt.NDArray[np.float32]
 
 
 class SpatiotemporalEnergy(Comparator):
-    """Spatiotemporal oriented energies (SOE): shares of 27 orientations in space-time, and of none.
+    """Spatiotemporal oriented energies (SOE): fractions of 27 orientations in space-time, and of none.
 
     At each pixel the energies of 27 planes (see the top of this module) and a constant are divided by their
-    sum, and these shares are averaged over the picture, or each cell of a grid, and over time. The 28
+    sum, and these fractions are averaged over the picture, or each cell of a grid, and over time. The 28
     channels are `CHANNELS`, in this order:
 
     * "static";
-    * motion at half a pixel a frame, then at 1, then at 2, each in 8 directions: "right", "right and
-      down", "down", "left and down", "left", "left and up", "up", "right and up";
+    * motion at 0.5, 1 and 2 pixels per frame, each in 8 directions: "right", "right and down", "down",
+      "left and down", "left", "left and up", "up", "right and up";
     * "horizontal flicker" and "vertical flicker": motion at infinite speed along the axis, so that nothing
       changes along it;
-    * "unstructured": the constant. It has most of the share where there is no more contrast than noise.
+    * "unstructured": the constant, the largest fraction where the contrast is not above the noise.
 
-    The filters are broad, so that neighbouring channels answer too. What lies nearer to the border than half
-    a filter, and as many frames at both ends, is left out.
+    The filters are broad, so that neighbouring channels respond too. Half the length of a filter is left out
+    at each border of the picture and at both ends of the video.
 
     K. G. Derpanis, M. Lecce, K. Daniilidis and R. P. Wildes, "Dynamic scene understanding: the role of
     orientation features in space and time in scene classification", CVPR 2012; the planes, their four
@@ -84,17 +84,17 @@ class SpatiotemporalEnergy(Comparator):
     Parameters
     ----------
     sigma : float, default=1.5
-        Of the Gaussian, in pixels and frames. A filter has ``2 ceil(4 sigma) + 1`` taps, 13 by default, and
-        answers most to waves of ``2 pi sigma / sqrt(3)`` pixels, 5.4 by default.
+        Standard deviation of the Gaussian, in pixels and frames. A filter has ``2 ceil(4 sigma) + 1`` taps,
+        13 by default; its response is largest for waves of ``2 pi sigma / sqrt(3)`` pixels, 5.4 by default.
     noise : float, default=1.0
         The constant is the energy that white noise of this standard deviation, in levels of grey from 0 to
         255, has in all planes together.
     grid : int, default=1
-        The picture is cut into `grid` x `grid` cells with 28 channels each, row by row.
+        The picture is divided into `grid` x `grid` cells with 28 channels each, row by row.
     frames : mapping, optional
-        Options for reading, see `sysbags.video.frames`. Speeds count frames used and pixels as read.
+        Options for `sysbags.video.frames`. Speeds are in pixels and frames after these options.
     n_jobs : int, optional
-        Threads, for videos side by side.
+        Number of threads, over videos.
 
     Examples
     --------
@@ -124,9 +124,9 @@ class SpatiotemporalEnergy(Comparator):
         self.n_jobs = n_jobs
 
     def vector(self, video: Video) -> Array:
-        """Turn one video into the shares of its channels, cell by cell; all of them sum to 1."""
+        """Turn one video into the fractions of the channels, cell by cell; the vector sums to 1."""
         sigma, noise = check_weight(self.sigma, "sigma"), check_weight(self.noise, "noise")
-        if not 0.5 <= sigma <= 50.0:  # below, the taps are no Gaussian any more
+        if not 0.5 <= sigma <= 50.0:  # the taps of a smaller sigma do not sample a Gaussian well
             raise ParameterError(f"sigma is {self.sigma!r}, but it must be at least 0.5 and at most 50")
         if noise == 0.0:
             raise ParameterError("noise is 0, but it must be above 0: flat areas have no energy to divide by")
@@ -145,7 +145,7 @@ class SpatiotemporalEnergy(Comparator):
                 r, c = divmod(cell, grid)
                 part = field[:, rows[r] : rows[r + 1], columns[c] : columns[c + 1]]
                 total[cell] += energies(part.reshape(len(ORDERS), -1), constant)
-        # Round-off aside, the shares of a cell sum to 1 already.
+        # This removes round-off: the fractions of a cell already sum to 1 nearly.
         return np.asarray(total / total.sum(axis=1, keepdims=True) / len(total)).ravel()
 
 
@@ -165,7 +165,7 @@ def derivatives(sigma: float) -> Array:
     kernels = np.stack(
         [gauss, -x * gauss / sigma, (x**2 - 1.0) * gauss / sigma**2, (3 * x - x**3) * gauss / sigma**3]
     )
-    kernels[2] -= kernels[2].sum() * gauss  # sampled and cut off, it would see change in what is constant
+    kernels[2] -= kernels[2].sum() * gauss  # so that its response to a constant is 0 in spite of sampling
     return kernels
 
 
@@ -182,9 +182,12 @@ def steering() -> Array:
         first /= np.linalg.norm(first)
         second = np.cross(normal, first)
         for turn in np.pi / 4.0 * np.arange(4):
-            way = np.cos(turn) * first + np.sin(turn) * second
+            direction = np.cos(turn) * first + np.sin(turn) * second
             weights.append(
-                [6.0 / math.prod(map(math.factorial, orders)) * np.prod(way**orders) for orders in ORDERS]
+                [
+                    6.0 / math.prod(map(math.factorial, orders)) * np.prod(direction**orders)
+                    for orders in ORDERS
+                ]
             )
     table = np.array(weights)
     table.setflags(write=False)
@@ -192,26 +195,26 @@ def steering() -> Array:
 
 
 def _products(sigma: float) -> Array:
-    """Return the inner products of the ten filters, (10, 10): how their answers to noise vary together."""
-    along = derivatives(sigma) @ derivatives(sigma).T
+    """Return the inner products of the ten filters, (10, 10): the covariance of their responses to noise."""
+    products = derivatives(sigma) @ derivatives(sigma).T
     i = np.array(ORDERS)
-    return np.asarray(np.prod(along[i[:, None], i[None, :]], axis=2))
+    return np.asarray(np.prod(products[i[:, None], i[None, :]], axis=2))
 
 
 def answers(frames: Iterable[Frame], sigma: float, *, name: str = "the video") -> Iterator[Responses]:
-    """Filter a video by the ten third derivatives of a Gaussian, holding as many frames as there are taps.
+    """Filter a video by the ten third derivatives of a Gaussian, with one frame per tap in memory.
 
     Parameters
     ----------
     frames : iterable of (H, W) array
     sigma : float
     name : str, default="the video"
-        What sentences call it.
+        The name of the video in error messages.
 
     Yields
     ------
     (10, H - taps + 1, W - taps + 1) array of float32
-        For each frame but ``taps - 1``, in the order of `ORDERS`; a new array each time.
+        One new array for each frame but ``taps - 1``, in the order of `ORDERS`.
     """
     import cv2
 
@@ -230,7 +233,7 @@ def answers(frames: Iterable[Frame], sigma: float, *, name: str = "the video") -
             window = np.empty((taps, frame.size), np.float32)
         window[(number - 1) % taps] = frame.ravel()
         if number >= taps:
-            # The window goes round, so the taps are turned instead of the frames.
+            # The window is a ring buffer: rolling the few taps is cheaper than rolling the frames.
             over_time = (np.roll(kernels, number % taps, axis=1) @ window).reshape(4, *frame.shape)
             yield np.stack(
                 [
@@ -245,11 +248,11 @@ def answers(frames: Iterable[Frame], sigma: float, *, name: str = "the video") -
 
 
 def energies(responses: npt.NDArray[Any], constant: float) -> Array:
-    """Average the shares of the channels over pixels.
+    """Average the fractions of the channels over pixels.
 
-    With r the ten answers at a pixel, the energy of plane n is ``r' Q_n r`` and the share is that divided by
-    ``s = r' (sum Q_n) r + constant``. The sum of shares over pixels is therefore ``tr(Q_n M)``, where
-    M is the sum of ``r r' / s``: 27 planes cost no more than two.
+    With r the ten responses at a pixel, the energy of plane n is ``r' Q_n r``. Its fraction is the energy
+    divided by ``s = r' (sum Q_n) r + constant``. The sum of the fractions over pixels is therefore
+    ``tr(Q_n M)``, where M is the sum of ``r r' / s``, so that 27 planes cost no more than two.
 
     Parameters
     ----------
@@ -259,12 +262,12 @@ def energies(responses: npt.NDArray[Any], constant: float) -> Array:
     Returns
     -------
     (28,) array
-        It sums to 1 but for round-off.
+        It sums to 1, up to round-off.
     """
     weights = steering()
     form = (weights.T @ weights).astype(responses.dtype)
-    shares = 1.0 / (np.einsum("an,an->n", form @ responses, responses) + responses.dtype.type(constant))
-    moments = ((responses * shares) @ responses.T).astype(np.float64)
+    inverse_sums = 1.0 / (np.einsum("an,an->n", form @ responses, responses) + responses.dtype.type(constant))
+    moments = ((responses * inverse_sums) @ responses.T).astype(np.float64)
     planes = np.sum(weights @ moments * weights, axis=1).reshape(-1, 4).sum(axis=1)
-    none = constant * float(shares.sum(dtype=np.float64))
-    return np.asarray(np.append(planes, none) / responses.shape[1])
+    unstructured = constant * float(inverse_sums.sum(dtype=np.float64))
+    return np.asarray(np.append(planes, unstructured) / responses.shape[1])

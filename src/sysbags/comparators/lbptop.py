@@ -1,4 +1,4 @@
-"""LBP-TOP: local binary patterns in the planes of a video, of which two have time as an axis."""
+"""LBP-TOP: local binary patterns in three orthogonal planes of a video; time is an axis of two of them."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ METHODS = ("default", "nri_uniform")
 POINTS = 8
 PLANES = ((2, 1), (2, 0), (1, 0))  # XY, XT and YT, as axes of (time, row, column)
 GRAIN = 2.0**20
-"""Places are rounded to this part of a pixel, so that double precision interpolates without any round-off:
-smooth areas are full of neighbours that equal their centre, and each of them must count as one that does."""
+"""Positions are rounded to 1 / GRAIN pixels, so that interpolation in double precision has no round-off: in
+smooth areas many neighbours equal the center, and `>=` must hold for each of them."""
 
 
 class LBPTOP(Comparator):
     """Local binary patterns on three orthogonal planes (Zhao and Pietikainen 2007).
 
     Each voxel of the video has 8 neighbours on an ellipse in the picture (XY), 8 in the plane of its row
-    and time (XT) and 8 in that of its column and time (YT). Those at least as bright as the voxel are 1,
-    the others 0. How often each pattern of ones occurs makes a histogram for each plane; the three stand
-    side by side, each with a third of the mass. Neighbours off the grid are interpolated between four
-    voxels. Only voxels whose neighbours all lie within the video count.
+    and time (XT) and 8 in the plane of its column and time (YT). A neighbour at least as bright as the voxel
+    is a 1, a darker one a 0. The histograms of these patterns in the three planes are concatenated, each
+    with a third of the mass. Neighbours off the grid are interpolated between four voxels. Only voxels whose
+    neighbours all lie within the video are counted.
 
     G. Zhao and M. Pietikainen, "Dynamic texture recognition using local binary patterns with an application
     to facial expressions", IEEE Transactions on Pattern Analysis and Machine Intelligence 29(6), 2007.
@@ -43,14 +43,14 @@ class LBPTOP(Comparator):
     Parameters
     ----------
     radii : (rx, ry, rt), default=(1, 1, 1)
-        Half axes of the ellipses: columns, rows, frames. In the paper's notation this is
-        LBP-TOP_{8,8,8,rx,ry,rt}.
+        Half axes of the ellipses: columns, rows, frames; in the paper's notation LBP-TOP_{8,8,8,rx,ry,rt}.
     method : {"default", "nri_uniform"}, default="default"
-        All 256 patterns of a plane, or 59: each uniform one (a single run of ones), and all others as one.
+        256 bins per plane, one per pattern, or 59: one per uniform pattern (a single run of ones), and one
+        for all others.
     frames : mapping, optional
-        Options for reading, see `sysbags.video.frames`.
+        Options for `sysbags.video.frames`.
     n_jobs : int, optional
-        Threads, for videos side by side.
+        Number of threads, over videos.
 
     Examples
     --------
@@ -89,13 +89,13 @@ class LBPTOP(Comparator):
 
 def _check_radii(radii: Any) -> tuple[int, int, int]:
     if not isinstance(radii, (tuple, list, np.ndarray)) or len(radii) != 3:
-        raise ParameterError(f"radii is {radii!r}, but it must be three: columns, rows and frames")
+        raise ParameterError(f"radii is {radii!r}, but it must be three numbers: columns, rows and frames")
     columns, rows, times = (check_integer(radius, "a radius") for radius in radii)
     return columns, rows, times
 
 
 def neighbours(radii: tuple[int, int, int]) -> tuple[IntArray, Array]:
-    """Return between which voxels the neighbours lie, and with which weights they are interpolated.
+    """Return the voxels between which the neighbours lie, and the weights of their interpolation.
 
     Parameters
     ----------
@@ -104,9 +104,9 @@ def neighbours(radii: tuple[int, int, int]) -> tuple[IntArray, Array]:
     Returns
     -------
     corners : (3, 8, 4, 3) array of int
-        For each plane and neighbour four voxels as (time, row, column) from the centre.
+        For each plane and neighbour four voxels as (time, row, column) relative to the center.
     weights : (3, 8, 4) array
-        Multiples of 2^-40, which add up to 1.
+        Multiples of 2^-40 that sum to 1.
 
     Examples
     --------
@@ -120,11 +120,11 @@ def neighbours(radii: tuple[int, int, int]) -> tuple[IntArray, Array]:
     weights = np.ones((3, POINTS, 4))
     for plane, axes in enumerate(PLANES):
         for bit, (axis, turn) in enumerate(zip(axes, (np.cos(angles), np.sin(angles)), strict=True)):
-            place = np.round(sizes[axis] * turn * GRAIN) / GRAIN
-            whole = np.floor(place)
-            share = place - whole
+            position = np.round(sizes[axis] * turn * GRAIN) / GRAIN
+            whole = np.floor(position)
+            share = position - whole
             upper = np.arange(4) >> bit & 1  # whether a corner lies beyond the neighbour on this axis
-            # a neighbour on the grid has no use for the voxel beyond it, which may not exist
+            # the voxel beyond a neighbour on the grid is not used, because it may not exist
             corners[plane, :, :, axis] = whole[:, None] + upper * (share > 0.0)[:, None]
             weights[plane] *= np.where(upper, share[:, None], 1.0 - share[:, None])
     return corners, weights
@@ -133,20 +133,20 @@ def neighbours(radii: tuple[int, int, int]) -> tuple[IntArray, Array]:
 def count_codes(
     frames: Iterable[Frame], radii: tuple[int, int, int] = (1, 1, 1), *, name: str = "the video"
 ) -> IntArray:
-    """Count the codes in the three planes of a video, of which no more than 2 rt + 1 frames are held.
+    """Count the codes in the three planes of a video, with at most 2 rt + 1 frames in memory.
 
     Parameters
     ----------
     frames : iterable of (H, W) array of uint8
     radii : (rx, ry, rt), default=(1, 1, 1)
     name : str, default="the video"
-        What sentences call it.
+        The name of the video in error messages.
 
     Returns
     -------
     (3, 256) array of int
-        Neighbour p is worth 2^p in a code: from the right on towards down (XY) or later (XT), from down
-        on towards later (YT).
+        Neighbour p has the value 2^p in a code. Neighbour 0 is to the right (XY, XT) or below (YT), and the
+        next ones turn towards below (XY) or later (XT, YT).
 
     Examples
     --------
@@ -187,12 +187,12 @@ def _count(
     weights: Array,
     counts: IntArray,
 ) -> None:
-    """Add the codes of a window's middle frame; the earliest frame is at `first`, the others go round."""
+    """Add the codes of the middle frame of a window, a ring buffer whose earliest frame is at `first`."""
     depth, height, width = window.shape
     rx, ry, rt = radii
     codes = np.empty(width - 2 * rx, np.uint8)
     for y in range(ry, height - ry):
-        centre = window[(first + rt) % depth, y, rx:]
+        center = window[(first + rt) % depth, y, rx:]
         for plane in range(3):
             codes[:] = 0
             for p in range(POINTS):
@@ -204,7 +204,7 @@ def _count(
                     window[times[2], rows[2], starts[2] :],
                     window[times[3], rows[3], starts[3] :],
                     weights[plane, p],
-                    centre,
+                    center,
                     np.uint8(1 << p),
                     codes,
                 )
@@ -219,18 +219,18 @@ def _add(
     c: npt.NDArray[np.uint8],
     d: npt.NDArray[np.uint8],
     weights: Array,
-    centre: npt.NDArray[np.uint8],
+    center: npt.NDArray[np.uint8],
     bit: Any,
     codes: npt.NDArray[np.uint8],
 ) -> None:
-    """Set a bit where the neighbour between four voxels is not below the centre."""
-    none = np.uint8(0)
+    """Set a bit where the neighbour between four voxels is not below the center."""
+    zero = np.uint8(0)
     wa, wb, wc, wd = weights[0], weights[1], weights[2], weights[3]
     if wa == 1.0:
         for i in range(np.uint64(codes.size)):
-            codes[i] = np.bitwise_or(codes[i], bit if a[i] >= centre[i] else none)
+            codes[i] = np.bitwise_or(codes[i], bit if a[i] >= center[i] else zero)
         return
-    # Unsigned, because an index that might count from the end is never vectorised.
+    # Unsigned, because a loop over an index that might be negative is not vectorised.
     for i in range(np.uint64(codes.size)):
         value = wa * a[i] + wb * b[i] + wc * c[i] + wd * d[i]
-        codes[i] = np.bitwise_or(codes[i], bit if value >= centre[i] else none)
+        codes[i] = np.bitwise_or(codes[i], bit if value >= center[i] else zero)

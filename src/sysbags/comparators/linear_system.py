@@ -27,24 +27,24 @@ class LinearSystem(Comparator):
         x_{t+1} = A x_t + noise,    y_t = mu + C x_t + noise,    C'C = I
 
     is learnt by principal components and least squares (Doretto, Chiuso, Wu and Soatto, "Dynamic textures",
-    IJCV 2003): `mu` is the mean frame, C holds the leading left singular vectors of the frames without it.
-    In one thing it differs from the original: the transition is the best one of spectral norm below 1, so
-    that the Martin distance is always defined. Pixels are no histograms: the linear kernel takes any rows.
+    IJCV 2003): `mu` is the mean frame, C holds the leading left singular vectors of the centered frames.
+    One thing differs from the original: the transition is the best one of spectral norm below 1, so that the
+    Martin distance is always defined. Pixels are not histograms; the linear kernel accepts any rows.
 
-    It is no vector, but a `System` like all others: compare by `sysbags.cross_gram`, with the alignment
-    or (as Saisan, Doretto, Wu and Soatto, "Dynamic texture recognition", CVPR 2001) the Martin distance.
+    The result is a `System` and not a vector: compare it with the alignment distance, or with the Martin
+    distance as in Saisan, Doretto, Wu and Soatto, "Dynamic texture recognition", CVPR 2001.
 
     Parameters
     ----------
     order : int, default=10
-        Dimension of the state space; it needs one frame more.
+        Dimension of the state space; a video needs at least `order + 1` frames.
     size : int, default=48
-        Frames are scaled to squares of so many pixels a side, whatever their shape, because only
-        systems of one number of pixels can be compared.
+        Frames of any shape are scaled to squares of `size` x `size` pixels, because only systems with the
+        same number of pixels can be compared.
     frames : mapping, optional
-        Options for `sysbags.video.frames`, but `size`.
+        Options for `sysbags.video.frames` except `size`.
     n_jobs : int, optional
-        Threads, over videos.
+        Number of threads, over videos.
 
     Examples
     --------
@@ -86,10 +86,10 @@ class LinearSystem(Comparator):
 
 
 def pixel_system(rows: npt.ArrayLike, order: int) -> System:
-    """Learn the linear dynamic system of a stream of vectors, carried by order + 1 samples and not by N.
+    """Learn the linear dynamic system of a stream of vectors, with order + 1 samples instead of N.
 
-    Under the linear kernel an observer is a matrix of pixels itself: its columns and the mean are the
-    samples, and nothing is lost.
+    Under the linear kernel the observer is itself a matrix of pixels. Its columns and the mean become the
+    samples, without any loss.
 
     Parameters
     ----------
@@ -108,5 +108,7 @@ def pixel_system(rows: npt.ArrayLike, order: int) -> System:
     """
     theta = identify(rows, order, "linear")
     coefficients = np.column_stack([theta.alpha, theta.beta])
-    own: Array = np.eye(order + 1)
-    return replace(theta, samples=coefficients.T @ theta.samples, alpha=own[:, :order], beta=own[order])
+    identity: Array = np.eye(order + 1)
+    return replace(
+        theta, samples=coefficients.T @ theta.samples, alpha=identity[:, :order], beta=identity[order]
+    )

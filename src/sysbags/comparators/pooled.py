@@ -1,4 +1,4 @@
-"""Activations of a network averaged over time: of the frames, and of what changes from frame to frame."""
+"""Activations of a network averaged over time: of the frames, and of their differences."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Picture = npt.NDArray[np.float32]
 
 
 class PooledActivations(Comparator):
-    """Features that a network has learnt from pictures, averaged over a video: the idea of st-TCoF.
+    """Features of a pretrained network averaged over a video: the idea of st-TCoF.
 
-    The network sees the frames (the spatial stream) and, in a second run, the differences of adjacent
-    frames (the temporal stream). How much each channel of a layer fires, averaged over the picture and
-    over time, makes a vector for each stream. Both are divided by their length and stand side by side.
+    The inputs of the network are the frames (the spatial stream) and, in a second run, the differences of
+    adjacent frames (the temporal stream). The activations of the channels of a layer, averaged over the
+    picture and over time, are one vector per stream. Both are divided by their length and concatenated.
 
     This follows X. Qi, C.-G. Li, G. Zhao, X. Hong and M. Pietikainen, "Dynamic texture and scene
     classification by transferring deep image features", Neurocomputing 171, 2016 (arXiv:1502.00303), in the
@@ -45,19 +45,20 @@ class PooledActivations(Comparator):
     model : str, path, bytes or torch.nn.Module, default="efficientnet-lite0"
         The network, as in `sysbags.bags.DeepActivations`.
     layers : str or sequence of str, optional
-        Its layers, as there; by default the 1280 channels before the pooling of the named network.
+        Layers of the network, as in `sysbags.bags.DeepActivations`; by default the 1280 channels before the
+        pooling of EfficientNet-lite0.
     streams : sequence of {"spatial", "temporal"}, default=("spatial", "temporal")
     batch_size : int, default=16
-        Pictures that go through the network at once.
+        Number of pictures per call of the network.
     size : int or (height, width), default=224
-        Frames are scaled to this, a number means a square.
+        Frames are scaled to this size; a number means a square.
     mean, std : float or three floats, default=127.0, 128.0
-        The network sees ``(frame - mean) / std``, and ``(next - frame) / std``.
+        The inputs of the network are ``(frame - mean) / std`` and ``(next - frame) / std``.
     frames : mapping, optional
-        Options of `sysbags.video.frames` but `size`, for instance ``{"stride": 6, "max_frames": 42}``. The
-        difference is always to the next frame of the video, whatever the stride.
+        Options for `sysbags.video.frames` except `size`, for instance ``{"stride": 6, "max_frames": 42}``.
+        The difference is to the next frame of the video, for any stride.
     n_jobs : int, optional
-        Threads, for videos side by side. They decode; the network is parallel in itself.
+        Number of threads that decode videos; the network has threads of its own.
 
     Examples
     --------
@@ -95,14 +96,14 @@ class PooledActivations(Comparator):
         self.n_jobs = n_jobs
 
     def vector(self, video: Video) -> Array:
-        """Turn one video into the averages of its streams, each of length 1."""
+        """Turn one video into the averages of its streams, each with Euclidean norm 1."""
         streams, name = _check_streams(self.streams), video_name(video)
         count = check_integer(self.batch_size, "batch_size")
         mean, std = check_colours(self.mean, "mean"), check_colours(self.std, "std")
         if std.min() <= 0.0:
             raise ParameterError(f"std is {self.std!r}, but it must be above 0")
         run = network(self.model, check_layers(self.layers), check_size(self.size))
-        sums: dict[str, Array] = {}  # a sum has the direction of the average
+        sums: dict[str, Array] = {}  # a sum and an average are the same after division by their norm
         pairs = self._pairs(video)
         while batch := list(islice(pairs, count)):
             pictures = {
@@ -114,26 +115,26 @@ class PooledActivations(Comparator):
                     total = _features(pictures[stream], run, std).sum(axis=0)
                     sums[stream] = sums.get(stream, 0.0) + total
         if len(sums) < len(streams):
-            raise VideoError(f"{name} has a single frame, but the temporal stream needs two adjacent ones")
+            raise VideoError(f"{name} has a single frame, but the temporal stream needs two adjacent frames")
         return np.concatenate([_direction(sums[stream], name) for stream in streams])
 
     def _pairs(self, video: Video) -> Iterator[tuple[Picture, Picture | None]]:
-        """Read the frames to be used, with their differences."""
+        """Read the selected frames, each with the difference to the next frame."""
         options = {} if self.frames is None else self.frames
         if not isinstance(options, Mapping) or "size" in options:
             raise ParameterError(
                 f"frames is {options!r}, but it must be a mapping of options for reading, without 'size', "
-                "which PooledActivations has itself"
+                "which is a parameter of PooledActivations"
             )
-        stride, most = check_integer(options.get("stride", 1), "stride"), options.get("max_frames")
-        found = self.read(video, size=check_size(self.size), stride=1, max_frames=None)
+        stride, limit = check_integer(options.get("stride", 1), "stride"), options.get("max_frames")
+        frames = self.read(video, size=check_size(self.size), stride=1, max_frames=None)
         return islice(
-            with_differences(found, stride), None if most is None else check_integer(most, "max_frames")
+            with_differences(frames, stride), None if limit is None else check_integer(limit, "max_frames")
         )
 
 
 def with_differences(frames: Iterable[Frame], stride: int = 1) -> Iterator[tuple[Picture, Picture | None]]:
-    """Take every so many frames, with the change from each to the very next one; None if it is the last.
+    """Yield every `stride`-th frame with the difference to the frame after it; None for the last frame.
 
     Examples
     --------
@@ -143,29 +144,29 @@ def with_differences(frames: Iterable[Frame], stride: int = 1) -> Iterator[tuple
     """
     for number, (frame, following) in enumerate(pairwise(chain(frames, (None,)))):
         if number % stride == 0 and frame is not None:
-            here = frame.astype(np.float32)
-            yield here, None if following is None else following - here
+            picture = frame.astype(np.float32)
+            yield picture, None if following is None else following - picture
 
 
 def _features(pictures: list[Picture], run: Network, std: Picture) -> Array:
-    """Return how much each channel of the layers fires in each picture, (pictures, channels)."""
+    """Return the mean activation of each channel of the layers for each picture, (pictures, channels)."""
     batch = np.ascontiguousarray((np.stack(pictures) / std).transpose(0, 3, 1, 2))
-    outputs = {f"{layer_name(name)} of the model": found for name, found in run(batch).items()}
-    for layer, found in outputs.items():
-        if found.ndim == 0 or len(found) != len(batch):
+    outputs = {f"{layer_name(name)} of the model": output for name, output in run(batch).items()}
+    for layer, output in outputs.items():
+        if output.ndim == 0 or len(output) != len(batch):
             raise ParameterError(
-                f"{layer} has the shape {found.shape} for {len(batch)} frames, but it must have one row a "
+                f"{layer} has the shape {output.shape} for {len(batch)} frames, but it must have one row per "
                 "frame: name another layer"
             )
-    return np.concatenate([channel_masses(found, name=layer) for layer, found in outputs.items()], axis=1)
+    return np.concatenate([channel_masses(output, name=layer) for layer, output in outputs.items()], axis=1)
 
 
 def _direction(total: Array, name: str) -> Array:
-    """Divide by the length; nothing at all stays nothing."""
+    """Divide by the Euclidean norm; zeros stay zeros."""
     length = float(np.linalg.norm(total))
     if not np.isfinite(length):
         raise StreamError(
-            f"the activations for {name} are not finite, but they must be: look at mean and std, or at the "
+            f"the activations for {name} are not finite, but they must be: check mean and std, and the "
             "weights of the model"
         )
     return np.asarray(total / length if length > 0.0 else total)
@@ -175,6 +176,6 @@ def _check_streams(streams: Any) -> tuple[str, ...]:
     names = tuple(streams) if isinstance(streams, Iterable) and not isinstance(streams, str) else ()
     if not names or not set(names) <= set(STREAMS) or len(set(names)) < len(names):
         raise ParameterError(
-            f"streams is {streams!r}, but it must be ('spatial', 'temporal') or one of the two in a tuple"
+            f"streams is {streams!r}, but it must be ('spatial', 'temporal'), ('spatial',) or ('temporal',)"
         )
     return names

@@ -21,7 +21,7 @@ __all__ = ["Described", "TreeWords", "descend", "frames_through", "grow"]
 
 
 class Described(NamedTuple):
-    """The local descriptors of a video, (n, d), and the number of the frame that each is from, (n,)."""
+    """The local descriptors of a video, (n, d), and the index of the frame of each, (n,)."""
 
     descriptors: Descriptors
     frame: IntArray
@@ -30,46 +30,47 @@ class Described(NamedTuple):
 class TreeWords(Comparator):
     """Turn a video into weighted counts of its local descriptors at the nodes of a vocabulary tree.
 
-    `fit` divides the descriptors of the training videos into `branches` by k-means, each part again,
-    and so on `depth` times. A descriptor goes down the tree, at each node to the nearest of its children,
-    and counts at every node on its way. Node i weighs ``w_i = ln(N / N_i)``, with `N_i` of the N training
-    frames having a descriptor that passes it: the entropy weights of Nister and Stewenius ("Scalable
-    recognition with a vocabulary tree", CVPR 2006), whose documents are images. Counts times weights over
-    all nodes but the root are divided by their sum. Theirs is the L1 distance between such vectors; chi2 is
-    the nearest to it among the metrics here, ``L1^2 / 4 <= sum (a - b)^2 / (2 (a + b)) <= L1 / 2``.
+    `fit` clusters the descriptors of the training videos by k-means into `branches` parts, and each part
+    again, down to `depth` levels. A descriptor goes down the tree, at each node to the nearest child, and is
+    counted at every node of its path. The weight of node i is ``w_i = ln(N / N_i)``, where `N_i` of the N
+    training frames have a descriptor that passes it: the entropy weights of Nister and Stewenius ("Scalable
+    recognition with a vocabulary tree", CVPR 2006), whose documents are images. Counts times weights of all
+    nodes but the root are divided by their sum. The paper uses the L1 distance between such vectors; of the
+    metrics here, chi2 is nearest to it: ``L1^2 / 4 <= sum (a - b)^2 / (2 (a + b)) <= L1 / 2``.
 
-    A video without any descriptor, or with those alone that every frame has, gets the uniform vector.
+    A video without descriptors, or whose nodes all have the weight 0, gets the uniform vector.
 
     Parameters
     ----------
     branches : int, default=10
-        Children of a node; a node of fewer distinct descriptors has none.
+        Children of a node; a node with fewer distinct descriptors is a leaf.
     depth : int, default=3
-        Levels below the root. The tree has up to ``branches + .. + branches^depth`` nodes.
+        Levels below the root. The tree has up to ``branches + .. + branches^depth`` nodes below the root.
     descriptor : {"sift", "surf"}, default="sift"
     sampling : {"keypoints", "grid"}, default="keypoints"
         As in `sysbags.bags.VisualWords`.
     max_points : int, default=128
-        About so many keypoints a frame at most, the strongest; `fit` holds those of all videos.
+        Approximate maximal number of keypoints per frame, the strongest; `fit` has the descriptors of all
+        videos in memory.
     samples : int, default=100000
-        Descriptors that the tree is learnt from at most, drawn in equal parts from the videos.
+        Maximal number of descriptors that the tree is learnt from, drawn in equal parts from the videos.
     stride : int, default=10
-        Every so many frames are looked at, because neighbours are alike.
+        Every `stride`-th frame is used, because neighbouring frames are similar.
     random_state : int, Generator or None, default=0
         For the sample and the starts of k-means.
     frames : mapping, optional
         Options for `sysbags.video.frames`.
     n_jobs : int, optional
-        Threads, over videos.
+        Number of threads, over videos.
 
     Attributes
     ----------
-    centres_ : (M, d) array
-        The nodes, level by level; the first is the root.
+    centers_ : (M, d) array
+        Cluster centers of the nodes, level by level; the first is the root.
     children_ : (M, 2) array of int
-        The first child of each node, and the one after its last; equal where there is none.
+        The index of the first child of each node, and the index after its last child; equal for a leaf.
     weights_ : (M - 1,) array
-        Of the nodes but the root.
+        Weights of all nodes but the root.
 
     Examples
     --------
@@ -111,12 +112,12 @@ class TreeWords(Comparator):
         self.n_jobs = n_jobs
 
     def fit(self, videos: Sequence[Video], labels: Any = None) -> TreeWords:
-        """Learn the tree and its weights. Frames that come from an iterator are used up by it."""
+        """Learn the tree and its weights. An iterator of frames is consumed."""
         self._check()
         return self.learn(self.each(self.local, videos))
 
     def local(self, video: Video) -> Described:
-        """Describe one video; the tree has no part in it."""
+        """Return the descriptors of one video; this does not use the tree."""
         describe = self._describer()
         stride = check_integer(self.stride, "stride")
         parts = [describe(frame) for frame in islice(self.read(video), 0, None, stride)]
@@ -125,41 +126,41 @@ class TreeWords(Comparator):
         )
 
     def learn(self, described: Sequence[Described]) -> TreeWords:
-        """Learn the tree and its weights from videos that `local` has described."""
+        """Learn the tree and its weights from the descriptors of videos, see `local`."""
         branches, depth, samples = self._check()
         seed = seed_of(self.random_state)
         quota = -(-samples // max(1, len(described)))
         drawn = [
-            draw([one.descriptors], quota, np.random.default_rng([seed, k]))
-            for k, one in enumerate(described)
-            if len(one.frame)
+            draw([video.descriptors], quota, np.random.default_rng([seed, k]))
+            for k, video in enumerate(described)
+            if len(video.frame)
         ]
         sample = np.concatenate([np.empty((0, LENGTHS[self.descriptor]), np.float32), *drawn])
-        centres, children = grow(sample, branches, depth, seed)
-        if len(centres) == 1:
+        centers, children = grow(sample, branches, depth, seed)
+        if len(centers) == 1:
             raise ParameterError(
                 f"branches is {branches}, but the {len(described)} videos have fewer distinct descriptors in "
                 f"1 of {self.stride} frames: ask for fewer branches, or give more videos or a smaller stride"
             )
         passing = sum(
-            frames_through(descend(one.descriptors, centres, children), one.frame, len(centres))
-            for one in described
+            frames_through(descend(video.descriptors, centers, children), video.frame, len(centers))
+            for video in described
         )
-        total = sum(np.unique(one.frame).size for one in described)
-        self.centres_, self.children_ = centres, children
-        # Every node was learnt from some descriptor, which round-off may yet send to a neighbour.
+        total = sum(np.unique(video.frame).size for video in described)
+        self.centers_, self.children_ = centers, children
+        # Every node was learnt from a descriptor, but round-off may send that to a neighbour: then 0 pass.
         self.weights_ = np.log(total / np.maximum(passing, 1))
         return self
 
     def vector(self, video: Video) -> Array:
-        """Turn one video into its weighted counts, (M - 1,), of sum 1."""
+        """Turn one video into its weighted counts, (M - 1,), which sum to 1."""
         check_is_fitted(self)
         return self.count(self.local(video))
 
     def count(self, described: Described) -> Array:
         """Count the descriptors of a video at the nodes."""
-        way = descend(described.descriptors, self.centres_, self.children_)
-        masses = np.bincount(way[way > 0], minlength=len(self.centres_))[1:] * self.weights_
+        paths = descend(described.descriptors, self.centers_, self.children_)
+        masses = np.bincount(paths[paths > 0], minlength=len(self.centers_))[1:] * self.weights_
         total = float(masses.sum())
         return np.asarray(masses / total) if total > 0.0 else np.full(masses.size, 1.0 / masses.size)
 
@@ -175,63 +176,63 @@ class TreeWords(Comparator):
         return branches, check_integer(self.depth, "depth"), check_integer(self.samples, "samples", branches)
 
 
-def grow(sample: Descriptors, branches: int, depth: int, seed: int) -> tuple[Array, IntArray]:
-    """Divide descriptors (n, d) by k-means, each part again and so on: the centres and children of all nodes.
+def grow(sample: Descriptors, branches: int, depth: int, random_state: int) -> tuple[Array, IntArray]:
+    """Cluster descriptors (n, d) by k-means, level by level; return the centers and children of all nodes.
 
     Examples
     --------
     >>> sample = np.array([[0.0], [1.0], [10.0], [11.0]], np.float32)
-    >>> centres, children = grow(sample, 2, 2, seed=0)
-    >>> np.sort(centres[3:, 0]).round(2)
+    >>> centers, children = grow(sample, 2, 2, random_state=0)
+    >>> np.sort(centers[3:, 0]).round(2)
     array([ 0.,  1., 10., 11.])
     >>> children.tolist()
     [[1, 3], [3, 5], [5, 7], [7, 7], [7, 7], [7, 7], [7, 7]]
     """
     root = sample.mean(axis=0, dtype=np.float64) if len(sample) else np.zeros(sample.shape[1])
-    centres, children, parts = [root], [], [(sample, 0)]
-    for part, level in parts:  # which grows meanwhile
+    centers, children, parts = [root], [], [(sample, 0)]
+    for part, level in parts:  # the loop appends the parts of the next level
         first = len(parts)
         if level < depth and len(np.unique(part, axis=0)) >= branches:
-            words = learn_words(part, branches, seed)
+            words = learn_words(part, branches, random_state)
             nearest = nearness(part, words).argmax(axis=1)
-            for word in np.unique(nearest):  # mini-batches may leave a centre to nobody
-                centres.append(words[word])
+            for word in np.unique(nearest):  # a cluster of mini-batch k-means may be empty
+                centers.append(words[word])
                 parts.append((part[nearest == word], level + 1))
         children.append((first, len(parts)))
-    return np.stack(centres), np.array(children)
+    return np.stack(centers), np.array(children)
 
 
-def descend(descriptors: Descriptors, centres: Array, children: IntArray) -> IntArray:
-    """Send descriptors (n, d) down a tree: the nodes that each passes, (n, levels), 0 below its leaf.
+def descend(descriptors: Descriptors, centers: Array, children: IntArray) -> IntArray:
+    """Return the path of each descriptor (n, d) down a tree: its nodes, (n, levels), 0 below the leaf.
 
     Examples
     --------
-    >>> centres = np.array([[0.0], [-1.0], [1.0], [0.8], [1.2]])
-    >>> descend(np.array([[-3.0], [2.0]]), centres, np.array([[1, 3], [3, 3], [3, 5], [5, 5], [5, 5]]))
+    >>> centers = np.array([[0.0], [-1.0], [1.0], [0.8], [1.2]])
+    >>> descend(np.array([[-3.0], [2.0]]), centers, np.array([[1, 3], [3, 3], [3, 5], [5, 5], [5, 5]]))
     array([[1, 0],
            [2, 4]])
     """
-    way = [np.zeros(len(descriptors), np.int64)]
+    paths = [np.zeros(len(descriptors), np.int64)]
     nodes = [0]
     while nodes:
-        here, below = way[-1], np.zeros(len(descriptors), np.int64)
+        level, below = paths[-1], np.zeros(len(descriptors), np.int64)
         for node in nodes:
             first, end = children[node]
             if first < end:
-                rows = np.flatnonzero(here == node)
-                below[rows] = first + nearness(descriptors[rows], centres[first:end]).argmax(axis=1)
-        way.append(below)
+                rows = np.flatnonzero(level == node)
+                below[rows] = first + nearness(descriptors[rows], centers[first:end]).argmax(axis=1)
+        paths.append(below)
         nodes = [int(node) for node in np.unique(below) if node]
-    return np.stack(way[1:-1], axis=1) if len(way) > 2 else np.zeros((len(descriptors), 0), np.int64)
+    return np.stack(paths[1:-1], axis=1) if len(paths) > 2 else np.zeros((len(descriptors), 0), np.int64)
 
 
-def frames_through(way: IntArray, frame: IntArray, nodes: int) -> IntArray:
-    """Count for each node but the root the frames of a video that have a descriptor passing it.
+def frames_through(paths: IntArray, frame: IntArray, nodes: int) -> IntArray:
+    """Count for each node but the root the frames of a video with a descriptor that passes it.
 
     Examples
     --------
     >>> frames_through(np.array([[1, 3], [1, 4], [2, 0]]), np.array([0, 0, 1]), 5)
     array([1, 1, 1, 1])
     """
-    visits = np.unique(frame[:, None] * nodes + way)
+    visits = np.unique(frame[:, None] * nodes + paths)
     return np.bincount(visits % nodes, minlength=nodes)[1:]
