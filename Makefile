@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-portable lint types bench clean
+.PHONY: demo test quick test-portable lint types bench clean
 
 .venv/for-use: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -27,6 +27,10 @@ types: .venv/installed
 
 test: lint types
 	$(BIN)/pytest -n 2 --dist worksteal
+
+# The fast part of the tests, in less than a minute when everything is compiled.
+quick: .venv/installed
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
 # The suite once more as an older processor would run it: NumPy without dispatched instructions, OpenBLAS with
 # another kernel, Numba for a generic processor and with a cache of its own, OpenCV and torch without AVX.

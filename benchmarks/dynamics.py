@@ -1,11 +1,12 @@
-"""Rates where only the dynamics differ: `python -m benchmarks.dynamics [--seeds N ...] [--write FILE]`.
+"""Accuracies where only the dynamics differ: `python -m benchmarks.dynamics [--seeds N ...] [--write FILE]`.
 
 Two sets of `sysbags.datasets.dynamics` are made for each seed. In the first, clips are MP4 files, and those
 of one number show the same pictures in every class. In the second every clip has pictures of its own, so
 that two clips may be alike although their classes differ. Clips of one number, one from each class, are
-left out at once: with single clips the own class would be the smallest, and what knows nothing of classes
-would fall below chance. The order and lambda_a were fixed with seeds 7 and 8, or are chosen by nested
-selection, without the clips that are tested; lambda_mu is 0, as averages tell nothing here.
+left out together: with single clips the own class would be the smallest, and a method that cannot separate
+the classes would fall below chance accuracy. The order and lambda_a were fixed with seeds 7 and 8, or are
+chosen by nested selection, without the clips that are tested; lambda_mu is 0, as means hold no information
+here.
 """
 
 from __future__ import annotations
@@ -46,17 +47,17 @@ PAPER = (5, 0.25)
 AVERAGED = ("1-NN", "nearest mean", "logistic regression")
 SYSTEMS = ("1-NN", "nearest mean")
 NOTE = (
-    "The set was shaped with this model in mind: surfaces have one main direction (bricks, which have two, "
-    "were tried and left out, as speeds were then mistaken), speeds were moved apart until classes did not "
-    "overlap, and order 2 with lambda_a = 4 was fixed after a look at seeds 7 and 8. The seeds below had no "
-    "part in that."
+    "The clips were designed with this model in mind: surfaces have one main direction (bricks, which have "
+    "two, were tried and left out, as speeds were then confused), speeds were moved apart until classes did "
+    "not overlap, and order 2 with lambda_a = 4 was fixed after a look at seeds 7 and 8. The seeds below "
+    "were not used for that."
 )
 Row = tuple[str, str]
-Verdicts = dict[Row, IntArray]
+Predictions = dict[Row, IntArray]
 
 
-def alignment_methods(streams: list[Array], codes: IntArray, groups: IntArray) -> Verdicts:
-    """Class codes that systems of LBP give to all clips."""
+def alignment_methods(streams: list[Array], codes: IntArray, groups: IntArray) -> Predictions:
+    """Class codes that are predicted from LBP systems."""
     systems = sysbags.SystemIdentifier(order=PAPER[0], n_jobs=-1).transform(streams)
     gram = sysbags.cross_gram(systems, n_jobs=-1)
     grams = {order: truncate(systems, gram, order)[1] for order in (*ORDERS, PAPER[0])}
@@ -72,18 +73,18 @@ def alignment_methods(streams: list[Array], codes: IntArray, groups: IntArray) -
         f"LBP systems, order {FIXED[0]}, lambda_a = {FIXED[1]:g}": tried[FIXED],
         f"LBP systems, order {PAPER[0]}, lambda_a = {PAPER[1]:g} (the paper's)": predictors(*PAPER),
     }
-    verdicts = {(name, kind): some[kind].predict() for name, some in named.items() for kind in SYSTEMS}
+    predictions = {(name, kind): some[kind].predict() for name, some in named.items() for kind in SYSTEMS}
     for kind in SYSTEMS:
         choices = [some[kind] for some in tried.values()]
         chosen = nested_accuracies(choices, codes, groups).argmax(axis=1)
         predicted = nested_predictions(choices, chosen, groups)
-        verdicts["LBP systems, order and lambda_a by nested selection", kind] = predicted
+        predictions["LBP systems, order and lambda_a by nested selection", kind] = predicted
     martin = NearestNeighbors(distance_matrix(grams[FIXED[0]], "martin", n_jobs=-1), codes, groups)
-    return verdicts | {(f"LBP systems, order {FIXED[0]}, Martin", "1-NN"): martin.predict()}
+    return predictions | {(f"LBP systems, order {FIXED[0]}, Martin", "1-NN"): martin.predict()}
 
 
-def of_averages(name: str, metric: str, points: Array, codes: IntArray, groups: IntArray) -> Verdicts:
-    """Class codes that vectors without order in time give to all clips."""
+def average_methods(name: str, metric: str, points: Array, codes: IntArray, groups: IntArray) -> Predictions:
+    """Class codes that are predicted from averages over time."""
     return {
         (f"{name}, averaged", kind): vector_predictor(points, codes, groups, kind, metric).predict()
         for kind in AVERAGED
@@ -91,7 +92,7 @@ def of_averages(name: str, metric: str, points: Array, codes: IntArray, groups: 
 
 
 def activations(paths: list[Path]) -> Array:
-    """Mean activations of a network over all frames of each clip; every picture is looked at once."""
+    """Mean activations of a network over all frames of each clip; the network sees every picture once."""
     bag, known, averages = DeepActivations(size=112), dict[bytes, Array](), []
     for path in paths:
         film = {frame.tobytes(): frame for frame in video.frames(path, colour="rgb")}
@@ -102,8 +103,8 @@ def activations(paths: list[Path]) -> Array:
     return np.array(averages)
 
 
-def shared_pictures(seed: int, deep: bool) -> tuple[Verdicts, IntArray, IntArray]:
-    """Verdicts on a set of files whose classes show the same pictures; true codes and groups."""
+def shared_pictures(seed: int, deep: bool) -> tuple[Predictions, IntArray, IntArray]:
+    """Predictions for files whose classes show the same pictures; true codes and groups."""
     with tempfile.TemporaryDirectory() as folder:
         make_dynamics_clips(folder, PER_CLASS, random_state=seed, n_jobs=-1)
         clips = class_folders(folder)
@@ -111,15 +112,15 @@ def shared_pictures(seed: int, deep: bool) -> tuple[Verdicts, IntArray, IntArray
         groups = np.unique(np.array(clips.sources), return_inverse=True)[1]
         streams = LocalBinaryPatterns(n_jobs=-1).transform(clips.paths)
         averages = activations(clips.paths) if deep else None
-    verdicts = alignment_methods(streams, codes, groups)
-    verdicts |= of_averages("LBP", "chi2", np.array([s.mean(axis=0) for s in streams]), codes, groups)
+    predictions = alignment_methods(streams, codes, groups)
+    predictions |= average_methods("LBP", "chi2", np.array([s.mean(axis=0) for s in streams]), codes, groups)
     if averages is not None:
-        verdicts |= of_averages("CNN activations", "cosine", averages, codes, groups)
-    return verdicts, codes, groups
+        predictions |= average_methods("CNN activations", "cosine", averages, codes, groups)
+    return predictions, codes, groups
 
 
-def own_pictures(seed: int) -> tuple[Verdicts, IntArray, IntArray]:
-    """Verdicts on a set of clips each of which has its own pictures; true codes and groups."""
+def own_pictures(seed: int) -> tuple[Predictions, IntArray, IntArray]:
+    """Predictions for clips with pictures of their own; true codes and groups."""
     surfaces, bag = list(SURFACES), LocalBinaryPatterns()
 
     def stream(clip: tuple[int, int]) -> Array:
@@ -132,19 +133,19 @@ def own_pictures(seed: int) -> tuple[Verdicts, IntArray, IntArray]:
     clips = [(code, number) for code in range(len(DYNAMICS)) for number in range(PER_CLASS)]
     streams = run(stream, clips, -1, "clips")
     codes, groups = np.array(clips).T
-    verdicts = alignment_methods(streams, codes, groups)
+    predictions = alignment_methods(streams, codes, groups)
     averages = np.array([s.mean(axis=0) for s in streams])
-    return verdicts | of_averages("LBP", "chi2", averages, codes, groups), codes, groups
+    return predictions | average_methods("LBP", "chi2", averages, codes, groups), codes, groups
 
 
-def table(results: list[tuple[Verdicts, IntArray, IntArray]], seeds: list[int]) -> Iterator[str]:
-    """Markdown: a row for each method, a column for each seed and one for all, with its interval."""
+def table(results: list[tuple[Predictions, IntArray, IntArray]], seeds: list[int]) -> Iterator[str]:
+    """Markdown: one row per method, one column per seed and one for all, with its interval."""
     yield f"| described by | classifier | {' | '.join(f'seed {seed}' for seed in seeds)} | all |"
     yield f"| --- | --- | {' | '.join(['---:'] * len(seeds))} | ---: |"
-    # Clips of two seeds have nothing in common, so that their groups are others.
+    # Clips of two seeds have nothing in common, so their groups differ.
     groups = np.concatenate([len(kept) * k + kept for k, (_, _, kept) in enumerate(results)])
     for name, kind in results[0][0]:
-        right = [verdicts[name, kind] == codes for verdicts, codes, _ in results]
+        right = [predictions[name, kind] == codes for predictions, codes, _ in results]
         cells = [f"{100 * np.mean(some):.1f} %" for some in right]
         yield f"| {name} | {kind} | {' | '.join(cells)} | {rate(np.concatenate(right), groups)} |"
     chance = f"{100 / len(DYNAMICS):.1f} %"
@@ -152,7 +153,7 @@ def table(results: list[tuple[Verdicts, IntArray, IntArray]], seeds: list[int]) 
 
 
 def main() -> None:
-    """Print the tables as Markdown, and keep them if asked to."""
+    """Print the tables as Markdown, and write them to a file with --write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.dynamics", description=__doc__)
     parser.add_argument("--seeds", nargs="+", type=int, default=[101, 102, 103], metavar="N")
     parser.add_argument("--write", type=Path, metavar="FILE")
@@ -164,7 +165,7 @@ def main() -> None:
         shared.append(shared_pictures(seed, deep))
         own.append(own_pictures(seed))
     lines = [
-        "# Rates where only the dynamics differ",
+        "# Accuracies where only the dynamics differ",
         "",
         f"{len(DYNAMICS)} classes ({', '.join(DYNAMICS)}) of {PER_CLASS} clips for each seed, with "
         f"95 % intervals. Nested selection chooses among the orders {ORDERS} and lambda_a {LAMBDAS}.",
@@ -173,7 +174,7 @@ def main() -> None:
         "",
         *facts(shlex.join(["python", "-m", "benchmarks.dynamics", *sys.argv[1:]]), ("numpy", "av", "torch")),
         "",
-        "MP4 files; classes show the same pictures in another order; each appearance left out in turn:",
+        "MP4 files; classes show the same pictures in another order; one appearance left out at a time:",
         "",
         *table(shared, arguments.seeds),
         "",

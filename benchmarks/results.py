@@ -28,25 +28,25 @@ RUNS: dict[str, list[str]] = {
 }
 
 
-def table(found: dict[str, Any]) -> list[str]:
-    """All methods of an evaluation, and what was chosen for those of systems."""
+def table(document: dict[str, Any]) -> list[str]:
+    """All methods of an evaluation, and the settings that were chosen for those of systems."""
     lines = [
-        "| method | classifier | right | 95 % interval | McNemar p |",
+        "| method | classifier | accuracy | 95 % interval | McNemar p |",
         "| --- | --- | ---: | ---: | ---: |",
     ]
-    for method in found["methods"]:
+    for method in document["methods"]:
         rate, p = method["rate"], method["p_value"]
-        told = "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+        p_text = "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
         share = f"{100 * method['share']:.1f} %"
         cells = (
             method["name"],
             method["classifier"],
             f"**{share}**" if method["main"] else share,
             f"{100 * rate['low']:.1f} to {100 * rate['high']:.1f}",
-            told,
+            p_text,
         )
         lines.append(f"| {' | '.join(cells)} |")
-    for method in found["methods"]:
+    for method in document["methods"]:
         chosen = {name: value for name, value in method["settings"].items() if isinstance(value, dict)}
         if method["kind"] == "systems" and chosen:
             values = (
@@ -57,14 +57,14 @@ def table(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def against(found: dict[str, Any], others: list[dict[str, Any]]) -> list[str]:
+def against(document: dict[str, Any], others: list[dict[str, Any]]) -> list[str]:
     """The main method against comparators of an earlier run on the same clips."""
-    labels = np.array([clip["label"] for clip in found["clips"]])
-    main = next(method for method in found["methods"] if method["main"])
+    labels = np.array([clip["label"] for clip in document["clips"]])
+    main = next(method for method in document["methods"] if method["main"])
     lines = []
     for other in others:
         if other["name"].startswith("st-TCoF"):
-            p = mcnemar(*(np.array(one["predictions"]) == labels for one in (main, other)))
+            p = mcnemar(*(np.array(method["predictions"]) == labels for method in (main, other)))
             gain = 100 * (main["share"] - other["share"])
             lines.append(f"* {gain:+.1f} points on {other['name']}, {other['classifier']}: p = {p:.3f}")
     return lines
@@ -79,22 +79,24 @@ def main() -> None:
     arguments = parser.parse_args()
     comparators: list[dict[str, Any]] = []
     for name in arguments.only:
-        said = io.StringIO()
-        with redirect_stdout(said):
+        output = io.StringIO()
+        with redirect_stdout(output):
             code = sysbags_main(
                 ["evaluate", str(arguments.folder), *RUNS[name], "--cache", str(arguments.cache), "--json"]
             )
         if code:
             raise SystemExit(code)
-        found = json.loads(said.getvalue())
+        document = json.loads(output.getvalue())
         command = shlex.join(["sysbags", "evaluate", arguments.folder.name, *RUNS[name]])
-        print(f"{len(found['clips'])} clips, {len(found['skipped'])} skipped; {found['protocol']}.\n")
+        print(
+            f"{len(document['clips'])} clips, {len(document['skipped'])} skipped; {document['protocol']}.\n"
+        )
         print("\n".join(facts(command, ("numpy", "numba", "av", "torch"))), end="\n\n")
-        print("\n".join(table(found)), end="\n\n")
-        print("\n".join(against(found, comparators)), end="\n\n")
-        comparators += [method for method in found["methods"] if method["kind"] == "comparator"]
-        total = sum(found["seconds"].values())
-        print(f"Everything took {total:.0f} s, but for what was found in the cache.\n", flush=True)
+        print("\n".join(table(document)), end="\n\n")
+        print("\n".join(against(document, comparators)), end="\n\n")
+        comparators += [method for method in document["methods"] if method["kind"] == "comparator"]
+        total = sum(document["seconds"].values())
+        print(f"Everything took {total:.0f} s, except for what was read from the cache.\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,52 @@
-"""Fixtures that several files share."""
+"""Fixtures that several files share, and the tests that `make quick` leaves out."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from clips import moving_frames, write_clip
+
+ROOT = Path(__file__).parents[1]
+
+# What reads many clips, runs a network, starts processes or solves large problems: these paths, and what is
+# below them, are marked as slow. The names of single tests follow "::".
+SLOW = (
+    "src/sysbags/bags/deep.py",
+    "src/sysbags/bags/cached.py",
+    "src/sysbags/comparators",
+    "src/sysbags/evaluate",
+    "src/sysbags/report",
+    "src/sysbags/reproduce",
+    "tests/bags/test_deep.py",
+    "tests/bags/test_deep_words.py",
+    "tests/bags/test_every_bag.py",
+    "tests/classifiers/test_estimator_checks.py",
+    "tests/cli",
+    "tests/comparators",
+    "tests/datasets/test_dynamics.py",
+    "tests/datasets/test_generated.py",
+    "tests/evaluate/test_atlas.py",
+    "tests/evaluate/test_demo.py",
+    "tests/evaluate/test_evaluation.py",
+    "tests/evaluate/test_kernel_ridge_method.py",
+    "tests/report",
+    "tests/reproduce",
+    "tests/storage",
+    "tests/test_bad_inputs.py",
+    "tests/test_package.py::test_examples_draw_their_picture",
+    "tests/test_package.py::test_readme_example_runs",
+    "tests/video/test_video_damage.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        path = item.path.relative_to(ROOT).as_posix()
+        name = f"{path}::{item.name.partition('[')[0]}"
+        if any(slow in (path, name) or path.startswith(f"{slow}/") for slow in SLOW):
+            item.add_marker("slow")
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Systems of BagTransformer: streams of histograms as points of a metric space.
+"""Systems of Bags: streams of histograms as points of a metric space.
 
 A stream of per-frame histograms becomes a `System`, a kernelised linear dynamic system; systems have
 distances (`pairwise_distances`), means (`frechet_mean`) and classifiers (`NearestSystem`,
