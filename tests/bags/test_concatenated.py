@@ -83,11 +83,9 @@ def test_one_row_less_is_cut_at_the_end():
 
 
 def test_different_numbers_of_rows():
-    with pytest.raises(StreamError, match="streams of 7, 4 and 7 rows, but these must be alike: give"):
+    with pytest.raises(StreamError, match="streams of 7, 4 and 7 rows, but these must be equal: give"):
         Concatenated([Levels(), Levels(frames={"stride": 2}), Levels()]).stream(CLIP)
-    with pytest.raises(
-        StreamError, match="video 1: the members of Concatenated give streams of 7 and 5 rows"
-    ):
+    with pytest.raises(StreamError, match="video 1: the bags of Concatenated give streams of 7 and 5 rows"):
         Concatenated([Levels(), Levels(frames={"max_frames": 5})]).transform([CLIP[:3], CLIP])
 
 
@@ -142,7 +140,7 @@ def test_nested_parameters():
     assert (both.bags[1].bins, both.bags[1].drop) == (4, 1)
     both.set_params(**{"bags": [Levels(8), Levels(8)], "1__bins": 9})
     assert both.stream(CLIP).shape == (7, 17)
-    with pytest.raises(ParameterError, match="there is no member 2, but there are 2 from 0"):
+    with pytest.raises(ParameterError, match="there is no bag 2, but the bags are numbered from 0 to 1"):
         both.set_params(**{"2": Levels()})
     with pytest.raises(ValueError, match="Invalid parameter 'wrong'"):
         both.set_params(**{"0__wrong": 1})

@@ -280,11 +280,11 @@ class TestModules:
     @pytest.mark.parametrize(
         ("module", "layers", "sentence"),
         [
-            (tiny(), "9", "the model has no layer '9', but it has '0', '1', '2' and others like them"),
+            (tiny(), "9", "the model has no layer '9': its layers are, for instance, "),
             (
                 nn.Conv2d(1, 4, 3),
                 None,
-                r"does not take frames as float32 of shape \(5, 3, 16, 16\): .*channels",
+                r"does not accept frames as float32 of shape \(5, 3, 16, 16\): .*channels",
             ),
             (
                 nn.Flatten(2),
@@ -295,7 +295,7 @@ class TestModules:
             (
                 nn.ModuleDict({"a": nn.Identity()}),
                 "a",
-                r"does not take .*missing the required .forward. function",
+                r"does not accept .*missing the required .forward. function",
             ),
             (
                 nn.MaxPool2d(2, return_indices=True),
@@ -391,10 +391,13 @@ class TestOnnx:
         with pytest.raises(ParameterError, match=r"\[None, 16, 16, 3\], but it must take one tensor"):
             tiny_bags(_lonely(TensorProto.FLOAT, [None, 16, 16, 3])).stream(CLIP)
         with pytest.raises(
-            ParameterError, match=r"does not take frames as float32 of shape \(5, 3, 16, 16\)"
+            ParameterError, match=r"does not accept frames as float32 of shape \(5, 3, 16, 16\)"
         ):
             tiny_bags(_lonely(TensorProto.FLOAT, ["batch", 3, 32, 32])).stream(CLIP)
-        with pytest.raises(ParameterError, match="the model has no layer 'none', but it has 'conv', 'relu'"):
+        with pytest.raises(
+            ParameterError,
+            match="the model has no layer 'none': its layers are, for instance, 'conv', 'relu'",
+        ):
             tiny_bags(onnx_model(), "none").stream(CLIP)
         assert capfd.readouterr() == ("", "")
 
@@ -448,7 +451,7 @@ class TestSentences:
                 "model is 'resnet', but it must be 'efficientnet-lite0', 'efficientnet-lite0-words', a torch",
             ),
             ({"model": 3}, "model is of type int, but"),
-            ({"layers": []}, "layers is .* but it must be a name, several different ones or None"),
+            ({"layers": []}, "layers is .* but it must be a name, several different names or None"),
             ({"layers": ["0", "0"]}, "layers is "),
             ({"layers": [1]}, "layers is "),
             ({"layers": 1}, "layers is 1, but"),
@@ -457,14 +460,14 @@ class TestSentences:
             ({"size": 0}, "size is 0, but"),
             ({"size": (16, -1)}, "the width in size is -1, but"),
             ({"size": (16, 16, 16)}, "size is "),
-            ({"mean": (1, 2)}, "mean is .*, but it must be a number or three, one for each colour"),
+            ({"mean": (1, 2)}, "mean is .*, but it must be a number, or three numbers for the three colours"),
             ({"mean": "grey"}, "mean is 'grey', but"),
             ({"mean": np.nan}, "mean is nan, but"),
             ({"std": 0}, "std is 0, but it must be above 0"),
             ({"std": (1, 1, -1)}, "std is .* but it must be above 0"),
             (
                 {"frames": {"size": 20}},
-                "frames is .*, without 'size', which DeepActivations has",
+                "frames is .*, without 'size', which is a parameter of DeepActivations",
             ),
             ({"frames": [6]}, r"frames is \[6\], but it must be a mapping"),
             ({"frames": {"speed": 2}}, "frames is .*'speed'.* but it must be a mapping of options"),
@@ -478,7 +481,7 @@ class TestSentences:
     def test_grid_of_vectors(self):
         with pytest.raises(
             ParameterError,
-            match=r"layer 'pooled' of the model has no height and width .* grid is 2: leave it 1",
+            match=r"layer 'pooled' of the model has no height and width .* grid is 2: use grid=1",
         ):
             tiny_bags(onnx_model(), "pooled", grid=2).stream(CLIP)
 

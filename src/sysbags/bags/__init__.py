@@ -1,4 +1,4 @@
-"""Bags: what turns the frames of a video into histograms, each a transformer from videos to streams."""
+"""Bags: transformers from videos to streams of histograms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all bags share: frames in, masses pooled over windows, histograms out."""
+"""The base class of the bags: masses of frames, pooled over windows and normalised to histograms."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Self = TypeVar("Self", bound="BagTransformer")
 
 
 class BagTransformer(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
-    """A transformer from videos to streams of histograms; a child says what one frame is worth.
+    """The base class of transformers from videos to streams of histograms.
 
-    A child names its `colour`, keeps `window`, `step`, `frames` and `n_jobs` as parameters, and has
-    `masses`, which turns an iterator of frames into one of (p,) arrays of masses that are 0 or more.
+    A subclass sets `colour`, has the parameters `window`, `step`, `frames` and `n_jobs`, and implements
+    `masses`, which turns an iterator of frames into an iterator of (p,) arrays of masses, 0 or more.
     """
 
     colour: ClassVar[str] = "grey"
@@ -41,37 +41,37 @@ class BagTransformer(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
 
     @property
     def requires_fit(self) -> bool:
-        """Whether `fit` has to learn something from videos before there can be streams, here not."""
+        """Whether `fit` has to learn from videos before `stream` can be called; False by default."""
         return False
 
     def masses(self, frames: Iterator[Frame]) -> Iterable[Array]:
-        """Turn frames into masses over bins, in order, each a fresh array; all zero is an empty bag."""
+        """Turn frames into masses over bins, in order, each a new array; all zeros are an empty bag."""
         raise NotImplementedError
 
     def fit(self: Self, videos: Sequence[Video], labels: Any = None) -> Self:
-        """Learn what the bags need, here nothing."""
+        """Do nothing: by default there is nothing to learn."""
         return self
 
     def stream(self, video: Video) -> Array:
-        """Turn one video into its stream of histograms, (N, p): rows are time, each sums to 1."""
+        """Turn one video into its stream of histograms, (N, p): rows are time, each row sums to 1."""
         return pool(self.masses(self.read(video)), self.window, self.step, name=video_name(video))
 
     def transform(self, videos: Sequence[Video]) -> list[Array]:
         """Turn each video into its stream."""
 
-        def streamed(numbered: tuple[int, Video]) -> Array:
-            index, item = numbered
+        def stream(numbered: tuple[int, Video]) -> Array:
+            index, video = numbered
             try:
-                return self.stream(item)
+                return self.stream(video)
             except ParameterError:
-                raise  # no fault of this video
+                raise  # it does not depend on the video
             except SysbagsError as error:
                 raise type(error)(f"video {index}: {error}") from None
 
-        return run(streamed, list(enumerate(check_videos(videos))), self.n_jobs, "bags")
+        return run(stream, list(enumerate(check_videos(videos))), self.n_jobs, "bags")
 
-    def read(self, source: Video, **own: Any) -> Iterator[Frame]:
-        """Read the frames of a video as these bags want them; `own` are options that a child fixes."""
+    def read(self, source: Video, **fixed: Any) -> Iterator[Frame]:
+        """Read the frames of a video with the options of the bags; `fixed` are set by a subclass."""
         options = {} if self.frames is None else self.frames
         known = [
             name for name in inspect.signature(video.frames).parameters if name not in ("video", "colour")
@@ -80,7 +80,7 @@ class BagTransformer(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
             raise ParameterError(
                 f"frames is {options!r}, but it must be a mapping of options for reading: {', '.join(known)}"
             )
-        return video.frames(source, colour=self.colour, **{**options, **own})
+        return video.frames(source, colour=self.colour, **{**options, **fixed})
 
     def fitted_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return what `fit` has learnt: the attributes that end with an underscore, as arrays."""
@@ -88,27 +88,29 @@ class BagTransformer(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
         return {name: np.asarray(value) for name, value in learnt.items()}
 
     def set_fitted_arrays(self: Self, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
-        """Take over what another one with the same parameters has learnt, as `fitted_arrays` returned it."""
+        """Set what bags with the same parameters have learnt, as returned by their `fitted_arrays`."""
         for name, array in arrays.items():
             setattr(self, name, array if array.ndim else array.item())
         return self
 
 
 def check_videos(videos: Any) -> list[Video]:
-    """Return several videos as a list; a single one is refused, as its frames are not videos."""
+    """Return a sequence of videos as a list; raise an error for a single video."""
     if isinstance(videos, (str, bytes, os.PathLike)):
-        what = f"the single path {os.fspath(videos)!r}"
+        description = f"the single path {os.fspath(videos)!r}"
     elif isinstance(videos, np.ndarray) and videos.dtype.kind in "biuf" and videos.ndim < 4:
-        what = f"an array of shape {videos.shape}"
+        description = f"an array of shape {videos.shape}"
     elif not isinstance(videos, Iterable):
-        what = f"of type {type(videos).__name__}"
+        description = f"of type {type(videos).__name__}"
     else:
         return list(videos)
-    raise ParameterError(f"videos is {what}, but it must be a sequence of videos: put a single one in a list")
+    raise ParameterError(
+        f"videos is {description}, but it must be a sequence of videos: put a single one in a list"
+    )
 
 
 def video_name(video: Video) -> str:
-    """Return what sentences call a video."""
+    """Return the name of a video in error messages."""
     return str(video) if isinstance(video, (str, os.PathLike)) else "the video"
 
 
@@ -117,18 +119,18 @@ def pool(
 ) -> Array:
     """Add up the masses of `window` neighbouring frames, every `step` frames, and divide by their sum.
 
-    A bag without any mass says nothing, so it becomes the uniform one. Frames at the end that do not
-    fill a window are left out, unless there are fewer than one window in all: then they are one bag.
-    No more than one window of masses is held beside the result.
+    A bag without any mass has no information and becomes uniform. The last frames are left out where they
+    do not fill a window, but a video shorter than a window gives one bag of all its frames. No more than one
+    window of masses is in memory beside the result.
 
     Parameters
     ----------
     masses : iterable of (p,) array
     window : int, default=1
     step : int, optional
-        By default `window`: windows side by side.
+        By default `window`: windows do not overlap.
     name : str, default="the video"
-        What the sentences call the source.
+        The name of the source in error messages.
 
     Returns
     -------
@@ -147,7 +149,7 @@ def pool(
     width = check_integer(window, "window")
     stride = width if step is None else check_integer(step, "step")
     recent: deque[Array] = deque(maxlen=width)
-    rows = bytearray()  # grows in place; a list of rows and the array made of it would take twice the room
+    rows = bytearray()  # grows in place; a list of rows and the array made of it would need twice the memory
     count = 0
     for count, row in enumerate(masses, start=1):
         recent.append(row)
@@ -161,7 +163,7 @@ def pool(
 
 
 def _histogram(masses: Collection[Array], name: str, count: int) -> Array:
-    """Return the sum of some masses, divided by its sum."""
+    """Return the sum of the masses as a histogram, which sums to 1."""
     total = np.asarray(sum(masses), dtype=np.float64)
     mass = float(total.sum())
     if not math.isfinite(mass):

@@ -1,4 +1,4 @@
-"""Streams of clips, kept on disk."""
+"""Streams of clips, cached on disk."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cached_streams(
     ----------
     cache : Cache
     bags : BagTransformer
-        Fitted, where they learn something.
+        Fitted, if they require it.
     paths, n_jobs, description
         See `records`.
     """
@@ -48,7 +48,7 @@ def cached_streams_of_several(
     n_jobs: int | None = None,
     description: str = "clips",
 ) -> list[list[Array | SysbagsError]]:
-    """Return `cached_streams` for each of several bags; those of one network let it see each frame once.
+    """Return `cached_streams` for each of several bags; bags of the same network run it once per frame.
 
     The records and the streams are the same as those of `cached_streams`.
 
@@ -65,11 +65,11 @@ def cached_streams_of_several(
     """
     streams: list[list[Array | SysbagsError]] = [[] for _ in bags]
     for group in _groups(bags):
-        members = [bags[k] for k in group]
+        group_bags = [bags[k] for k in group]
         results = (
-            _shared_streams(cache, members, paths, n_jobs, description)
+            _shared_streams(cache, group_bags, paths, n_jobs, description)
             if len(group) > 1
-            else [cached_streams(cache, members[0], paths, n_jobs=n_jobs, description=description)]
+            else [cached_streams(cache, group_bags[0], paths, n_jobs=n_jobs, description=description)]
         )
         for k, result in zip(group, results, strict=True):
             streams[k] = result
@@ -107,9 +107,9 @@ def _shared_streams(
     failed = [path for path, result in zip(paths, results, strict=True) if isinstance(result, SysbagsError)]
     streams = []
     for k, bag in enumerate(bags):
-        # The error may be the fault of another bag, so each one tries such a clip alone.
-        alone = iter(cached_streams(cache, bag, failed, n_jobs=n_jobs, description=description))
+        # Another bag may have raised the error, so each bag tries these clips again without the others.
+        retried = iter(cached_streams(cache, bag, failed, n_jobs=n_jobs, description=description))
         streams.append(
-            [next(alone) if isinstance(result, SysbagsError) else result[k]["stream"] for result in results]
+            [next(retried) if isinstance(result, SysbagsError) else result[k]["stream"] for result in results]
         )
     return streams

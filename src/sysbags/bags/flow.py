@@ -1,4 +1,4 @@
-"""Histograms of oriented optical flow: how much of a frame moves, and which way."""
+"""Histograms of oriented optical flow: the motion of a frame by direction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sysbags.video import Frame
 __all__ = ["METHODS", "OpticalFlow", "optical_flow", "oriented_histogram"]
 
 METHODS = ("dis", "farneback")
-SMALLEST = 32  # DIS reads beyond smaller pictures: it finds patches of 8 pixels in a quarter of the size
+SMALLEST = 32  # DIS reads out of bounds below: it needs patches of 8 pixels at a quarter of the size
 
 
 class OpticalFlow(BagTransformer):
@@ -25,30 +25,30 @@ class OpticalFlow(BagTransformer):
 
     Between neighbouring frames each pixel moves by a vector (x, y). It adds its length to the bin of its
     angle from the horizontal axis, ``theta = atan2(y, |x|)`` between -pi/2 (down) and pi/2 (up): bin b of
-    B holds ``-pi/2 + pi b / B <= theta < -pi/2 + pi (b + 1) / B``, the last bin its upper end too. Left
-    and right are one, so that a video and its mirror image have one histogram; and far and near, fast and
-    slow are one, because histograms are divided by their sum (Chaudhry, Ravichandran, Hager and Vidal,
+    B holds ``-pi/2 + pi b / B <= theta < -pi/2 + pi (b + 1) / B``; the last bin includes its upper end. Left
+    and right are not distinguished, so that a video and its mirror image have the same histogram; neither are
+    distance and speed, because histograms are divided by their sum (Chaudhry, Ravichandran, Hager and Vidal,
     "Histograms of oriented optical flow and Binet-Cauchy kernels on nonlinear dynamical systems for the
     recognition of human actions", CVPR 2009).
 
-    N frames give N - 1 histograms. Where nothing moves there is no mass, and the bag is uniform.
+    N frames give N - 1 histograms. Without motion there is no mass, and the bag is uniform.
 
     Parameters
     ----------
     bins : int, default=30
     method : {"dis", "farneback"}, default="dis"
-        How OpenCV estimates the flow. "dis" (dense inverse search) is the faster one and follows weak
-        texture; "farneback" sees no motion there, so it invents less of it in a still, noisy video.
+        OpenCV's estimator of the flow. "dis" (dense inverse search) is faster and detects motion of weak
+        texture; "farneback" does not, so it gives less false motion in a still, noisy video.
     threshold : float, default=0.1
-        Pixels per frame that a vector must have to count: what is shorter is mostly noise of the camera
-        and of the encoder, and a still video would get a random histogram from it.
+        Vectors shorter than this, in pixels per frame, are ignored: they are mostly noise of the camera and
+        of the encoder, and a still video would get a random histogram.
     window, step : int, optional
-        Pool this many neighbouring histograms into one, at every `step`-th.
+        Pool `window` neighbouring histograms into one, every `step` histograms.
     frames : mapping, optional
-        Options for `sysbags.video.frames`. A `size` makes it faster and motion smaller; with a `stride`
-        motion is from one frame used to the next.
+        Options for `sysbags.video.frames`. A smaller `size` is faster and makes motion smaller; with a
+        `stride` the motion is between the frames that are used.
     n_jobs : int, optional
-        Threads, over videos.
+        Number of threads, over videos.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class OpticalFlow(BagTransformer):
         self.n_jobs = n_jobs
 
     def masses(self, frames: Iterator[Frame]) -> Iterable[Array]:
-        """Turn N frames into N - 1 rows: the length of motion in each direction."""
+        """Turn N frames into N - 1 rows: the sum of the lengths of the vectors of each direction."""
         bins = check_integer(self.bins, "bins")
         threshold = check_weight(self.threshold, "threshold")
         check_choice(self.method, "method", METHODS)
@@ -94,16 +94,16 @@ class OpticalFlow(BagTransformer):
 
 
 def oriented_histogram(flow: npt.ArrayLike, bins: int, threshold: float = 0.0) -> Array:
-    """Add up the lengths of vectors by their angle from the horizontal axis, left and right as one.
+    """Add up the lengths of vectors by their angle from the horizontal axis, for left and right together.
 
     Parameters
     ----------
     flow : (..., 2) array
-        To the right and down, as OpenCV gives it.
+        Motion to the right and down, as OpenCV returns it.
     bins : int
         The first is straight down, the last straight up.
     threshold : float, default=0.0
-        Shorter vectors do not count.
+        Shorter vectors are ignored.
 
     Examples
     --------
@@ -119,12 +119,12 @@ def oriented_histogram(flow: npt.ArrayLike, bins: int, threshold: float = 0.0) -
 
 
 def optical_flow(first: Frame, second: Frame, method: str = "dis") -> npt.NDArray[np.float32]:
-    """Estimate where each pixel of a grey frame goes in the next, (H, W, 2): right and down."""
+    """Estimate the motion of each pixel of a grey frame to the next frame, (H, W, 2): right and down."""
     import cv2
 
     no_guess: Any = None
     if method == "farneback":
-        # OpenCV's own example: 3 levels by halves, windows of 15, 3 rounds, polynomials over 5 pixels.
+        # OpenCV's example: scale 0.5, 3 levels, windows of 15, 3 iterations, polynomials over 5 pixels.
         return np.asarray(cv2.calcOpticalFlowFarneback(first, second, no_guess, 0.5, 3, 15, 3, 5, 1.2, 0))
     height, width = first.shape
     padding = ((0, max(0, SMALLEST - height)), (0, max(0, SMALLEST - width)))

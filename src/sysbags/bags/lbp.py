@@ -1,4 +1,4 @@
-"""Local binary patterns: a bag of the patterns that the pixels of a frame make with their neighbours."""
+"""Local binary patterns: histograms of the comparisons of pixels with their neighbours."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ MAX_RADIUS = 1000
 
 
 class LocalBinaryPatterns(BagTransformer):
-    """Local binary patterns (Ojala, Pietikainen and Maenpaa 2002): how often each occurs in a frame.
+    """Local binary patterns (Ojala, Pietikainen and Maenpaa 2002): their histogram for each frame.
 
-    Around each pixel lie `points` neighbours on a circle. Those at least as bright as the pixel are 1,
-    the others 0, and the pattern is the number with these bits, which no change of brightness or contrast
-    alters. Neighbours off the pixel grid are interpolated, and what lies outside of the frame is black.
-    Bin for bin these are the counts of ``skimage.feature.local_binary_pattern``.
+    Around each pixel lie `points` neighbours on a circle. A neighbour at least as bright as the pixel is a 1,
+    a darker one a 0, and the pattern is the number with these bits; it does not change with brightness and
+    contrast. Neighbours off the pixel grid are interpolated, and pixels outside of the frame are black. The
+    bins and counts are those of ``skimage.feature.local_binary_pattern``.
 
     Parameters
     ----------
     points : int or sequence of int, default=8
-        Neighbours, for each radius.
+        Number of neighbours, for each radius.
     radius : float or sequence of float, default=1
-        Pixels. Several radii give their histograms side by side, each with the same mass.
+        In pixels. The histograms of several radii are concatenated, each with the same mass.
     method : {"default", "ror", "uniform", "nri_uniform"}, default="default"
-        Which patterns share a bin; P is `points`, and a pattern is uniform if its ones are one run:
+        The bins; P is `points`, and a pattern is uniform if its ones are a single run:
 
-        * "default": none do. 2^P bins, 256 at 8 points.
-        * "uniform": uniform ones with as many ones, and all that are not uniform: the rotation-invariant
-          uniform patterns, known as riu2. P + 2 bins, 10 at 8 points.
-        * "nri_uniform": all that are not uniform: the uniform patterns that are not rotation-invariant,
-          known as u2. P (P - 1) + 3 bins, 59 at 8 points.
-        * "ror": those that are one another turned. 36 bins at 8 points.
+        * "default": one bin per pattern. 2^P bins, 256 at 8 points.
+        * "uniform": one bin for all uniform patterns with the same number of ones, and one for all other
+          patterns (rotation-invariant uniform patterns, riu2). P + 2 bins, 10 at 8 points.
+        * "nri_uniform": one bin per uniform pattern, and one for all other patterns (uniform patterns that
+          are not rotation-invariant, u2). P (P - 1) + 3 bins, 59 at 8 points.
+        * "ror": one bin for all patterns that are rotations of each other. 36 bins at 8 points.
     window, step : int, default=1, None
-        Frames pooled into one bag, and from one bag to the next, by default `window`.
+        Pool `window` frames into one bag, every `step` frames; the step is by default the window.
     frames : mapping, optional
-        Options for reading, see `sysbags.video.frames`, for instance ``{"stride": 2, "size": 240}``.
+        Options for `sysbags.video.frames`, for instance ``{"stride": 2, "size": 240}``.
     n_jobs : int, optional
-        Threads, for videos side by side.
+        Number of threads, over videos.
 
     Notes
     -----
-    On smooth areas, interpolation and the rounding of its last digit decide many patterns. The same
-    operations in the same order are used as in scikit-image, so the bins agree wherever its compiler
-    did not fuse multiplications with additions, which is so on x86-64.
+    In smooth areas many patterns depend on the round-off of the interpolation. The operations and their order
+    are those of scikit-image, so the counts agree where its compiler did not fuse multiplications with
+    additions, for instance on x86-64.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class LocalBinaryPatterns(BagTransformer):
 
 
 class Circle:
-    """Neighbours on a circle, and how the patterns they make are counted.
+    """The neighbours on a circle, and the histogram of their patterns.
 
     Parameters
     ----------
@@ -115,9 +115,9 @@ class Circle:
     Attributes
     ----------
     rows, columns : (P,) arrays
-        Where the neighbours are, relative to the pixel: anticlockwise from the right.
+        Positions of the neighbours relative to the pixel, anticlockwise from the right.
     margin : int
-        Pixels around a frame within which they all lie.
+        The largest distance of a neighbour from the pixel, rounded up.
 
     Examples
     --------
@@ -131,15 +131,15 @@ class Circle:
         P, R = _check_points(points, method), _check_radius(radius)
         self.margin = math.ceil(R)
         angles = 2 * np.pi * np.arange(P, dtype=np.float64) / P
-        # Rounded as in scikit-image, which puts neighbours on the axes where they belong.
+        # Rounded as in scikit-image, so that the coordinates of neighbours on the axes are exactly 0.
         self.rows = np.round(-R * np.sin(angles), 5)
         self.columns = np.round(R * np.cos(angles), 5)
         self.size = (2**P, 2**P, P + 2, P * (P - 1) + 3)[self.method]
-        self.kept = np.unique(_bins(P, self.method)) if method == "ror" else None
+        self.used_bins = np.unique(_bins(P, self.method)) if method == "ror" else None
         self.nearest = _bins(8, self.method) if P == 8 and R == 1 else None
 
     def count(self, picture: Frame, margin: int) -> Array:
-        """Count the patterns in a frame that is surrounded by that many zeros.
+        """Count the patterns in a frame that is surrounded by `margin` zeros.
 
         Returns
         -------
@@ -151,15 +151,15 @@ class Circle:
             count_nearest(picture, margin, self.rows, self.columns, self.nearest, counts)
         else:
             count_patterns(picture, margin, self.rows, self.columns, self.method, counts)
-        return counts if self.kept is None else counts[self.kept]
+        return counts if self.used_bins is None else counts[self.used_bins]
 
 
 def _check_points(points: Any, method: str) -> int:
-    count, most = check_integer(points, "points"), MAX_POINTS[method]
-    if count > most:
-        cure = "" if most > 16 else ', as there are 2^points of them: method="uniform" has few bins'
+    count, limit = check_integer(points, "points"), MAX_POINTS[method]
+    if count > limit:
+        advice = "" if limit > 16 else ', as there are 2^points of them: method="uniform" has few bins'
         raise ParameterError(
-            f"points is {count}, but it must be at most {most} for {method!r} patterns{cure}"
+            f"points is {count}, but it must be at most {limit} for {method!r} patterns{advice}"
         )
     return count
 

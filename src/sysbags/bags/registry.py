@@ -1,8 +1,8 @@
-"""The list of bags: every class, and the names under which commands and tables know it.
+"""The list of bags: every class, and its names at the command line and in tables.
 
-This is the one place that has to know a new bag. The command line takes names, titles and options from here,
-tuning the parameters that it tries, and model files what a class learns. Nothing is imported until a bag is
-made.
+A new bag has to be added here only. The command line takes names, titles and options from this list, tuning
+the parameters that it tries, and model files the attributes that a class learns. A class is imported when a
+bag is made.
 """
 
 from __future__ import annotations
@@ -27,16 +27,14 @@ class BagClass:
     Attributes
     ----------
     name : str
-        Of the class.
     module : str
-        Its module.
     options : tuple of str
         Parameters that other bags do not have, for `make_bag`.
     tuning : tuple of dict
-        Changes of parameters that tuning tries. The first, no change, is taken unless another one is clearly
-        better.
+        Changes of parameters that tuning tries. The first, no change, is selected unless another one is
+        clearly better.
     learnt : mapping
-        What `fit` learns, and what it must be in a model file: see `sysbags.storage.kinds.Kind`.
+        The attributes that `fit` learns, and their form in a model file: see `sysbags.storage.kinds.Kind`.
     packages : tuple of str
         Packages whose versions are written into a model file.
     needs_deep : bool
@@ -54,7 +52,7 @@ class BagClass:
 
 @dataclass(frozen=True)
 class NamedBag:
-    """A bag that commands know by a name.
+    """A bag with a name at the command line.
 
     Attributes
     ----------
@@ -64,7 +62,7 @@ class NamedBag:
         As in tables, where "LBP" makes "LBP systems".
     bag_class : BagClass
     arguments : mapping
-        Parameters of the class that the name stands for.
+        Parameters of the class.
     """
 
     name: str
@@ -130,7 +128,7 @@ BAGS = {
 
 
 def make_bag(name: str, **options: Any) -> BagTransformer:
-    """Make a bag, not fitted yet.
+    """Make a bag, not fitted.
 
     Parameters
     ----------
@@ -152,19 +150,19 @@ def make_bag(name: str, **options: Any) -> BagTransformer:
     for option in options:
         check_option(name, option, option)
     bag = BAGS[name]
-    made = getattr(import_module(bag.bag_class.module), bag.bag_class.name)
-    return made(**{**bag.arguments, **options})  # type: ignore[no-any-return]
+    bag_class = getattr(import_module(bag.bag_class.module), bag.bag_class.name)
+    return bag_class(**{**bag.arguments, **options})  # type: ignore[no-any-return]
 
 
 def check_option(name: str, option: str, shown: str) -> None:
-    """Refuse an option that only other bags have; `shown` is what the sentence calls it."""
+    """Raise an error for an option that only other bags have; `shown` is its name in the message."""
     names = names_with_option(option)
     if names and name not in names:
         raise ParameterError(f"{shown} is for the bags {' and '.join(names)}, but the bag is {name}")
 
 
 def names_with_option(option: str) -> list[str]:
-    """Return the names of the bags that have an option which is not everyone's.
+    """Return the names of the bags with an option; none for an option that all bags have.
 
     Examples
     --------

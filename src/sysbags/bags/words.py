@@ -1,4 +1,4 @@
-"""Visual words: local descriptors of a frame, counted by the nearest words of a codebook."""
+"""Visual words: histograms of the local descriptors of a frame over the words of a codebook."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ THRESHOLDS = {"surf": 0.1, "sift": 0.04}
 
 
 class VisualWords(BagTransformer):
-    """Turn a video into histograms of visual words: which kinds of local structure a frame holds.
+    """Turn a video into histograms of visual words.
 
     A frame is described at keypoints, or on a grid, by SURF (mahotas) or SIFT (OpenCV). `fit` learns a
-    codebook: `words` centres of the descriptors of the training videos, by k-means. A frame's bag then
-    counts for each word the descriptors that are nearest to it, or with soft assignment shares each
-    descriptor x among all words w in proportion to ``exp(-|x - w|^2 / (2 bandwidth^2))`` (codeword
+    codebook: the `words` cluster centers of the descriptors of the training videos, by k-means. The bag of a
+    frame counts for each word the descriptors whose nearest word it is. With soft assignment each descriptor
+    x is divided among all words w in proportion to ``exp(-|x - w|^2 / (2 bandwidth^2))`` (codeword
     uncertainty: van Gemert, Veenman, Smeulders and Geusebroek, "Visual word ambiguity", PAMI 2010).
     A bag without any keypoint is uniform.
 
-    Descriptors cost tens of milliseconds a frame of 240 lines. ``frames={"stride": 3}`` or
-    ``frames={"size": 120}`` makes it several times faster, for SURF ``initial_step=2`` too.
+    Descriptors of a frame of 240 lines take tens of milliseconds. ``frames={"stride": 3}``,
+    ``frames={"size": 120}`` or, for SURF, ``initial_step=2`` is several times faster.
 
     Parameters
     ----------
@@ -54,32 +54,34 @@ class VisualWords(BagTransformer):
     descriptor : {"surf", "sift"}, default="surf"
     assignment : {"hard", "soft"}, default="hard"
     bandwidth : float, optional
-        Of the soft assignment; SURF descriptors have length 1, SIFT 512. By default it is learnt: for half
-        the descriptors the second nearest word weighs more than 1/e of the nearest.
+        Bandwidth of the soft assignment; the norm of SURF descriptors is 1, of SIFT 512. By default it is
+        learnt: for half the descriptors the weight of the second nearest word is more than 1/e of the weight
+        of the nearest.
     sampling : {"keypoints", "grid"}, default="keypoints"
     max_points : int, default=1024
-        About so many keypoints a frame at most, the strongest.
+        Approximate maximal number of keypoints per frame, the strongest.
     threshold : float, optional
-        Strength that a keypoint must have; by default 0.1 for SURF (mahotas), 0.04 for SIFT (OpenCV).
+        Minimal strength of a keypoint; by default 0.1 for SURF (mahotas), 0.04 for SIFT (OpenCV).
     octaves, scales, initial_step : int, default=4, 6, 1
-        How keypoints of SURF are searched: numbers of octaves and of scales in each (3 or more), and
-        pixels from one place to the next.
+        The search for keypoints of SURF: the number of octaves, of scales per octave (3 or more), and the
+        step in pixels.
     grid_step : int, default=8
         Pixels between the points of the grid.
     scale : float, default=1.6
-        Of the points of the grid: SURF sees squares that are 20, SIFT squares that are 12 scales wide.
+        Scale of the points of the grid: a SURF descriptor covers a square of 20 scales, a SIFT descriptor one
+        of 12.
     samples : int, default=100000
-        Descriptors that the codebook is learnt from at most, drawn in equal parts from the videos.
+        Maximal number of descriptors that the codebook is learnt from, drawn in equal parts from the videos.
     fit_stride : int, default=5
-        `fit` looks at every so many frames, because neighbours are alike.
+        `fit` uses every `fit_stride`-th frame, because neighbouring frames are similar.
     random_state : int, Generator or None, default=0
         For the sample and the start of k-means.
     window, step : int, optional
-        Pool this many neighbouring frames into one bag, at every `step`-th frame.
+        Pool `window` neighbouring frames into one bag, every `step` frames.
     frames : mapping, optional
         Options for `sysbags.video.frames`.
     n_jobs : int, optional
-        Threads, over videos.
+        Number of threads, over videos.
 
     Attributes
     ----------
@@ -141,11 +143,11 @@ class VisualWords(BagTransformer):
 
     @property
     def requires_fit(self) -> bool:
-        """True: there are no words before `fit`."""
+        """True, because `fit` learns the words."""
         return True
 
     def fit(self, videos: Sequence[Video], labels: Any = None) -> VisualWords:
-        """Learn the codebook. Frames that come from an iterator are used up by it."""
+        """Learn the codebook. An iterator of frames is consumed."""
         numbered = list(enumerate(check_videos(videos)))
         count = check_integer(self.words, "words")
         quota = -(-check_integer(self.samples, "samples", count) // max(1, len(numbered)))
@@ -153,17 +155,18 @@ class VisualWords(BagTransformer):
         if self.bandwidth is not None:
             _check_positive(self.bandwidth, "bandwidth")
         seed = seed_of(self.random_state)
-        self.describer()  # refuses bad parameters before any video is read
+        self.describer()  # checks the parameters before any video is read
 
-        def sampled(item: tuple[int, Video]) -> Descriptors:
+        def sample_video(numbered_video: tuple[int, Video]) -> Descriptors:
+            index, video = numbered_video
             try:
-                found = map(self.describer(), islice(self.read(item[1]), 0, None, stride))
-                return draw(found, quota, np.random.default_rng([seed, item[0]]))
+                descriptors = map(self.describer(), islice(self.read(video), 0, None, stride))
+                return draw(descriptors, quota, np.random.default_rng([seed, index]))
             except VideoError as error:
-                raise VideoError(f"video {item[0]}: {error}") from None
+                raise VideoError(f"video {index}: {error}") from None
 
-        nothing = np.empty((0, LENGTHS[self.descriptor]), np.float32)
-        sample = np.concatenate([nothing, *run(sampled, numbered, self.n_jobs, "descriptors")])
+        empty = np.empty((0, LENGTHS[self.descriptor]), np.float32)
+        sample = np.concatenate([empty, *run(sample_video, numbered, self.n_jobs, "descriptors")])
         distinct = len(np.unique(sample, axis=0))
         if distinct < count:
             raise ParameterError(
@@ -175,24 +178,24 @@ class VisualWords(BagTransformer):
         return self
 
     def masses(self, frames: Iterator[Frame]) -> Iterable[Array]:
-        """Turn each frame into its descriptors, counted by words."""
+        """Turn each frame into the counts of its descriptors by word."""
         check_is_fitted(self)
         soft = check_choice(self.assignment, "assignment", ("hard", "soft")) == "soft"
         describe, length = self.describer(), LENGTHS[self.descriptor]
-        words = check_matrix(self.words_, "words_", (None, length), f"(K, {length}): one word a row")
+        words = check_matrix(self.words_, "words_", (None, length), f"(K, {length}): one row per word")
         width = getattr(self, "bandwidth_", self.bandwidth)
         bandwidth = _check_positive(width, "bandwidth_") if soft else None
         return (word_masses(describe(frame), words, bandwidth) for frame in frames)
 
     def describer(self) -> Callable[[Frame], Descriptors]:
-        """Return a function from a grey frame to its descriptors (n, d), for one thread."""
+        """Return a function from a grey frame to its descriptors (n, d); it is not thread-safe."""
         check_choice(self.descriptor, "descriptor", LENGTHS)
         grid = check_choice(self.sampling, "sampling", ("keypoints", "grid")) == "grid"
         spacing, scale = check_integer(self.grid_step, "grid_step"), _check_positive(self.scale, "scale", 100)
         weakest = THRESHOLDS[self.descriptor] if self.threshold is None else self.threshold
         threshold = check_weight(weakest, "threshold")
-        most = min(check_integer(self.max_points, "max_points"), 2**31 - 1)
-        octaves, scales, first = (  # beyond these bounds mahotas' integers overflow
+        limit = min(check_integer(self.max_points, "max_points"), 2**31 - 1)
+        octaves, scales, step = (  # the integers of mahotas overflow outside these bounds
             int(_check_positive(check_integer(getattr(self, name), name, low), name, high))
             for name, low, high in (("octaves", 1, 8), ("scales", 3, 50), ("initial_step", 1, 100))
         )
@@ -202,11 +205,11 @@ class VisualWords(BagTransformer):
             def describe(frame: Frame) -> Any:
                 if grid:
                     return surf_at(frame, grid_points(frame, spacing), scale)
-                return surf_keypoints(frame, octaves, scales, first, threshold, most)
+                return surf_keypoints(frame, octaves, scales, step, threshold, limit)
         else:
             import cv2
 
-            sift = cv2.SIFT.create(nfeatures=most, contrastThreshold=threshold)
+            sift = cv2.SIFT.create(nfeatures=limit, contrastThreshold=threshold)
 
             def describe(frame: Frame) -> Any:
                 if not grid:
@@ -215,64 +218,64 @@ class VisualWords(BagTransformer):
                 return sift.compute(frame, points)[1] if points else None
 
         def finite(frame: Frame) -> Descriptors:
-            found = describe(frame)
-            rows = np.empty((0, LENGTHS[self.descriptor])) if found is None else np.asarray(found)
+            descriptors = describe(frame)
+            rows = np.empty((0, LENGTHS[self.descriptor])) if descriptors is None else np.asarray(descriptors)
             return rows[np.isfinite(rows).all(axis=1)].astype(np.float32)
 
         return finite
 
 
 def grid_points(frame: Frame, spacing: int) -> Array:
-    """Return the rows and columns of a grid over a frame, (n, 2): none in less than half a mesh."""
+    """Return the rows and columns of a grid over a frame, (n, 2), which begins at half the spacing."""
     rows, columns = (np.arange(spacing // 2, length, spacing, dtype=np.float64) for length in frame.shape)
     return np.stack(np.meshgrid(rows, columns, indexing="ij"), axis=-1).reshape(-1, 2)
 
 
-def surf_keypoints(frame: Frame, octaves: int, scales: int, step: int, threshold: float, most: int) -> Array:
-    """Find and describe keypoints, the frame going on as its mirror image."""
+def surf_keypoints(frame: Frame, octaves: int, scales: int, step: int, threshold: float, limit: int) -> Array:
+    """Find and describe keypoints in a frame that is padded by its mirror image."""
     from mahotas.features import surf
 
-    # mahotas looks for none nearer to the border than the widest filter of the octave reaches: without a
-    # margin of that in the first octave, two thirds would be missed in a frame of 120 lines.
+    # mahotas finds no keypoints nearer to the border than half the widest filter of the octave: without this
+    # margin for the first octave, two thirds would be missed in a frame of 120 lines.
     margin = min(step * math.ceil(1.5 * (2 * (scales + 1) + 1)) + 1, 48)
     mirrored = np.pad(frame, margin, mode="symmetric")
-    return np.asarray(surf.surf(mirrored, octaves, scales, step, threshold, most, descriptor_only=True))
+    return np.asarray(surf.surf(mirrored, octaves, scales, step, threshold, limit, descriptor_only=True))
 
 
 def surf_at(frame: Frame, points: Array, scale: float) -> Array:
-    """Describe points of one scale, the frame going on as its mirror image."""
+    """Describe points of one scale in a frame that is padded by its mirror image."""
     from mahotas.features import surf
 
     margin = math.ceil(16.0 * scale) + 2  # points within 15.5 scales of the border would be left out
-    places = np.column_stack([points + margin, np.full(len(points), scale), np.ones((len(points), 2))])
+    keypoints = np.column_stack([points + margin, np.full(len(points), scale), np.ones((len(points), 2))])
     mirrored = np.pad(frame, margin, mode="symmetric")
-    return np.asarray(surf.descriptors(mirrored, places, descriptor_only=True))
+    return np.asarray(surf.descriptors(mirrored, keypoints, descriptor_only=True))
 
 
 def draw(parts: Iterable[Descriptors], size: int, rng: np.random.Generator) -> Descriptors:
-    """Draw at most `size` rows at random, in their order, from parts that come one by one."""
+    """Draw at most `size` rows at random from an iterable of arrays; their order stays the same."""
     rows, keys = np.empty((0, 0), np.float32), np.empty(0)
-    for part in parts:  # each row gets a random key, and the smallest keys stay
+    for part in parts:  # each row gets a random key, and the rows with the smallest keys are drawn
         rows = np.concatenate([rows, part]) if len(rows) else part
         keys = np.concatenate([keys, rng.random(len(part))])
         if len(keys) > size:
-            kept = np.sort(np.argpartition(keys, size)[:size])
-            rows, keys = rows[kept], keys[kept]
+            smallest = np.sort(np.argpartition(keys, size)[:size])
+            rows, keys = rows[smallest], keys[smallest]
     return rows
 
 
 def learn_words(sample: Descriptors, count: int, seed: int) -> Array:
-    """Find the words (count, d) that make the mean squared distance to the nearest small: k-means."""
+    """Return the cluster centers (count, d) of mini-batch k-means."""
     from sklearn.cluster import MiniBatchKMeans
     from threadpoolctl import threadpool_limits
 
     means = MiniBatchKMeans(count, batch_size=4096, n_init=1, random_state=seed % 2**32)
-    with threadpool_limits(limits=1):  # sums by several threads have other bits each time
+    with threadpool_limits(limits=1):  # the round-off of sums by several threads differs between runs
         return np.asarray(means.fit(sample).cluster_centers_, dtype=np.float64)
 
 
 def second_word_bandwidth(sample: Descriptors, words: Array) -> float:
-    """Return the bandwidth at which, for the median descriptor, the second word weighs 1/e of the first."""
+    """Return the bandwidth at which the median weight of the second word is 1/e of that of the nearest."""
     if len(words) == 1:
         return 1.0
     nearest = np.sort(nearness(sample[:: -(-len(sample) // 4096)], words), axis=1)
@@ -280,7 +283,7 @@ def second_word_bandwidth(sample: Descriptors, words: Array) -> float:
 
 
 def word_masses(descriptors: npt.ArrayLike, words: Array, bandwidth: float | None = None) -> Array:
-    """Count descriptors (n, d) by the nearest of the words (K, d), or share each among all of them.
+    """Count descriptors (n, d) by the nearest of the words (K, d), or divide each among all words.
 
     Examples
     --------
@@ -298,13 +301,13 @@ def word_masses(descriptors: npt.ArrayLike, words: Array, bandwidth: float | Non
 
 
 def nearness(descriptors: npt.ArrayLike, words: Array) -> Array:
-    """Return x'w - |w|^2 / 2: minus half the squared distance, but for |x|^2 / 2, the same for all words."""
+    """Return x'w - |w|^2 / 2: minus half the squared distance, up to |x|^2 / 2, which no word changes."""
     products = np.asarray(descriptors, dtype=np.float64) @ words.T
     return np.asarray(products - 0.5 * (words**2).sum(axis=1))
 
 
-def _check_positive(value: Any, name: str, most: float = 1e6) -> float:
+def _check_positive(value: Any, name: str, maximum: float = 1e6) -> float:
     number = check_weight(value, name)
-    if not 0.0 < number <= most:
-        raise ParameterError(f"{name} is {value!r}, but it must be above 0 and at most {most:g}")
+    if not 0.0 < number <= maximum:
+        raise ParameterError(f"{name} is {value!r}, but it must be above 0 and at most {maximum:g}")
     return number
