@@ -90,7 +90,7 @@ def test_help_imports_nothing_heavy():
         ("fit {clips}/waves --out m", "holds no folder"),
         ("fit {clips} --out {clips}", "is a folder, but the output must be a file"),
         ("fit {clips} --out {text}/m", "is not a folder that may be written to"),
-        ("classify {text} {clips}/waves/0.mp4", "note.txt is no model file"),
+        ("classify {text} {clips}/waves/0.mp4", "note.txt is not a model file"),
         ("classify nowhere {clips}/waves/0.mp4", "cannot read nowhere"),
         ("distance {clips}/waves/0.mp4 nowhere.mp4", "nowhere.mp4"),
         ("distance {clips}/waves/0.mp4 {text}", "note.txt"),

@@ -249,7 +249,7 @@ def test_an_onnx_file_that_needs_another_is_refused(tmp_path):
     import onnx
 
     onnx.save(onnx_model(), tmp_path / "two.onnx", save_as_external_data=True, size_threshold=0)
-    with pytest.raises(ParameterError, match="in another file, but it must hold them itself"):
+    with pytest.raises(ParameterError, match="in another file, but it must contain them"):
         storage.save(tmp_path / "model", bags.DeepActivations(tmp_path / "two.onnx"))
     with pytest.raises(FileError, match=r"cannot read the ONNX file .*none\.onnx: No such file"):
         storage.save(tmp_path / "model", bags.DeepActivations(tmp_path / "none.onnx"))
@@ -294,7 +294,7 @@ def test_what_cannot_be_saved_gets_a_sentence(tmp_path):
     loop.append(loop)
     for obj, said in [
         (3, "obj is of type int, but only a list of System and these can be saved: System, "),
-        ([1, 2], "obj is a list of other things, but only a list of System"),
+        ([1, 2], "obj is a list of other objects, but only a list of System"),
         (tuple(SYSTEMS), "obj is of type tuple, but only"),
         (search, "obj is of type GridSearchCV, .* save its best_estimator_"),
         (Child(), "obj is of type Child, but only"),
@@ -311,17 +311,17 @@ def test_what_cannot_be_saved_gets_a_sentence(tmp_path):
         ),
         (
             sysbags.NearestMean(random_state=np.random.default_rng(0)),
-            "random_state is of type Generator, which cannot be saved: give a whole number or None",
+            "random_state is of type Generator, which cannot be saved: use a whole number or None",
         ),
         (bags.DeepActivations(torch.nn.ReLU()), "model is of type ReLU, .*torch.onnx.export"),
         (Pipeline([("scale", StandardScaler())]), "steps/scale is of type StandardScaler, .* it must be"),
-        (Pipeline([("system", SYSTEMS[0])]), "step 'system' of a Pipeline is no estimator"),
+        (Pipeline([("system", SYSTEMS[0])]), "step 'system' of a Pipeline is not an estimator"),
         (sysbags.NearestMean(lambda_a={1: 2}), "lambda_a is of type dict, which cannot be saved, but"),
         (sysbags.NearestMean(lambda_a=1j), "lambda_a is of type complex"),
         (sysbags.NearestMean(lambda_a=np.longdouble(1)), "lambda_a is of type longdouble"),
         (sysbags.NearestMean(lambda_a=np.ones(2, complex)), "lambda_a is of type ndarray"),
-        (sysbags.NearestMean(lambda_a=loop), "too deep to save"),
-        (dataclasses.replace(SYSTEMS[0], explained=np.nan), "explained of a System does not fit"),
+        (sysbags.NearestMean(lambda_a=loop), "nested too deeply to save"),
+        (dataclasses.replace(SYSTEMS[0], explained=np.nan), "explained of a System is not valid"),
     ]:
         with pytest.raises(ParameterError, match=said):
             storage.save(tmp_path / "model", obj)
@@ -331,7 +331,7 @@ def test_what_cannot_be_saved_gets_a_sentence(tmp_path):
 def test_an_estimator_that_was_tampered_with_is_not_saved(tmp_path):
     model = EXAMPLES["NearestMean"][0]()
     model.centers_ = model.centers_[:1]
-    with pytest.raises(ParameterError, match="classes_ of a NearestMean does not fit: it must be 'any C'"):
+    with pytest.raises(ParameterError, match="classes_ of a NearestMean is not valid: it must be 'any C'"):
         storage.save(tmp_path / "model", model)
 
 

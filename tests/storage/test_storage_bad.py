@@ -108,7 +108,7 @@ def test_foreign_files_get_a_sentence_and_are_not_run(tmp_path):
         safetensors.numpy.save(tensors, {"format": "pt"})[:-1],
     ]:
         (tmp_path / "model").write_bytes(content)
-        refused(tmp_path / "model", "is no model file of sysbags, but something else$")
+        refused(tmp_path / "model", "is not a model file of sysbags$")
     assert [item.name for item in tmp_path.iterdir()] == ["model"]
 
 
@@ -135,7 +135,7 @@ def test_damage_is_noticed(tmp_path, model_file):
     content = bytearray(model_file.read_bytes())
     content[-5] ^= 1
     (tmp_path / "model").write_bytes(content)
-    not_valid(tmp_path / "model", "its checksum does not fit what it holds, so copy or save it again")
+    not_valid(tmp_path / "model", "its checksum does not match its contents, so copy or save it again")
 
 
 def test_nothing_but_the_known_kinds_is_made(tmp_path, monkeypatch):
@@ -154,16 +154,20 @@ def test_nothing_but_the_known_kinds_is_made(tmp_path, monkeypatch):
     folder = str(tmp_path / "made")
     for name in ["os.system", "os", "builtins.eval", "__reduce__", "sysbags.cli", "Child", ""]:
         for content in ({"parameters": {}, "kept": {}}, [folder], {"command": folder}):
-            try_tree({name: content}, "which this sysbags does not know", name)
+            try_tree({name: content}, "which this version of sysbags cannot read", name)
     for key in ["__class__", "__init__", "__dict__", "self", "order_", "nonsense"]:
-        try_tree(estimator("SystemIdentifier", {key: "os"}), f"has nothing that is called '{key}'")
-        try_tree(estimator("SystemIdentifier", {}, **{key: "os"}), f"has nothing that is called '{key}'")
-        try_tree(estimator("System", {}, **{key: "os"}), f"has nothing that is called '{key}'", "System")
+        try_tree(estimator("SystemIdentifier", {key: "os"}), f"has no parameter or attribute '{key}'")
+        try_tree(estimator("SystemIdentifier", {}, **{key: "os"}), f"has no parameter or attribute '{key}'")
+        try_tree(estimator("System", {}, **{key: "os"}), f"has no parameter or attribute '{key}'", "System")
     try_tree(estimator("System", {"transition": 1.0}), "", "System")
     steps = {"dict": {"one": estimator("SystemIdentifier", {})}}
-    try_tree(estimator("Pipeline", {"steps": steps, "memory": folder}), "is called 'memory'", "Pipeline")
+    try_tree(
+        estimator("Pipeline", {"steps": steps, "memory": folder}),
+        "parameter or attribute 'memory'",
+        "Pipeline",
+    )
     for step in (3, {"dict": {}}, "os.system", [], None):
-        try_tree(estimator("Pipeline", {"steps": {"dict": {"one": step}}}), "is no estimator", "Pipeline")
+        try_tree(estimator("Pipeline", {"steps": {"dict": {"one": step}}}), "is not an estimator", "Pipeline")
     try_tree(estimator("Pipeline", {"steps": [1]}), "", "Pipeline")
     for model in ("/etc/passwd", folder + ".onnx", 3, None, ["efficientnet-lite0"]):
         try_tree(estimator("DeepActivations", {"model": model}), "model is ", "DeepActivations")
@@ -171,10 +175,10 @@ def test_nothing_but_the_known_kinds_is_made(tmp_path, monkeypatch):
     bomb = estimator("DeepActivations", {"model": {"bytes": "x"}})
     try_tree(bomb, "in another file", "DeepActivations", {"x": two.copy()})
     try_tree(estimator("Concatenated", {"bags": []}, bags_=[1]), "bags_ of a Concatenated", "Concatenated")
-    try_tree(estimator("SystemIdentifier", {}), "does not hold what it says, 'System'", "System")
-    try_tree([1, 2], "does not hold what it says, 'list'", "list")
-    try_tree({"dict": {}}, "does not hold what it says, 'dict'", "dict")
-    try_tree(None, "does not hold what it says", "NoneType")
+    try_tree(estimator("SystemIdentifier", {}), "does not contain a 'System', as it says", "System")
+    try_tree([1, 2], "does not contain a 'list', as it says", "list")
+    try_tree({"dict": {}}, "does not contain a 'dict', as it says", "dict")
+    try_tree(None, "does not contain a .NoneType., as it says", "NoneType")
     wide = {"objects": {"kind": "U", "shape": [50_000], "values": ["x" * 10_000] + ["y"] * 49_999}}
     try_tree(wide, "too large")
     try_tree({"objects": {"kind": "V", "shape": [1], "values": ["x"]}}, "")
@@ -195,13 +199,13 @@ def test_contents_that_do_not_fit(tmp_path, model_file):
         not_valid(tmp_path / "model", said)
 
     first = "steps/classify/systems_/0"
-    change("labels_ of a NearestSystem does not fit", lambda kept, _: kept.pop("labels_"))
-    change("systems_ of a NearestSystem does not fit", lambda kept, _: kept.pop("systems_"))
-    change("labels_ of a NearestSystem does not fit", lambda kept, _: kept["systems_"].pop())
-    change("systems_ of a NearestSystem does not fit", lambda kept, _: kept["systems_"].append(1))
+    change("labels_ of a NearestSystem is not valid", lambda kept, _: kept.pop("labels_"))
+    change("systems_ of a NearestSystem is not valid", lambda kept, _: kept.pop("systems_"))
+    change("labels_ of a NearestSystem is not valid", lambda kept, _: kept["systems_"].pop())
+    change("systems_ of a NearestSystem is not valid", lambda kept, _: kept["systems_"].append(1))
     for shape in ([5], [6, 1], [0]):
         change(
-            "labels_ of a NearestSystem does not fit",
+            "labels_ of a NearestSystem is not valid",
             lambda kept, _, shape=shape: kept["labels_"]["objects"].update(
                 shape=shape, values=["a"] * int(np.prod(shape))
             ),
@@ -209,7 +213,7 @@ def test_contents_that_do_not_fit(tmp_path, model_file):
     for name, value, said in [
         ("samples", np.full((24, 8), np.nan), "samples holds nan at row 0, column 0"),
         ("samples", np.ones((24, 8)), "row 0 of samples sums to 8"),
-        ("samples", np.ones((24, 8), np.complex64), "holds complex64 entries"),
+        ("samples", np.ones((24, 8), np.complex64), "has the dtype complex64"),
         ("alpha", np.zeros((23, 3)), r"alpha has shape \(23, 3\)"),
         ("transition", np.full((3, 3), np.inf), "transition holds inf"),
         ("_observer_gram", np.zeros((2, 2)), "the observer's Gram matrix has shape"),
@@ -218,9 +222,9 @@ def test_contents_that_do_not_fit(tmp_path, model_file):
     for key, value, said in [
         ("kernel", "os.system", "kernel is 'os.system'"),
         ("kernel", {"float": "nan"}, "kernel is nan"),
-        ("explained", "much", "explained of a System does not fit"),
-        ("_mean_norm", {"float": "nan"}, "_mean_norm of a System does not fit"),
-        ("compression_error", {"dict": {"relative": "x"}}, "compression_error of a System does not fit"),
+        ("explained", "much", "explained of a System is not valid"),
+        ("_mean_norm", {"float": "nan"}, "_mean_norm of a System is not valid"),
+        ("compression_error", {"dict": {"relative": "x"}}, "compression_error of a System is not valid"),
         ("residual", -1.0, "residual is -1.0"),
         ("transition", None, "transition"),
         ("beta", {"array": f"{first}/alpha"}, "its array .* is missing|beta has shape"),

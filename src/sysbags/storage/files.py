@@ -1,9 +1,9 @@
 """Model files: systems, bags, classifiers and pipelines of them as arrays and JSON, never as code.
 
-A file is a safetensors file. Its arrays are the object's, named by where they belong
-(``steps/classify/centers_/0/alpha``). Its metadata hold one JSON text, under the name ``sysbags``: the
-format, the kind, the versions of what wrote it, the object as a tree, and a checksum of all that and
-the arrays. What a tree looks like is in `sysbags.storage.tree`, what can be in it in `sysbags.storage.kinds`.
+A model file is a safetensors file. The names of its arrays are their paths in the object
+(``steps/classify/centers_/0/alpha``). Its metadata contain one JSON text with the name ``sysbags``: the
+format, the kind, the versions of the packages that wrote it, the object as a tree, and a checksum of the
+metadata and the arrays. `sysbags.storage.tree` documents trees, `sysbags.storage.kinds` the objects in them.
 """
 
 from __future__ import annotations
@@ -35,10 +35,9 @@ _START = b'{"__metadata__":{"sysbags":'
 def save(path: str | os.PathLike[str], obj: Any) -> None:
     """Write a system, a list of systems, a bag, a classifier or a pipeline of them to a file.
 
-    The file holds arrays and JSON and no code. It is there whole or not at all, and has any name you
-    like. A function as the kernel, a Generator as the random state and a torch module as the network
-    cannot be written; an ONNX file becomes a part of the model file. Of a pipeline the steps are kept, not
-    its `memory`.
+    The file contains arrays and JSON and no code, and is written atomically. It can have any name. A function
+    as the kernel, a Generator as the random state and a torch module as the network cannot be saved; an ONNX
+    file is copied into the model file. The `memory` of a pipeline is not saved.
 
     Parameters
     ----------
@@ -61,10 +60,10 @@ NearestMean, or a scikit-learn Pipeline of these
     from safetensors.numpy import save_file
 
     _check_path(path)
-    if not _is_whole(obj):
-        what = "a list of other things" if isinstance(obj, list) else f"of type {type(obj).__name__}"
+    if not _can_be_saved(obj):
+        description = "a list of other objects" if isinstance(obj, list) else f"of type {type(obj).__name__}"
         raise ParameterError(
-            f"obj is {what}, but only a list of System and these can be saved: {', '.join(KINDS)} "
+            f"obj is {description}, but only a list of System and these can be saved: {', '.join(KINDS)} "
             "(of a search, save its best_estimator_)"
         )
     writer = Writer()
@@ -78,7 +77,7 @@ NearestMean, or a scikit-learn Pipeline of these
         }
         text = _text(about | {"checksum": _checksum(about, writer.arrays)})
     except RecursionError:
-        raise ParameterError("obj holds lists or dicts in each other that are too deep to save") from None
+        raise ParameterError("obj contains lists or dicts that are nested too deeply to save") from None
     with atomic_write(path) as temporary:
         try:
             save_file(writer.arrays, temporary, {"sysbags": text})
@@ -87,7 +86,7 @@ NearestMean, or a scikit-learn Pipeline of these
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read what `save` wrote. Nothing in the file is run, so a stranger's file can be tried safely.
+    """Read an object that `save` wrote. No code in the file is run, so that untrusted files are safe.
 
     Parameters
     ----------
@@ -96,7 +95,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     Returns
     -------
     System, FrechetMean, list of System, bag, classifier or Pipeline
-        It gives the same streams, systems and labels as the saved one, bit for bit.
+        It gives exactly the same streams, systems and labels as the saved object.
 
     Examples
     --------
@@ -110,23 +109,24 @@ def load(path: str | os.PathLike[str]) -> Any:
     checksum = about.pop("checksum", None)
     try:
         if checksum != _checksum(about, arrays):
-            raise ParameterError("its checksum does not fit what it holds, so copy or save it again")
+            raise ParameterError("its checksum does not match its contents, so copy or save it again")
         obj = Reader(arrays).get(about["object"])
-        if not _is_whole(obj) or type(obj).__name__ != about["kind"]:
-            raise ParameterError(f"it does not hold what it says, {about['kind']!r}")
-    except Exception as error:  # whatever a damaged or malicious file provokes
-        raise FileError(f"{path} is not a valid model file: {_told(error)}") from error
+        if not _can_be_saved(obj) or type(obj).__name__ != about["kind"]:
+            raise ParameterError(f"it does not contain a {about['kind']!r}, as it says")
+    except Exception as error:  # a damaged or malicious file may raise any exception
+        raise FileError(f"{path} is not a valid model file: {_message(error)}") from error
     return obj
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Tell what a model file holds without building it.
+    """Describe the contents of a model file without building the object.
 
     Returns
     -------
     dict
-        "format", "kind", "versions" of what wrote the file, "object" (the tree, see `sysbags.storage.tree`),
-        "checksum", which only `load` compares, and "arrays", the "shape" and "dtype" of each by its name.
+        "format", "kind", "versions" of the packages that wrote the file, "object" (the tree, see
+        `sysbags.storage.tree`), "checksum", which only `load` compares, and "arrays", the "shape" and "dtype"
+        of each array by its name.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _read(
     path: str | os.PathLike[str], take: Callable[[Any, str], Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the metadata, and what `take` makes of each array."""
+    """Return the metadata, and the result of `take` for each array."""
     from safetensors import safe_open
 
     _check_path(path)
@@ -161,37 +161,37 @@ def _read(
     except (OSError, ValueError) as error:
         raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     if not stat.S_ISREG(mode):
-        what = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
-        raise FileError(f"{path} is {what}, but it must be a model file")
+        description = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
+        raise FileError(f"{path} is {description}, but it must be a model file")
     if not start:
         raise FileError(f"{path} is empty, but it must be a model file")
     try:
         with safe_open(path, framework="numpy") as file:
             text = (file.metadata() or {}).get("sysbags")
             if text is not None:
-                about = _parsed(path, text)
+                about = _parse(path, text)
                 return about, {name: take(file, name) for name in file.keys()}  # noqa: SIM118
     except FileError:
         raise
-    except Exception as error:  # safetensors' own, or NumPy's about a dtype that it does not have
+    except Exception as error:  # an exception of safetensors, or of NumPy about an unknown dtype
         if len(start) > 8 and _START.startswith(start[8:]):
             raise FileError(f"{path} is cut short or damaged, so copy or save it again: {error}") from None
-    raise FileError(f"{path} is no model file of sysbags, but something else")
+    raise FileError(f"{path} is not a model file of sysbags")
 
 
 def _check_path(path: Any) -> None:
-    """Refuse what is not a path; a number would be an open file, and bytes are not paths for safetensors."""
+    """Raise an error for a number, which is an open file for `open`, and for bytes."""
     if not isinstance(path, (str, os.PathLike)):
         raise FileError(f"path is {path!r}, but it must be the path of a model file, as text or a Path")
 
 
-def _parsed(path: str | os.PathLike[str], text: str) -> dict[str, Any]:
-    """Return the metadata, if they are of a format that is known here."""
+def _parse(path: str | os.PathLike[str], text: str) -> dict[str, Any]:
+    """Return the metadata if this version reads their format."""
     try:
         about: dict[str, Any] = json.loads(text)
         newer = about["format"] > FORMAT
     except Exception as error:
-        raise FileError(f"{path} is not a valid model file: {_told(error)}") from None
+        raise FileError(f"{path} is not a valid model file: {_message(error)}") from None
     if newer:
         raise FileError(
             f"{path} was written by a newer sysbags (format {about['format']}), but this one "
@@ -200,22 +200,22 @@ def _parsed(path: str | os.PathLike[str], text: str) -> dict[str, Any]:
     return about
 
 
-def _is_whole(obj: Any) -> bool:
-    """Tell whether a file can hold just this."""
+def _can_be_saved(obj: Any) -> bool:
+    """Return whether a model file can contain this object at its top level."""
     return all(kind_of(item) == "System" for item in obj) if type(obj) is list else kind_of(obj) is not None
 
 
 def _versions(needs: set[str]) -> dict[str, str]:
-    """Return the versions of what writes a file and of the packages that its contents need."""
-    found = {"sysbags": __version__, "python": platform.python_version()}
+    """Return the versions of sysbags, Python and the packages that the contents need."""
+    versions = {"sysbags": __version__, "python": platform.python_version()}
     for name in sorted(needs | {"numpy", "scikit-learn"}):
         with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def _checksum(about: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> int:
-    """Return a number that changes with any damage to the metadata or the arrays."""
+    """Return the CRC-32 of the metadata and the arrays."""
     total = zlib.crc32(_text(about).encode())
     for name in sorted(arrays):
         array = arrays[name]
@@ -228,5 +228,5 @@ def _text(about: dict[str, Any]) -> str:
     return json.dumps(about, allow_nan=False, separators=(",", ":"))
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return str(error) if isinstance(error, SysbagsError) else f"{type(error).__name__}: {error}"

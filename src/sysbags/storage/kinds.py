@@ -1,7 +1,8 @@
-"""The kinds of objects that model files hold, taken apart and put together again.
+"""The kinds of objects in model files: their parameters and their state.
 
-An object is its parameters and what is kept beside them, such as a codebook. Both ways the parts are
-checked, so that what was saved can be loaded, and what a file claims is what the class expects.
+The state of an object is what it has beside its parameters, such as a codebook. Parameters and state are
+checked before saving and before loading, so that every saved file can be loaded, and an untrusted file gives
+only objects that are valid.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ class Kind(NamedTuple):
     Attributes
     ----------
     module : str
-    kept : mapping
-        What an object has beside its parameters, and what it must be: "float K d" is a finite (K, d)
-        array of floats, where K and d mean the same all over the object, "System C" a list of C systems,
-        "number" a finite number; a question mark allows None. Of a dataclass all fields are kept; named
-        are those that it does not check itself.
+    state : mapping
+        The attributes beside the parameters, and their forms: "float K d" is a finite (K, d) array of floats,
+        where a letter has the same value for all attributes of the object, "System C" a list of C systems,
+        "number" a finite number; a question mark allows None. The state of a dataclass are all its fields;
+        this mapping has those that the class does not check itself.
     needs : tuple of str
-        The packages whose versions matter.
+        The packages whose versions are written into the file.
     """
 
     module: str
-    kept: Mapping[str, str]
+    state: Mapping[str, str]
     needs: tuple[str, ...] = ()
 
 
@@ -69,19 +70,19 @@ KINDS = {
     ),
     "Pipeline": Kind("sklearn.pipeline", {}),
 }
-_LEFT_OUT = {"Pipeline": {"memory", "transform_input"}}  # a memory is a folder of code to be run
-# How protocol buffers write down that the numbers of a tensor are in another file.
+_LEFT_OUT = {"Pipeline": {"memory", "transform_input"}}  # a memory is a folder of pickles
+# The key in a protocol buffer that says that the numbers of a tensor are in another file.
 _ONNX_ELSEWHERE = b"\n\x08location\x12"
 
 
 def kind_of(value: Any) -> str | None:
-    """Return the name in `KINDS` of a value's class; a child of such a class is something else."""
+    """Return the name in `KINDS` of the class of a value; None for other classes and for subclasses."""
     name = type(value).__name__
     return name if name in KINDS and type(value) is _class(name) else None
 
 
 def parts(obj: Any) -> Parts:
-    """Take an object of one of `KINDS` apart: its parameters, and what is kept beside them."""
+    """Return the parameters and the state of an object of one of `KINDS`."""
     name = type(obj).__name__
     if dataclasses.is_dataclass(obj):
         return {}, {field.name: getattr(obj, field.name) for field in dataclasses.fields(obj)}
@@ -92,42 +93,42 @@ def parts(obj: Any) -> Parts:
         parameters["steps"] = dict(obj.steps)
     if name == "DeepActivations":
         parameters["model"] = _portable(obj.model)
-    return parameters, {key: getattr(obj, key) for key in KINDS[name].kept if hasattr(obj, key)}
+    return parameters, {key: getattr(obj, key) for key in KINDS[name].state if hasattr(obj, key)}
 
 
-def build(name: str, parameters: dict[str, Any], kept: dict[str, Any]) -> Any:
-    """Put an object together again."""
-    check(name, parameters, kept)
-    made = _class(name)
-    if dataclasses.is_dataclass(made):
-        return made(**kept)  # type: ignore[operator]
+def build(name: str, parameters: dict[str, Any], state: dict[str, Any]) -> Any:
+    """Build an object from its parameters and its state."""
+    check(name, parameters, state)
+    kind_class = _class(name)
+    if dataclasses.is_dataclass(kind_class):
+        return kind_class(**state)  # type: ignore[operator]
     if name == "Pipeline":
         parameters = parameters | {"steps": list(parameters["steps"].items())}
-    obj = made(**parameters)
-    for key, value in kept.items():
+    obj = kind_class(**parameters)
+    for key, value in state.items():
         setattr(obj, key, value)
     return obj
 
 
-def check(name: str, parameters: dict[str, Any], kept: dict[str, Any]) -> None:
-    """Refuse parts that do not make an object of that kind."""
-    made, wanted = _class(name), KINDS[name].kept
-    known = set(inspect.signature(made).parameters) - _LEFT_OUT.get(name, set())
-    unknown = (set(kept) | set(parameters)) - known
-    if not dataclasses.is_dataclass(made):
-        unknown = (set(parameters) - known) | (set(kept) - set(wanted))
+def check(name: str, parameters: dict[str, Any], state: dict[str, Any]) -> None:
+    """Raise an error unless parameters and state are those of an object of that kind."""
+    kind_class, forms = _class(name), KINDS[name].state
+    known = set(inspect.signature(kind_class).parameters) - _LEFT_OUT.get(name, set())
+    unknown = (set(state) | set(parameters)) - known
+    if not dataclasses.is_dataclass(kind_class):
+        unknown = (set(parameters) - known) | (set(state) - set(forms))
     if unknown:
-        raise ParameterError(f"a {name} has nothing that is called {min(unknown)!r}")
+        raise ParameterError(f"a {name} has no parameter or attribute {min(unknown)!r}")
     if name == "Pipeline":
         for key, step in parameters["steps"].items():
             if step != "passthrough" and not hasattr(step, "get_params"):
-                raise ParameterError(f"the step {key!r} of a Pipeline is no estimator")
+                raise ParameterError(f"the step {key!r} of a Pipeline is not an estimator")
     if name == "DeepActivations":
         _check_model(parameters["model"])
     lengths: dict[str, int] = {}
-    for key in wanted if kept else ():  # an estimator that is not fitted has nothing to keep
-        if not _fits(kept.get(key), wanted[key], lengths):
-            raise ParameterError(f"{key} of a {name} does not fit: it must be {wanted[key]!r}")
+    for key in forms if state else ():  # an estimator that is not fitted has no state
+        if not _has_form(state.get(key), forms[key], lengths):
+            raise ParameterError(f"{key} of a {name} is not valid: it must be {forms[key]!r}")
 
 
 def _class(name: str) -> Any:
@@ -135,7 +136,7 @@ def _class(name: str) -> Any:
 
 
 def _portable(model: Any) -> Any:
-    """Return a network that another machine has too: its name, or what its ONNX file holds."""
+    """Return a network without a path: its name, or the contents of its ONNX file."""
     from sysbags.bags.networks import PRETRAINED
 
     if isinstance(model, (str, os.PathLike)) and model not in PRETRAINED:
@@ -148,26 +149,26 @@ def _portable(model: Any) -> Any:
 
 
 def _check_model(model: Any) -> None:
-    """Refuse a network that needs a file."""
+    """Raise an error for a network that needs another file."""
     from sysbags.bags.networks import PRETRAINED
 
     if not isinstance(model, bytes):
         check_choice(model, "model", PRETRAINED)
     elif _ONNX_ELSEWHERE in model:
         raise ParameterError(
-            "model is an ONNX file that keeps its weights in another file, but it must hold them itself: "
-            "torch.onnx.export(..., external_data=False) writes one that does"
+            "model is an ONNX file with its weights in another file, but it must contain them: "
+            "torch.onnx.export(..., external_data=False) writes such a file"
         )
 
 
-def _fits(value: Any, wanted: str, lengths: dict[str, int]) -> bool:
-    """Tell whether a value is what an entry of `Kind.kept` asks for, given the lengths so far."""
+def _has_form(value: Any, form: str, lengths: dict[str, int]) -> bool:
+    """Return whether a value has the form of an entry of `Kind.state`; `lengths` are those of the letters."""
     if value is None:
-        return wanted.endswith("?")
-    word, *letters = wanted.rstrip("?").split()
-    listed = word in ("System", "Bags")
+        return form.endswith("?")
+    word, *letters = form.rstrip("?").split()
+    is_object = word in ("System", "Bags")
     if letters:
-        if not isinstance(value, list if listed else np.ndarray):
+        if not isinstance(value, list if is_object else np.ndarray):
             return False
         shape = (len(value),) if isinstance(value, list) else value.shape
         if 0 in shape or len(shape) != len(letters):
@@ -177,17 +178,17 @@ def _fits(value: Any, wanted: str, lengths: dict[str, int]) -> bool:
             for letter, length in zip(letters, shape, strict=True)
         ):
             return False
-    if listed:
-        home = "sysbags.systems.system" if word == "System" else "sysbags.bags."
+    if is_object:
+        module = "sysbags.systems.system" if word == "System" else "sysbags.bags."
         kinds = [kind_of(item) for item in (value if letters else [value])]
-        return all(kind is not None and KINDS[kind].module.startswith(home) for kind in kinds)
+        return all(kind is not None and KINDS[kind].module.startswith(module) for kind in kinds)
     tests: dict[str, Callable[[], Any]] = {
         "any": lambda: True,
         "float": lambda: value.dtype.kind == "f" and np.isfinite(value).all(),
         "flag": lambda: isinstance(value, bool),
         "number": lambda: isinstance(value, (int, float)) and math.isfinite(value),
         "numbers": lambda: (
-            isinstance(value, Mapping) and all(_fits(item, "number", lengths) for item in value.values())
+            isinstance(value, Mapping) and all(_has_form(item, "number", lengths) for item in value.values())
         ),
     }
     return bool(tests[word]())

@@ -1,8 +1,8 @@
-"""Values as trees for JSON beside named arrays, and back: what model files are made of.
+"""Conversion of objects to trees for JSON with named arrays, and back.
 
-In a tree each JSON object has one entry, whose key says what it is: an array, bytes, a dict, a tuple, a
-number that JSON does not have, or one of `KINDS` with its parameters and with what is kept beside them.
-The way back makes these and nothing else, and imports no name that a tree gives.
+Each JSON object in a tree has one entry, whose key is its type: an array, bytes, a dict, a tuple, a number
+that JSON does not have, or one of `KINDS` with its parameters and its state ("kept"). Reading makes only
+these, and never imports a name from a tree.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from sysbags.storage.kinds import KINDS, build, check, kind_of, parts
 
 __all__ = ["Reader", "Writer"]
 
-# An array of words is as wide as its longest, so a small file could ask for any amount of memory.
+# Each entry of an array of strings has the length of the longest, so a small file could need any memory.
 _TEXT_LIMIT = 2**26
 _HINTS = {
     "kernel": f"the kernel must be one of {', '.join(map(repr, KERNELS))}",
-    "model": "export the network to an ONNX file and give that (torch.onnx.export)",
-    "random_state": "give a whole number or None",
+    "model": "export the network to an ONNX file with torch.onnx.export, and use that file",
+    "random_state": "use a whole number or None",
 }
 
 
 class Writer:
-    """Turns an object into a tree and arrays, and notes the packages that it needs."""
+    """Turns an object into a tree and arrays, and collects the packages that it needs."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, npt.NDArray[Any]] = {}
         self.needs: set[str] = set()
 
     def put(self, value: Any, where: str = "") -> Any:
-        """Return the tree of a value; `where` names it in sentences, and its arrays in the file."""
+        """Return the tree of a value; `where` is its path in error messages and in names of arrays."""
         if isinstance(value, np.generic):
             value = value.item()
         if value is None or isinstance(value, (bool, int, str)):
@@ -61,9 +61,9 @@ class Writer:
         if name is None:
             raise ParameterError(_why_not(value, where.strip("/")))
         self.needs.update(KINDS[name].needs)
-        parameters, kept = parts(value)
-        tree = {"parameters": self.put_each(parameters, where), "kept": self.put_each(kept, where)}
-        check(name, parameters, kept)
+        parameters, state = parts(value)
+        tree = {"parameters": self.put_each(parameters, where), "kept": self.put_each(state, where)}
+        check(name, parameters, state)
         return {name: tree}
 
     def put_each(self, values: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -71,16 +71,16 @@ class Writer:
         return {str(key): self.put(value, f"{where}/{key}") for key, value in values.items()}
 
     def keep(self, array: npt.NDArray[Any], where: str) -> str:
-        """Put a copy of an array aside, and return the name that it goes by."""
+        """Store a copy of an array, and return its name."""
         name = where.strip("/").encode("ascii", "backslashreplace").decode()
-        while name in self.arrays:  # keys of a dict may hold a slash
+        while name in self.arrays:  # keys of a dict may contain a slash
             name += "'"
         self.arrays[name] = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
         return name
 
 
 class Reader:
-    """Turns a tree and arrays back into the object; what does not fit raises some exception."""
+    """Turns a tree and arrays back into the object; an invalid tree may raise any exception."""
 
     def __init__(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
         self.arrays = arrays
@@ -105,7 +105,7 @@ class Reader:
         if tag == "objects":
             return _objects(content["kind"], content["shape"], [self.get(item) for item in content["values"]])
         if tag not in KINDS:
-            raise ParameterError(f"it holds a {tag!r}, which this sysbags does not know")
+            raise ParameterError(f"it contains a {tag!r}, which this version of sysbags cannot read")
         return build(tag, self.get_each(content["parameters"]), self.get_each(content["kept"]))
 
     def get_each(self, trees: dict[str, Any]) -> dict[str, Any]:
@@ -113,18 +113,18 @@ class Reader:
         return {key: self.get(tree) for key, tree in trees.items()}
 
     def take(self, name: str) -> npt.NDArray[Any]:
-        """Return an array, once: each belongs to one place, so that no two share memory."""
+        """Return an array, at most once, so that no two attributes share memory."""
         if name not in self.arrays:
             raise ParameterError(f"its array {name!r} is missing")
         array = self.arrays.pop(name)
         if array.dtype.kind not in "biuf":
-            raise ParameterError(f"its array {name!r} holds {array.dtype} entries")
-        # A byte that is neither 0 nor 1 would be true, and count as more than one.
+            raise ParameterError(f"its array {name!r} has the dtype {array.dtype}")
+        # A byte that is neither 0 nor 1 would be true, and be counted as more than one in sums.
         return np.asarray(array.view(np.uint8) != 0) if array.dtype == np.bool_ else array
 
 
 def _objects(kind: str, shape: list[int], values: list[Any]) -> npt.NDArray[Any]:
-    """Return an array of words, bytes or Python's own objects."""
+    """Return an array of strings, bytes or Python objects."""
     if kind == "O":
         array = np.empty(len(values), dtype=object)
         for i, value in enumerate(values):
@@ -132,18 +132,16 @@ def _objects(kind: str, shape: list[int], values: list[Any]) -> npt.NDArray[Any]
         return array.reshape(shape)
     wanted = {"U": str, "S": bytes}[kind]
     if not all(isinstance(value, wanted) for value in values):
-        raise ParameterError("it holds words that are none")
+        raise ParameterError("an array of strings has entries that are not strings")
     if 4 * len(values) * max(map(len, values), default=0) > _TEXT_LIMIT:
-        raise ParameterError("it holds an array of words that is too large")
+        raise ParameterError("it contains an array of strings that is too large")
     return np.array(values, dtype=kind).reshape(shape)
 
 
 def _why_not(value: Any, where: str) -> str:
-    """Say why a value cannot be saved, and what would do instead."""
+    """Return the message about a value that cannot be saved."""
     hint = _HINTS.get(where.rpartition("/")[2])
-    what = "a function" if inspect.isroutine(value) else f"of type {type(value).__name__}"
-    return f"{where} is {what}, which cannot be saved" + (
-        f": {hint}"
-        if hint
-        else ", but it must be a number, a word, an array, a list of such, or a dict from words to such"
+    description = "a function" if inspect.isroutine(value) else f"of type {type(value).__name__}"
+    return f"{where} is {description}, which cannot be saved" + (
+        f": {hint}" if hint else ", but it must be a number, a string, an array, or a list or dict of these"
     )
