@@ -1,4 +1,4 @@
-"""Streams and clips to try things on, and folders of clips."""
+"""Generated streams and clips, and folders of clips."""
 
 from sysbags.datasets.dynamics import DYNAMICS, SURFACES, make_dynamics_clips, make_dynamics_frames
 from sysbags.datasets.folder import ClipFolder, class_folders, clips_under, looks_like_clip

@@ -1,8 +1,7 @@
 """Textures of nature: waves, rain, fire, smoke and grass.
 
-What tells two films of one texture apart (speed, scale, direction, colours, the view behind) is drawn at
-the start; the camera's part is drawn by `filmed`. Lengths are in units of the picture's height, speeds in
-units a frame.
+The parameters of a film (speed, scale, direction, colours, background) are drawn at its start; `filmed` draws
+the camera. Lengths are in units of the height of the picture, speeds in units per frame.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ __all__ = ["fire", "grass", "rain", "smoke", "waves"]
 
 @filmed
 def waves(rng: np.random.Generator, frames: int, height: int, width: int) -> Iterator[Picture]:
-    """Wavelets on water, faster the longer they are, from above or out to the horizon, with glints."""
+    """Wavelets on water with glints, seen from above or towards the horizon; longer ones are faster."""
     y, x = axes(height, width)
-    margin = 10 ** rng.uniform(-1.1, 0.6)  # of the horizon above the picture
+    margin = 10 ** rng.uniform(-1.1, 0.6)  # from the picture up to the horizon
     depth = (1.0 + margin) / (y + margin)
     count = 40
     length = rng.uniform(0.15, 0.5) * 2.0 ** rng.uniform(-3.0, 0.5, count)
@@ -43,15 +42,15 @@ def waves(rng: np.random.Generator, frames: int, height: int, width: int) -> Ite
     steep = rng.uniform(0.05, 0.1) * np.sqrt(length / length.mean())
     phase = np.multiply.outer(k * east, x * depth) + np.multiply.outer(k * north, (1.0 + margin) * depth)
     phase += rng.uniform(0.0, TURN, count)[:, None, None]
-    covered = depth**2 / (1.0 + margin) / height  # by a pixel, which hides shorter wavelets
-    seen = steep[:, None, None] * np.exp(-((k[:, None, None] * covered) ** 2) / 8.0)
-    cosines, sines = ((seen * f(phase)).reshape(count, -1).astype(np.float64) for f in (np.cos, np.sin))
+    footprint = depth**2 / (1.0 + margin) / height  # length covered by a pixel, which hides shorter wavelets
+    amplitude = steep[:, None, None] * np.exp(-((k[:, None, None] * footprint) ** 2) / 8.0)
+    cosines, sines = ((amplitude * f(phase)).reshape(count, -1).astype(np.float64) for f in (np.cos, np.sin))
     sun, glitter = rng.normal(0.0, 0.12, 2).tolist(), rng.uniform(0.3, 1.2)
     deep = colour(rng, (0.5, 0.62), (0.5, 0.9), (0.15, 0.4))
     sky = colour(rng, (0.52, 0.62), (0.05, 0.35), (0.7, 0.95))
     dull, side = 1.2 - 1.5 * (1.0 - 1.0 / depth) ** 2, rng.normal(0.0, 0.5)
     for t in range(frames):
-        # Slopes of sum(cos(phase - omega t) / k). einsum, as BLAS may round otherwise on more threads.
+        # Slopes of sum(cos(phase - omega t) / k). einsum, because the round-off of BLAS depends on threads.
         to_east, to_north = (
             np.einsum("w,wp->p", (np.cos(omega * t) * part).astype(np.float64), cosines)
             + np.einsum("w,wp->p", (np.sin(omega * t) * part).astype(np.float64), sines)
@@ -65,7 +64,7 @@ def waves(rng: np.random.Generator, frames: int, height: int, width: int) -> Ite
 
 @filmed
 def rain(rng: np.random.Generator, frames: int, height: int, width: int) -> Iterator[Picture]:
-    """Streaks at many depths before a dim view, and rings on the wet ground."""
+    """Streaks at many depths in front of a background, and rings on the wet ground."""
     import cv2
 
     y, x = axes(height, width)
@@ -87,26 +86,29 @@ def rain(rng: np.random.Generator, frames: int, height: int, width: int) -> Iter
         across = columns[falls.astype(int) % 64, np.arange(drops)] + wind * down
         head = np.stack([across, down - 0.15], axis=1)
         ends = pixels(np.stack([head, head - streak], axis=1), height, width).tolist()
-        for (one, other), shine, thickness in zip(ends, light.tolist(), thick.tolist(), strict=True):
-            cv2.line(layer, one, other, shine, thickness, cv2.LINE_AA, FINE)
+        for (start_point, end_point), shine, thickness in zip(
+            ends, light.tolist(), thick.tolist(), strict=True
+        ):
+            cv2.line(layer, start_point, end_point, shine, thickness, cv2.LINE_AA, FINE)
         hits, age = np.divmod(birth + t / life, 1.0)
         spot = spots[hits.astype(int) % 64, np.arange(rings)]
         reach = 0.03 * age * (0.4 + (spot[:, 1] - ground) / (1.0 - ground)) * height
         sizes = np.rint(np.multiply.outer(reach, [2.0, 0.7]) * 2**FINE).astype(int).tolist()
-        for place, size, old in zip(pixels(spot, height, width).tolist(), sizes, age.tolist(), strict=True):
-            cv2.ellipse(layer, place, size, 0, 0, 360, 110.0 * (1.0 - old), 1, cv2.LINE_AA, FINE)
+        points = pixels(spot, height, width).tolist()
+        for point, size, ring_age in zip(points, sizes, age.tolist(), strict=True):
+            cv2.ellipse(layer, point, size, 0, 0, 360, 110.0 * (1.0 - ring_age), 1, cv2.LINE_AA, FINE)
         yield view + (layer.astype(np.float64) / 255.0)[..., None] * (1.0 - 0.5 * view)
 
 
 @filmed
 def fire(rng: np.random.Generator, frames: int, height: int, width: int) -> Iterator[Picture]:
-    """Tongues of rising noise, hot where they are low and in the middle of a flame."""
+    """Flames of rising noise, hottest at the bottom and in the middle."""
     y, x = axes(height, width)
     tile, sway = clouds(rng, 30.0, 1.2), clouds(rng, 80.0, 2.0)
     up, lean, stretch = 1.0 - y, rng.normal(0.0, 0.25), rng.uniform(0.3, 0.6)
     speed, scale = rng.uniform(0.01, 0.05), TILE * rng.uniform(0.4, 1.2)
     flames = int(rng.integers(1, 6))
-    centres, tops = rng.uniform(-0.55, 0.55, flames), rng.uniform(0.6, 1.4, flames)
+    centers, tops = rng.uniform(-0.55, 0.55, flames), rng.uniform(0.6, 1.4, flames)
     spread, bite = rng.uniform(0.15, 0.4), rng.uniform(0.3, 0.55)
     flicker, calm = 1.0, rng.uniform(0.8, 0.95)
     glow = colour(rng, (0.02, 0.07), (0.4, 0.9), (0.05, 0.2)) * np.exp(-2.0 * up)[..., None]
@@ -115,15 +117,15 @@ def fire(rng: np.random.Generator, frames: int, height: int, width: int) -> Iter
         bend = x + lean * up**1.5 + 0.12 * up * sample(sway, 0.5 * scale * x, 0.5 * scale * (y + speed * t))
         tongues = sample(tile, scale * bend, scale * stretch * (y + 1.5 * speed * t))
         body = np.zeros_like(y)
-        for centre, top in zip(centres.tolist(), tops.tolist(), strict=True):
-            body = np.maximum(body, 1.3 - ((bend - centre) / spread) ** 2 * (0.4 + up) - up / top)
+        for center, top in zip(centers.tolist(), tops.tolist(), strict=True):
+            body = np.maximum(body, 1.3 - ((bend - center) / spread) ** 2 * (0.4 + up) - up / top)
         heat = np.clip(flicker * body + bite * tongues * (0.3 + up) * (body > 0.0), 0.0, 1.1)
         yield (glow + np.stack([1.5 * heat, 1.05 * heat**2, 0.5 * heat**5], axis=-1)).astype(np.float64)
 
 
 @filmed
 def smoke(rng: np.random.Generator, frames: int, height: int, width: int) -> Iterator[Picture]:
-    """An updraught with eddies that carries smoke off its sources, swirls and thins it."""
+    """Smoke that rises from its sources, with eddies, and becomes thinner."""
     import cv2
 
     y, x = axes(height, width)
@@ -132,22 +134,22 @@ def smoke(rng: np.random.Generator, frames: int, height: int, width: int) -> Ite
     scale, speed = TILE * rng.uniform(0.5, 1.2), rng.uniform(0.006, 0.02)
     wind, swirl = rng.normal(0.0, 0.35), rng.uniform(0.2, 0.5)
     source = np.zeros_like(y)
-    for centre in rng.uniform(-0.4, 0.4, int(rng.integers(1, 4))).tolist():
+    for center in rng.uniform(-0.4, 0.4, int(rng.integers(1, 4))).tolist():
         wide, low = rng.uniform(0.06, 0.2), rng.uniform(0.85, 1.0)
-        source += np.exp(-(((x - centre) / wide) ** 2) - ((y - low) / 0.06) ** 2)
+        source += np.exp(-(((x - center) / wide) ** 2) - ((y - low) / 0.06) ** 2)
     view = backdrop(rng, y, x, rng.uniform(0.75, 1.1))
     shades = (0.05, 0.3) if rng.random() < 0.5 else (0.75, 1.0)
     grey, thick = colour(rng, (0.0, 1.0), (0.0, 0.1), shades), rng.uniform(0.7, 0.95)
     keep, strength = 1.0 - rng.uniform(0.3, 0.9) * speed, 25.0 * swirl * speed * height**2 / scale
     density = np.zeros_like(y)
-    for t in range(-int(1.2 / speed), frames):  # shown once the first smoke has reached the top
-        # The eddies' velocity is the curl of a potential that rises with them, so it has no sinks.
+    for t in range(-int(1.2 / speed), frames):  # the film begins when the first smoke has reached the top
+        # The velocity of the eddies is the curl of a potential, so it has no sources or sinks.
         potential = sample(eddies, scale * (x - 0.7 * wind * speed * t), scale * (y + 0.7 * speed * t))
         down, right = np.gradient(potential)
         from_columns = columns - strength * down - wind * speed * height
         from_rows = rows + strength * right + speed * height
-        places = from_columns.astype(np.float32), from_rows.astype(np.float32)
-        moved = np.asarray(cv2.remap(density, *places, cv2.INTER_LINEAR))
+        positions = from_columns.astype(np.float32), from_rows.astype(np.float32)
+        moved = np.asarray(cv2.remap(density, *positions, cv2.INTER_LINEAR))
         gust = np.clip(0.5 + 0.6 * sample(puffs, scale * x, scale * (y + speed * t)), 0.0, 2.0)
         density = (keep * moved + 25.0 * speed * source * gust).astype(np.float64)
         if t >= 0:
@@ -156,7 +158,7 @@ def smoke(rng: np.random.Generator, frames: int, height: int, width: int) -> Ite
 
 @filmed
 def grass(rng: np.random.Generator, frames: int, height: int, width: int) -> Iterator[Picture]:
-    """Tapered blades, near ones before far ones, bent by gusts that run across the meadow."""
+    """Tapered blades, near ones in front of far ones, bent by gusts that move across the meadow."""
     import cv2
 
     y, x = axes(height, width)

@@ -1,4 +1,4 @@
-"""What the textures are made of: a camera, tiled noise, colours, soft edges, a view that stays."""
+"""Building blocks of the textures: a camera, periodic noise, colours, soft edges and a background."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Scene = Callable[[np.random.Generator, int, int, int], Iterator[Picture]]
 Texture = Callable[[np.random.Generator, int, int, int], Film]
 Span = tuple[float, float]
 
-TILE = 256  # cells a side of a noise tile
+TILE = 256  # cells per side of a noise tile
 TURN = 2.0 * np.pi
 FINE = 4  # bits for the fraction of a pixel, where shapes are drawn
 
@@ -44,50 +44,50 @@ FINE = 4  # bits for the fraction of a pixel, where shapes are drawn
 def filmed(scene: Scene) -> Texture:
     """Turn a scene, which yields pictures in [0, 1], into a texture: (frames, height, width, 3) uint8.
 
-    Each film has a camera of its own: mirrored or not, with a focus, exposure, tint, contrast and noise.
+    The camera of each film is drawn at random: mirrored or not, focus, exposure, tint, contrast and noise.
     """
 
     @functools.wraps(scene)
     def texture(rng: np.random.Generator, frames: int, height: int, width: int) -> Film:
         import cv2
 
-        played, camera = rng.spawn(2)
+        scene_rng, camera = rng.spawn(2)
         side = -1 if camera.random() < 0.5 else 1
         focus = camera.uniform(0.0, 0.8) * height / 120.0
         noise = np.float64(0.002 * 10 ** camera.uniform(0.0, 0.9))
         gain = (2 ** camera.uniform(-0.5, 0.3) * camera.uniform(0.93, 1.07, 3)).astype(np.float64)
         contrast = np.float64(camera.uniform(0.7, 1.1))
         film = np.empty((frames, height, width, 3), dtype=np.uint8)
-        for t, picture in enumerate(scene(played, frames, height, width)):
-            seen = cv2.GaussianBlur(picture, (0, 0), focus) if focus > 0.3 else picture
-            seen = (seen * gain - 0.5) * contrast + 0.5
-            seen += noise * camera.standard_normal(seen.shape)
-            film[t] = np.clip(255.0 * seen + 0.5, 0.0, 255.0)[:, ::side]
+        for t, picture in enumerate(scene(scene_rng, frames, height, width)):
+            image = cv2.GaussianBlur(picture, (0, 0), focus) if focus > 0.3 else picture
+            image = (image * gain - 0.5) * contrast + 0.5
+            image += noise * camera.standard_normal(image.shape)
+            film[t] = np.clip(255.0 * image + 0.5, 0.0, 255.0)[:, ::side]
         return film
 
     return texture
 
 
 def axes(height: int, width: int) -> tuple[Picture, Picture]:
-    """Return y, from 0 at the top to 1, and x, from the middle, at the pixels' centres."""
+    """Return y, from 0 at the top to 1, and x, from the middle, at the centers of the pixels."""
     rows, columns = np.mgrid[0:height, 0:width].astype(np.float64)
     return (rows + 0.5) / height, (columns + 0.5 - width / 2.0) / height
 
 
 def pixels(points: Array, height: int, width: int) -> npt.NDArray[np.int32]:
-    """Turn points (x, y) in the units of `axes` into what OpenCV draws: whole 2**-FINE of a pixel."""
-    placed = points * height + [width / 2.0 - 0.5, -0.5]
-    return np.asarray(np.rint(placed * 2**FINE), dtype=np.int32)
+    """Turn points (x, y) in the units of `axes` into the coordinates of OpenCV: 2**-FINE pixels."""
+    coordinates = points * height + [width / 2.0 - 0.5, -0.5]
+    return np.asarray(np.rint(coordinates * 2**FINE), dtype=np.int32)
 
 
 def colour(rng: np.random.Generator, hue: Span, saturation: Span, value: Span) -> Picture:
-    """Draw a colour: red, green and blue in [0, 1]. Hues outside [0, 1] come round again."""
+    """Draw a colour: red, green and blue in [0, 1]. Hues are modulo 1."""
     h, s, v = (rng.uniform(*span) for span in (hue, saturation, value))
     return np.array(colorsys.hsv_to_rgb(h % 1.0, s, v), dtype=np.float64)
 
 
 def clouds(rng: np.random.Generator, cell: float, smoothness: float = 1.0) -> Picture:
-    """Draw noise that can be tiled, of mean 0 and deviation 1, with lumps of up to `cell` cells."""
+    """Draw periodic noise with mean 0, standard deviation 1 and lumps of up to `cell` cells."""
     frequency = np.hypot(np.fft.fftfreq(TILE)[:, None], np.fft.rfftfreq(TILE))
     spectrum = np.fft.rfft2(rng.standard_normal((TILE, TILE))) / (frequency**2 + cell**-2) ** smoothness
     spectrum[0, 0] = 0.0
@@ -96,28 +96,30 @@ def clouds(rng: np.random.Generator, cell: float, smoothness: float = 1.0) -> Pi
 
 
 def sample(tile: Picture, x: npt.NDArray[np.floating], y: npt.NDArray[np.floating]) -> Picture:
-    """Look a tiled picture up at the places (x, y), which are given in its cells."""
+    """Interpolate a periodic picture at the positions (x, y), in cells."""
     import cv2
 
     # np.mod would take ten times as long.
-    across, down = ((places - TILE * np.floor(places / TILE)).astype(np.float32) for places in (x, y))
+    across, down = (
+        (positions - TILE * np.floor(positions / TILE)).astype(np.float32) for positions in (x, y)
+    )
     return np.asarray(cv2.remap(tile, across, down, cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP))
 
 
 def below(length: npt.NDArray[np.floating], edge: float) -> Picture:
-    """Return 1 where a length is below 0 and 0 where it is above, with an `edge` that is soft."""
+    """Return 1 where a length is below 0 and 0 where it is above, with a soft edge of width `edge`."""
     return np.asarray(np.clip(0.5 - length / edge, 0.0, 1.0), dtype=np.float64)
 
 
 def over(picture: Picture, paint: Picture, cover: Picture) -> Picture:
-    """Lay paint, a colour or a picture, over a picture where it covers it."""
+    """Blend paint, a colour or a picture, over a picture with the opacity `cover`."""
     return picture + cover[..., None] * (paint - picture)
 
 
 def backdrop(
     rng: np.random.Generator, y: Picture, x: Picture, ground: float, soil: Picture | None = None
 ) -> Picture:
-    """Draw a view that does not move: sky, a jagged skyline, and soil from y = `ground` on."""
+    """Draw a still background: sky, a skyline, and soil below y = `ground`."""
     sky = colour(rng, (0.5, 0.68), (0.0, 0.4), (0.45, 0.9))
     woods = colour(rng, (0.2, 0.7), (0.05, 0.4), (0.25, 0.55))
     if soil is None:

@@ -1,4 +1,4 @@
-"""Textures of a town: a turning wheel, traffic and lights at night; units are those of `_nature`."""
+"""Textures of a town: a rotating wheel, traffic and lights at night; the units are those of `_nature`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["lights", "traffic", "wheel"]
 
 @filmed
 def wheel(rng: np.random.Generator, frames: int, height: int, width: int) -> Iterator[Picture]:
-    """Blades or spokes that turn, with a hub, a rim and sometimes cabins, seen more or less aslant."""
+    """Rotating blades or spokes with a hub, a rim and sometimes cabins, seen at an angle."""
     y, x = axes(height, width)
     view = backdrop(rng, y, x, rng.uniform(0.5, 1.1))
     roll, slant, size = rng.uniform(0.0, np.pi), rng.uniform(0.6, 1.0), rng.uniform(0.25, 0.55)
@@ -36,12 +36,12 @@ def wheel(rng: np.random.Generator, frames: int, height: int, width: int) -> Ite
     u, v = c * u + s * v, (c * v - s * u) / slant
     radius, angle = np.hypot(u, v) / size, np.arctan2(v, u)
     spokes = int(rng.integers(3, 13))
-    speed = math.copysign(rng.uniform(0.02, 0.35), rng.normal()) / spokes  # in turns
+    speed = math.copysign(rng.uniform(0.02, 0.35), rng.normal()) / spokes  # in turns per frame
     fan, broad = spokes < 8, rng.uniform(0.12, 0.3)
     twist, thin, cabins = rng.normal(0.0, 0.5), rng.uniform(0.03, 0.12), rng.random() < 0.4
-    shades = (0.05, 0.25) if rng.random() < 0.5 else (0.85, 1.0)  # never as bright as the view
+    shades = (0.05, 0.25) if rng.random() < 0.5 else (0.85, 1.0)  # unlike the brightness of the background
     paints = [colour(rng, (0.0, 1.0), (0.1, 0.6), span) for span in (shades, (0.2, 1.0), shades)]
-    edge = 1.0 / (size * height)  # a pixel in radii, as all lengths from here on
+    edge = 1.0 / (size * height)  # a pixel; the unit of all lengths below is the radius
     rim, hub = below(np.abs(radius - 0.97) - thin, edge), below(radius - rng.uniform(0.1, 0.25), edge)
     inside, arc = below(radius - 1.0, edge), TURN / spokes * np.maximum(radius, 0.05)
     for t in range(frames):
@@ -56,10 +56,10 @@ def wheel(rng: np.random.Generator, frames: int, height: int, width: int) -> Ite
 
 @filmed
 def traffic(rng: np.random.Generator, frames: int, height: int, width: int) -> Iterator[Picture]:
-    """Cars and lorries on the lanes of a road, each lane at its speed, seen from a bridge or from above."""
+    """Cars and lorries on a road, with one speed per lane, seen from a bridge or from above."""
     import cv2
 
-    scale = 1.3 * height  # pixels of the plan a unit
+    scale = 1.3 * height  # pixels of the plan per unit
     lanes, lane, length = int(rng.integers(2, 7)), rng.uniform(0.13, 0.28), 5.0
     breadth = lanes * lane + 1.2
     verge = colour(rng, (0.1, 0.35), (0.1, 0.5), (0.3, 0.6))
@@ -77,27 +77,27 @@ def traffic(rng: np.random.Generator, frames: int, height: int, width: int) -> I
         dash = 0.3 if line in (0, lanes // 2, lanes) else 0.13
         for x in np.arange(0.0, length, 0.3):
             box(plan, x, 0.59 + line * lane, dash, 0.02, (0.85, 0.85, 0.85))
-    ways = np.where(np.arange(lanes) < lanes // 2, -1.0, 1.0) if rng.random() < 0.7 else np.ones(lanes)
-    speeds = ways * rng.uniform(0.012, 0.05) * rng.uniform(0.7, 1.3, lanes)
+    directions = np.where(np.arange(lanes) < lanes // 2, -1.0, 1.0) if rng.random() < 0.7 else np.ones(lanes)
+    speeds = directions * rng.uniform(0.012, 0.05) * rng.uniform(0.7, 1.3, lanes)
     cars = []
     for i in range(lanes):
-        place = rng.uniform(0.0, 0.5)
-        while place < length - 0.6:
+        position = rng.uniform(0.0, 0.5)
+        while position < length - 0.6:
             size = 0.8 * lane * (rng.uniform(1.5, 2.0) if rng.random() < 0.85 else rng.uniform(2.6, 4.0))
             hue = rng.choice([0.0, 0.12, 0.4, 0.6])
             vivid = colour(rng, (hue - 0.04, hue + 0.04), (0.5, 0.9), (0.3, 0.8))
             plain = colour(rng, (0.0, 1.0), (0.0, 0.1), (0.05, 1.0))
-            cars.append((i, place, size, vivid if rng.random() < 0.4 else plain))
-            place += size + rng.uniform(0.1, 1.0)
+            cars.append((i, position, size, vivid if rng.random() < 0.4 else plain))
+            position += size + rng.uniform(0.1, 1.0)
     to_picture = _from_plan(rng, height, width, scale, length, breadth)
     for t in range(frames):
         picture = plan.copy()
-        for i, place, size, paint in cars:
-            x, y = (place + speeds[i] * t) % length - 0.2, 0.6 + (i + 0.22) * lane
-            wide, middle, ahead = 0.56 * lane, x + size / 2.0, ways[i] * size
-            box(picture, x + 0.02, y + 0.03, size, wide, 0.5 * tar)  # its shadow
+        for i, position, size, paint in cars:
+            x, y = (position + speeds[i] * t) % length - 0.2, 0.6 + (i + 0.22) * lane
+            wide, middle, ahead = 0.56 * lane, x + size / 2.0, directions[i] * size
+            box(picture, x + 0.02, y + 0.03, size, wide, 0.5 * tar)  # the shadow
             box(picture, x, y, size, wide, paint)
-            for start, long in ((0.16, 0.14), (-0.34, 0.09)):  # its windows
+            for start, long in ((0.16, 0.14), (-0.34, 0.09)):  # the windows
                 box(picture, middle + start * ahead, y + 0.07 * lane, long * ahead, 0.42 * lane, 0.35 * tar)
         shown = cv2.warpPerspective(picture, to_picture, (width, height), borderMode=cv2.BORDER_REPLICATE)
         yield np.asarray(shown, dtype=np.float64)
@@ -106,7 +106,7 @@ def traffic(rng: np.random.Generator, frames: int, height: int, width: int) -> I
 def _from_plan(
     rng: np.random.Generator, height: int, width: int, scale: float, length: float, breadth: float
 ) -> Array:
-    """Homography from the plan of a road to a picture with any heading, zoom and tilt."""
+    """Return the homography from the plan of a road to a picture, with random heading, zoom and tilt."""
     heading, zoom, tilt = rng.uniform(0.0, TURN), rng.uniform(0.8, 1.4) * height, rng.uniform(0.0, 0.8)
     c, s = np.cos(heading), np.sin(heading)
     centred = [[1.0 / scale, 0.0, -length / 2.0], [0.0, 1.0 / scale, -breadth / 2.0], [0.0, 0.0, 1.0]]
@@ -118,7 +118,7 @@ def _from_plan(
 
 @filmed
 def lights(rng: np.random.Generator, frames: int, height: int, width: int) -> Iterator[Picture]:
-    """Lights at night, more or less out of focus: discs that twinkle, each in its own rhythm."""
+    """Lights at night out of focus: discs that twinkle at different rates."""
     y, x = axes(height, width)
     count, blur = int(rng.uniform(25, 90)), 10 ** rng.uniform(-1.9, -1.1)
     hue, variety = rng.uniform(0.0, 1.0), rng.uniform(0.03, 0.5)

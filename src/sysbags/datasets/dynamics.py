@@ -1,15 +1,15 @@
-"""Clips in which only the dynamics tell classes apart: the same pictures, each once, in another order.
+"""Clips whose classes differ in their dynamics only: the same pictures in another order.
 
-A surface with one main direction, such as brushed metal, is turned below a camera. Its pictures at evenly
-spaced angles make one full turn. A clip shows each of them exactly once, and its class says in which
-order: turning slowly or fast, forwards or backwards, by jerks, wandering about, or swinging to and fro. So
-whatever is computed from the set of frames, in whatever way, is the same for a clip of every class.
+A surface with one main direction, such as brushed metal, rotates below a camera. A clip shows its pictures
+at evenly spaced angles of a full rotation, each exactly once. The class is their order: slow or fast
+rotation, forwards or backwards, in jumps, a random walk, or a swing. So every feature of the set of frames
+is the same for the clips of all classes.
 
-What a linear system needs to see the sense of time is a loop: a process that is as likely forwards as
-backwards has a symmetric transition, and a single state always is. A direction that turns is such a loop.
-The histogram of patterns goes twice round while the surface turns once, in a plane that all surfaces
-share, since to turn a picture by 45 degrees is to turn every pattern by one neighbour. For this reason no
-clip is mirrored, which would be to play it backwards.
+A linear system represents the direction of time by a rotation of its states: a process that is equally likely
+forwards and backwards has a symmetric transition. The histogram of local binary patterns makes such a
+rotation, two full turns for each turn of the surface. It does so in the same plane for all surfaces, because
+a rotation of a picture by 45 degrees rotates every pattern by one neighbour. For this reason no clip is
+mirrored: the mirrored clip would rotate backwards.
 """
 
 from __future__ import annotations
@@ -53,18 +53,17 @@ def make_dynamics_frames(
     width: int = 160,
     random_state: int | np.random.Generator | None = 0,
 ) -> Film:
-    """Generate the frames of a surface that turns in one of several ways.
+    """Generate the frames of a surface that rotates with one of several dynamics.
 
     The same `random_state` gives the same pictures for all dynamics, in another order: each of the `frames`
-    angles of a full turn is shown once. Scale, place, colours, contrast, focus and noise of a surface
-    are drawn from it, and so are the speed, the steps and the first angle. A reversed film is the other one
-    played backwards.
+    angles of a full turn is shown once. It determines scale, position, colours, contrast, focus and noise of
+    the surface, and the speed, the steps and the first angle. A "-reversed" film is the other film backwards.
 
     Parameters
     ----------
     dynamics : {"slow", "fast", "jerky", "wandering", "swinging"} or the first three with "-reversed"
-        Steady turning at about 1/20 and 1/8 of a turn a frame; forwards in leaps of about 1/7 of a turn
-        with rests in between; a random walk; and a steady swing through the whole turn and back.
+        Rotation at a constant speed of about 1/20 or 1/8 of a turn per frame; jumps of about 1/7 of a turn
+        with pauses; a random walk; and a swing through the whole turn and back at a constant speed.
     surface : {"brushed", "stripes", "straws", "layers", "ripples"}, default="brushed"
     frames : int, default=90
     height, width : int, default=120, 160
@@ -94,8 +93,8 @@ def make_dynamics_frames(
     check_integer(width, "width", SMALLEST)
     if not isinstance(random_state, np.random.Generator):
         random_state = np.random.default_rng(seed_of(random_state))
-    looks, moves = random_state.spawn(2)
-    return _pictures(looks, surface, frames, height, width)[_path(moves, dynamics, frames)]
+    picture_rng, path_rng = random_state.spawn(2)
+    return _pictures(picture_rng, surface, frames, height, width)[_path(path_rng, dynamics, frames)]
 
 
 def make_dynamics_clips(
@@ -107,25 +106,25 @@ def make_dynamics_clips(
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> tuple[list[Path], list[str]]:
-    """Write clips of all `DYNAMICS` as MP4 files, a folder each: ``folder/slow/00.mp4``.
+    """Write clips of all `DYNAMICS` as MP4 files, one folder per class: ``folder/slow/00.mp4``.
 
-    Clips of one number show the same pictures in every class, to the last bit also after decoding, and the
-    surfaces take turns from number to number. So only the order of frames can tell classes apart. The
-    number is the clip's source in ``folder/index.csv``: leave out one source at a time, and what does not
-    look at the order says the same of all eight clips, and is right about one (or breaks ties by round-off).
+    Clips with the same number show exactly the same pictures in every class, also after decoding, and the
+    surface changes from number to number. So the classes differ in the order of frames only. The number is
+    the source of the clip in ``folder/index.csv``. If one source is left out at a time, a method that ignores
+    the order predicts the same class for all eight clips, of which one is right (up to ties by round-off).
 
     Parameters
     ----------
     folder : path
-        Made if need be. Files of the same names in it are replaced, each as a whole or not at all.
+        Created if it does not exist. Files with the same names are replaced; each is written atomically.
     per_class : int, default=20
-        Clips of each class.
+        Number of clips per class.
     frames, height, width : int, default=90, 120, 160
-        Of a clip. Height and width must be even: the codec halves them for colour.
+        Size of a clip. Height and width must be even, because the codec halves them for colour.
     random_state : int, Generator or None, default=0
-        Each clip depends on it, on its class and on its number, and on nothing else.
+        A clip depends only on this, its class and its number.
     n_jobs : int, optional
-        Threads.
+        Number of threads.
 
     Returns
     -------
@@ -148,8 +147,8 @@ def make_dynamics_clips(
         surface, rng = surfaces[number % len(surfaces)], np.random.default_rng([seed, number])
         return make_dynamics_frames(name, surface, frames, height, width, rng)
 
-    # Files are lossless: a lossy codec stores frames better where they change less, and averages over what
-    # is read would tell slow from fast.
+    # Files are lossless: a lossy codec preserves frames better where they change less, so that averages over
+    # the decoded frames would differ between slow and fast.
     shape = frames, height, width
     paths, labels = write_clips(folder, DYNAMICS, per_class, shape, film, n_jobs)
     with atomic_write(Path(folder) / INDEX) as temporary, temporary.open("w", newline="") as file:
@@ -160,10 +159,10 @@ def make_dynamics_clips(
 
 
 def _path(rng: np.random.Generator, dynamics: str, frames: int) -> IntArray:
-    """Draw the number of the picture that is shown at each time: each of them once.
+    """Draw the index of the picture at each time, a permutation.
 
-    An angle is drawn for each time, in turns, and the angles are replaced by their ranks. Where a path
-    comes through all angles about equally often, as all of these do, that changes them little.
+    An angle is drawn for each time, in turns, and the angles are replaced by their ranks. This changes them
+    little, because all of these dynamics visit all angles about equally often.
     """
     time = np.arange(frames)
     turns: npt.NDArray[np.floating]
@@ -183,7 +182,7 @@ def _path(rng: np.random.Generator, dynamics: str, frames: int) -> IntArray:
         case _:
             phase = time * whole(0.011, 0.022) / frames % 1.0
             turns = np.minimum(2.0 * phase, 2.0 - 2.0 * phase)
-    # Angles that are equal but for round-off follow one another as the frames do.
+    # Rounded, so that angles that are equal up to round-off have the order of the frames.
     order = np.argsort(np.round(turns % 1.0, 9) % 1.0, kind="stable")
     path = np.empty(frames, dtype=np.int64)
     path[order] = (time + rng.integers(frames)) % frames
@@ -191,24 +190,24 @@ def _path(rng: np.random.Generator, dynamics: str, frames: int) -> IntArray:
 
 
 def _pictures(rng: np.random.Generator, surface: str, frames: int, height: int, width: int) -> Film:
-    """Draw what a camera sees of a surface at evenly spaced angles of a full turn."""
+    """Draw the pictures of a surface at evenly spaced angles of a full turn."""
     import cv2
 
     tile = SURFACES[surface](rng).astype(np.float64)
     y, x = axes(height, width)
-    scale = rng.uniform(0.5, 1.0) * height  # cells of the tile a unit: at most one a pixel
+    scale = rng.uniform(0.5, 1.0) * height  # cells of the tile per unit: at most one per pixel
     across, down, first = scale * x, scale * (y - 0.5), rng.uniform(0.0, TURN)
-    centre = rng.uniform(0.0, TILE, 2)
+    center = rng.uniform(0.0, TILE, 2)
     shades = [(0.05, 0.4), (0.6, 1.0)]
-    one, other = (colour(rng, (0.0, 1.0), (0.0, 0.6), shade) for shade in rng.permutation(shades).tolist())
+    ground, paint = (colour(rng, (0.0, 1.0), (0.0, 0.6), span) for span in rng.permutation(shades).tolist())
     contrast, focus = rng.uniform(0.5, 1.0), rng.uniform(0.0, 0.6)
     noise = np.float64(0.002 * 10 ** rng.uniform(0.0, 0.9))
     film = np.empty((frames, height, width, 3), dtype=np.uint8)
     for k, angle in enumerate(first + TURN * np.arange(frames) / frames):
         c, s = np.cos(angle), np.sin(angle)
-        seen = sample(tile, c * across + s * down + centre[0], c * down - s * across + centre[1])
-        cover = 0.5 + contrast * (1.0 / (1.0 + np.exp(-1.5 * seen)) - 0.5)
-        picture = over(np.broadcast_to(one, (height, width, 3)), other, cover).astype(np.float64)
+        shade = sample(tile, c * across + s * down + center[0], c * down - s * across + center[1])
+        cover = 0.5 + contrast * (1.0 / (1.0 + np.exp(-1.5 * shade)) - 0.5)
+        picture = over(np.broadcast_to(ground, (height, width, 3)), paint, cover).astype(np.float64)
         if focus > 0.3:
             picture = np.asarray(cv2.GaussianBlur(picture, (0, 0), focus))
         picture = picture + noise * rng.standard_normal(picture.shape)
@@ -217,7 +216,7 @@ def _pictures(rng: np.random.Generator, surface: str, frames: int, height: int, 
 
 
 def _brushed(rng: np.random.Generator) -> Array:
-    """Noise that is smooth along the brush and rough across it."""
+    """Noise that is smooth in one direction and rough across it."""
     down, along = np.fft.fftfreq(TILE)[:, None], rng.uniform(4.0, 10.0) * np.fft.rfftfreq(TILE)
     spectrum = np.fft.rfft2(rng.standard_normal((TILE, TILE)))
     spectrum /= down**2 + along**2 + rng.uniform(18.0, 48.0) ** -2
@@ -227,14 +226,14 @@ def _brushed(rng: np.random.Generator) -> Array:
 
 
 def _stripes(rng: np.random.Generator) -> Array:
-    """Stripes that waver, with soft edges or hard ones."""
+    """Wavy stripes with soft or hard edges."""
     waver = rng.uniform(0.3, 1.2) * clouds(rng, rng.uniform(15.0, 50.0), 1.5)
     wave = np.cos(TURN * rng.integers(20, 40) * _rows() / TILE + waver)
     return np.asarray(1.2 * np.tanh(rng.uniform(0.5, 3.0) * wave))
 
 
 def _straws(rng: np.random.Generator) -> Array:
-    """Straws that lie one over another, most of them in one direction."""
+    """Overlapping straws, most of them in one direction."""
     import cv2
 
     field = np.zeros((TILE, TILE), dtype=np.float64)
@@ -242,7 +241,7 @@ def _straws(rng: np.random.Generator) -> Array:
     angles, lengths = rng.normal(0.0, spread, count), rng.uniform(15.0, 45.0, count)
     starts = rng.uniform(0.0, TILE, (count, 2))
     ends = starts + lengths[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    # What leaves the tile comes in on the other side.
+    # Copies at the neighbouring tiles make the tile periodic.
     away = TILE * (np.array(list(np.ndindex(3, 3))) - 1)
     lines = np.rint(np.stack([starts, ends], axis=1)[:, None] + away[:, None]).astype(int).tolist()
     for copies, shade in zip(lines, rng.standard_normal(count).tolist(), strict=True):
@@ -252,12 +251,12 @@ def _straws(rng: np.random.Generator) -> Array:
 
 
 def _layers(rng: np.random.Generator) -> Array:
-    """Layers of rock, each of one shade, and grain."""
+    """Layers of rock of different shades, with grain."""
     count = int(rng.integers(40, 70))
     edges, shades = np.sort(rng.uniform(0.0, TILE, count)), rng.standard_normal(count)
-    places = (_rows() + rng.uniform(1.0, 3.0) * clouds(rng, rng.uniform(20.0, 60.0), 1.5)) % TILE
+    positions = (_rows() + rng.uniform(1.0, 3.0) * clouds(rng, rng.uniform(20.0, 60.0), 1.5)) % TILE
     grain = rng.uniform(0.1, 0.3) * clouds(rng, 4.0)
-    return np.asarray(shades[np.searchsorted(edges, places) % count] + grain)
+    return np.asarray(shades[np.searchsorted(edges, positions) % count] + grain)
 
 
 def _ripples(rng: np.random.Generator) -> Array:

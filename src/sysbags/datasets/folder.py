@@ -1,4 +1,4 @@
-"""Clips on disk: one folder per class, or any folder that has clips somewhere below it."""
+"""Clips on disk: one folder per class, or all clips below a folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sysbags.errors import FileError
 __all__ = ["INDEX", "ClipFolder", "class_folders", "clips_under", "looks_like_clip"]
 
 INDEX = "index.csv"
-MOST_NAMES = 3  # of clips in an error message
+MOST_NAMES = 3  # clips that an error message names
 
 
 @dataclass(frozen=True)
@@ -83,15 +83,15 @@ def class_folders(folder: str | os.PathLike[str]) -> ClipFolder:
     classes = [entry for entry in _entries(root) if entry.is_dir()]
     if not classes:
         raise FileError(f"{root} holds no folder, but it must hold one folder of clips for each class")
-    members = {entry: [clip for clip in _entries(entry) if looks_like_clip(clip)] for entry in classes}
-    empty = [entry for entry, clips in members.items() if not clips]
+    clips_of = {entry: [clip for clip in _entries(entry) if looks_like_clip(clip)] for entry in classes}
+    empty = [entry for entry, clips in clips_of.items() if not clips]
     if empty and len(classes) - len(empty) < 2:
         raise FileError(
             f"the class folder {empty[0]} holds no clip, but at least two class folders must hold video "
             "files or folders of images"
         )
-    paths = [clip for clips in members.values() for clip in clips]
-    labels = [entry.name for entry, clips in members.items() for _ in clips]
+    paths = [clip for clips in clips_of.values() for clip in clips]
+    labels = [entry.name for entry, clips in clips_of.items() for _ in clips]
     sources = _read_index(root / INDEX)
     names = [path.relative_to(root).as_posix() for path in paths]
     if sources is not None:
@@ -142,7 +142,7 @@ def _below(folder: Path) -> list[Path]:
     for entry in _entries(folder):
         if looks_like_clip(entry):
             clips.append(entry)
-        elif entry.is_dir() and not entry.is_symlink():  # a link may lead back up
+        elif entry.is_dir() and not entry.is_symlink():  # a link may lead to a parent folder
             clips += _below(entry)
     return clips
 
@@ -188,7 +188,7 @@ def _read_index(path: Path) -> dict[str, str] | None:
 
 
 def _check_index(path: Path, rows: Collection[str], clips: Collection[str]) -> None:
-    """Refuse an index with rows that name no clip, or without a row for each clip."""
+    """Raise an error unless the rows of the index are exactly the clips."""
     listed, present = set(rows), set(clips)
     unmatched = [name for name in rows if name not in present]
     unlisted = [name for name in clips if name not in listed]

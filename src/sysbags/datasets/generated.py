@@ -1,4 +1,4 @@
-"""Generated clips: procedural dynamic textures, as arrays or as MP4 files, to try and to test things on."""
+"""Generated clips: procedural dynamic textures, as arrays or as MP4 files."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ TEXTURES: dict[str, Texture] = {
     "traffic": traffic,
     "lights": lights,
 }
-SMALLEST = 16  # pixels a side: less shows nothing
-RATE = 25  # frames a second
+SMALLEST = 16  # minimal height and width in pixels
+RATE = 25  # frames per second
 
 
 def make_frames(
@@ -46,8 +46,8 @@ def make_frames(
 ) -> Film:
     """Generate the frames of one clip of a texture.
 
-    Two clips of a texture differ in speed, scale, direction, contrast, colours, noise and in what there is
-    behind: each as a camera might find it, and drawn from `random_state`.
+    Clips of the same texture differ in speed, scale, direction, contrast, colours, noise and background, as
+    recordings would; all of these are drawn from `random_state`.
 
     Parameters
     ----------
@@ -89,20 +89,20 @@ def make_clips(
     n_jobs: int | None = None,
     textures: Iterable[str] | None = None,
 ) -> tuple[list[Path], list[str]]:
-    """Write clips of several textures as MP4 files, a folder a texture: ``folder/fire/00.mp4``.
+    """Write clips of several textures as MP4 files, one folder per texture: ``folder/fire/00.mp4``.
 
     Parameters
     ----------
     folder : path
-        Made if need be. Clips of the same names in it are replaced, each as a whole or not at all.
+        Created if it does not exist. Clips with the same names are replaced; each is written atomically.
     per_class : int, default=8
-        Clips of each texture.
+        Number of clips per texture.
     frames, height, width : int, default=60, 120, 160
-        Of a clip. Height and width must be even: the codec halves them for colour.
+        Size of a clip. Height and width must be even, because the codec halves them for colour.
     random_state : int, Generator or None, default=0
-        Each clip depends on it, on its texture and on its number, and on nothing else.
+        A clip depends only on this, its texture and its number.
     n_jobs : int, optional
-        Threads.
+        Number of threads.
     textures : iterable of str, optional
         By default all eight of `make_frames`.
 
@@ -127,7 +127,7 @@ def make_clips(
     for name in names:
         check_choice(name, "texture", TEXTURES)
     if len(set(names)) != len(names) or not names:
-        raise ParameterError(f"textures is {names}, but it must name at least one texture, each once")
+        raise ParameterError(f"textures is {names}, but it must be at least one texture, without repetition")
     seed = seed_of(random_state)
 
     def film(name: str, number: int) -> Film:
@@ -147,7 +147,7 @@ def write_clips(
 ) -> tuple[list[Path], list[str]]:
     """Write ``film(name, number)`` of each class and number to ``folder/name/number.mp4``, in threads.
 
-    `shape` is that of a film: frames, height and width.
+    `shape` is the number of frames, the height and the width of a film.
     """
     check_integer(per_class, "per_class")
     check_integer(shape[0], "frames")
@@ -165,8 +165,8 @@ def write_clips(
                     temporary.write_bytes(content)
         return path
 
-    # A thread that is still at work when Python ends would leave half a file. So files are written under a
-    # lock, and none is begun once anything, a Ctrl-C too, has stopped the others.
+    # A thread that is still writing when Python ends would leave an incomplete file. So files are written
+    # under a lock, and none is begun after an error or Ctrl-C.
     writing, stopped = Lock(), False
     clips = [(name, number) for name in names for number in range(per_class)]
     try:
@@ -178,10 +178,10 @@ def write_clips(
 
 
 def _encode(film: Film) -> bytes:
-    """Turn frames into an MP4 file without loss: H.264, or FFV1 where that encoder is missing.
+    """Turn frames into a lossless MP4 file: H.264, or FFV1 where that encoder is missing.
 
-    Encoders differ between processors and versions; without loss, what is decoded is what was put in.
-    The conversion to YCbCr is FFmpeg's exact one, which does not depend on the processor either.
+    Encoders differ between processors and versions, but the decoded frames of a lossless file do not. The
+    conversion to YCbCr is FFmpeg's exact one, which does not depend on the processor either.
     """
     import av
 

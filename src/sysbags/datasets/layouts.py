@@ -29,8 +29,8 @@ class Layout:
     counts : mapping
         The number of clips of each class in the paper.
     aliases : mapping, optional
-        Further names for the folder of a class. Capitals, digits, plurals, blanks, hyphens, underscores and
-        the name of the set make no difference: "03_calm-waters" is "Calm water".
+        Further names for the folder of a class. Capitals, digits, plurals, spaces, hyphens, underscores and
+        the name of the data set are ignored: "03_calm-waters" is "Calm water".
 
     Examples
     --------
@@ -50,9 +50,9 @@ class Layout:
 
     def class_of(self, folder: str) -> str | None:
         """Return the class that a folder's name stands for, or None."""
-        wanted = _plain(folder)
+        plain = _plain(folder)
         for label in self.counts:
-            if wanted in {_plain(name) for name in (label, *self.aliases.get(label, ()))}:
+            if plain in {_plain(name) for name in (label, *self.aliases.get(label, ()))}:
                 return label
         return None
 
@@ -90,16 +90,16 @@ class Layout:
             if named.setdefault(label, name) != name:
                 raise FileError(
                     f"the folders {named[label]} and {name} in {folder} both stand for the class {label} of "
-                    f"{self.title}, but it must be one"
+                    f"{self.title}, but a class has one folder"
                 )
             paths[label].append(path)
         clips = LayoutClips(self, paths, unknown_folders)
         if clips.differences and not allow_incomplete:
             raise FileError(
                 f"{folder} is not {self.title} as in the paper, {self.total} clips in {len(self.counts)} "
-                f"classes: {'; '.join(clips.differences)} (--allow-incomplete goes on with what is there)"
+                f"classes: {'; '.join(clips.differences)} (--allow-incomplete uses the clips that are there)"
             )
-        if sum(bool(members) for members in paths.values()) < 2:
+        if sum(bool(class_paths) for class_paths in paths.values()) < 2:
             raise FileError(
                 f"{folder} holds fewer than two classes of {self.title}, but there must be at least two of "
                 f"its {len(self.counts)}: {', '.join(self.counts)}"
@@ -127,25 +127,25 @@ class LayoutClips:
     @property
     def paths(self) -> list[Path]:
         """All clips of the set."""
-        return [path for members in self.members.values() for path in members]
+        return [path for paths in self.members.values() for path in paths]
 
     @property
     def labels(self) -> list[str]:
-        """The class of each."""
-        return [label for label, members in self.members.items() for _ in members]
+        """The class of each clip."""
+        return [label for label, paths in self.members.items() for _ in paths]
 
     @property
     def differences(self) -> list[str]:
         """What is missing or surplus, one phrase each."""
         phrases = []
-        for label, members in self.members.items():
-            wanted, count = self.layout.counts[label], len(members)
+        for label, paths in self.members.items():
+            expected, count = self.layout.counts[label], len(paths)
             if not count:
-                phrases.append(f"the class {label} is missing ({_clips(wanted)})")
-            elif count < wanted:
-                phrases.append(f"{label} has {_clips(count)}, {wanted - count} fewer than {wanted}")
-            elif count > wanted:
-                phrases.append(f"{label} has {_clips(count)}, {count - wanted} more than {wanted}")
+                phrases.append(f"the class {label} is missing ({_clips(expected)})")
+            elif count < expected:
+                phrases.append(f"{label} has {_clips(count)}, {expected - count} fewer than {expected}")
+            elif count > expected:
+                phrases.append(f"{label} has {_clips(count)}, {count - expected} more than {expected}")
         phrases += [
             f"the folder {name} ({_clips(count)}) is none of its classes"
             for name, count in self.unknown_folders.items()

@@ -1,4 +1,4 @@
-"""Generated streams: known linear systems that emit histograms, in classes that are not trivial."""
+"""Generated streams of histograms from known linear systems."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sysbags.errors import ParameterError
 
 __all__ = ["make_streams"]
 
-STATES = 4  # two planes, each turned by its own angle a frame
-SLOW, FAST = (0.1, 0.4), (1.2, 2.2)  # radians a frame
-DAMPING = (0.9, 0.99)  # what is left of a state after a frame
-EXCURSION = 0.5  # of the log-frequencies, for a state of size 1
-SHARED = 0.95  # of an observer's variance is the same for all looks
-# Within a class, at noise 1: of the observer, the mean, the log-frequencies of a frame, the angles.
+STATES = 4  # two planes, each with its own angle of rotation per frame
+SLOW, FAST = (0.1, 0.4), (1.2, 2.2)  # radians per frame
+DAMPING = (0.9, 0.99)  # factor of the amplitude of a state per frame
+EXCURSION = 0.5  # change of the log-frequencies for a state of size 1
+SHARED = 0.95  # fraction of the variance of an observer that is the same for all pairs of classes
+# Deviations within a class at noise 1: of the observer, the mean, the log-frequencies, the angles.
 OBSERVER_SPREAD, MEAN_SPREAD, FRAME_SPREAD, SPEED_SPREAD = 0.8, 0.6, 0.7, 0.2
 
 
@@ -32,10 +32,10 @@ def make_streams(
     """Generate streams of histograms from known linear systems, several of each class.
 
     A stream follows ``x_{t+1} = A x_t + w_t``, ``y_t = softmax(mu + C x_t + v_t)``. The transition A
-    turns two planes, each by an angle of its class, and damps them a little; w keeps the states'
-    variance at 1 whatever the angle. Classes come in pairs, 0 and 1, 2 and 3 and so on: both have the same
-    observer C and the same mu, and one is slow, the other fast. So a frame alone, and the average
-    over time, are distributed alike within a pair: only the dynamics tell its classes apart.
+    rotates two planes, each by an angle of its class, with little damping; the noise w keeps the variance of
+    the states at 1 for any angle. Classes are in pairs, 0 and 1, 2 and 3 and so on: both have the same
+    observer C and the same mu, and one is slow, the other fast. So the distributions of a single frame and
+    of the average over time are the same within a pair, whose classes differ in their dynamics only.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ def make_streams(
     frames, bins : int, default=80, 32
         Length of a stream and of its histograms.
     noise : float, default=1.0
-        How much the streams of a class differ: in observer, mean, angles, and from frame to frame.
-        With 0 only the states differ.
+        Differences between the streams of a class in observer, mean, angles, and from frame to frame. With
+        0 only the states differ.
     random_state : int, Generator or None, default=0
 
     Returns
@@ -80,8 +80,8 @@ def make_streams(
         angles = rng.uniform(*(FAST if label % 2 else SLOW), size=STATES // 2)
         damping = rng.uniform(*DAMPING, size=STATES // 2)
         for _ in range(per_class):
-            some_angles = angles * (1.0 + noise * SPEED_SPREAD * rng.standard_normal(angles.shape))
-            states = _walk(some_angles, damping, frames, rng)
+            stream_angles = angles * (1.0 + noise * SPEED_SPREAD * rng.standard_normal(angles.shape))
+            states = _walk(stream_angles, damping, frames, rng)
             C = observer + noise * OBSERVER_SPREAD * rng.standard_normal(observer.shape)
             mu = mean + noise * MEAN_SPREAD * rng.standard_normal(bins)
             v = noise * FRAME_SPREAD * rng.standard_normal((frames, bins))
@@ -90,8 +90,8 @@ def make_streams(
 
 
 def _walk(angles: Array, damping: Array, frames: int, rng: np.random.Generator) -> Array:
-    """States (frames, n) of damped turning planes, driven so that each entry has variance 1 at any time."""
-    # A plane is a complex number, and its transition a complex factor.
+    """Return states (frames, n) of damped rotating planes, with noise that keeps each variance at 1."""
+    # A point of a plane is a complex number, and its transition a complex factor.
     factor = damping * np.exp(1j * angles)
     drive = rng.standard_normal((frames, angles.size, 2)) @ np.array([1.0, 1j])
     drive[1:] *= np.sqrt(1.0 - damping**2)
