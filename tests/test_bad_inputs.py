@@ -119,7 +119,7 @@ TABLE = {
     # systems
     "oblong transition": (lambda: system(transition=np.ones((2, 3))), ParameterError, "square"),
     "NaN in a transition": (lambda: system(transition=EYE * np.nan), ParameterError, "transition holds nan"),
-    "alpha too short": (lambda: system(alpha=np.ones((2, 2))), ParameterError, "a row for each of the 3"),
+    "alpha too short": (lambda: system(alpha=np.ones((2, 2))), ParameterError, "one row for each of the 3"),
     "beta too long": (lambda: system(beta=np.ones(4)), ParameterError, "one entry for each of the 3"),
     "samples that are counts": (
         lambda: system(samples=np.ones((3, 4))),
@@ -210,7 +210,7 @@ TABLE = {
     "two collections of two kernels": (
         lambda: sysbags.pairwise_distances(SYSTEMS, [OTHER_KERNEL]),
         IncompatibleSystemsError,
-        "only systems of one kernel",
+        "only systems of the same kernel",
     ),
     "half a thread": (
         lambda: sysbags.pairwise_distances(SYSTEMS, n_jobs=1.5),
@@ -231,7 +231,7 @@ TABLE = {
     "Martin of a blind system": (
         lambda: sysbags.martin_distance(BLIND, BLIND),
         IncompatibleSystemsError,
-        "lower its order",
+        "use a smaller order",
     ),
     "maximum singular value of a blind system": (
         lambda: sysbags.max_singular_value_distance(BLIND, BLIND),
@@ -244,7 +244,7 @@ TABLE = {
     "too few weights": (
         lambda: sysbags.frechet_mean(SYSTEMS, weights=[1.0, 1.0]),
         ParameterError,
-        "one weight a system",
+        "one weight per system",
     ),
     "negative weights": (
         lambda: sysbags.frechet_mean(SYSTEMS, weights=[1, -1, 1]),

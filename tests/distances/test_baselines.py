@@ -279,7 +279,7 @@ def silent(columns):
             "martin",
             [silent([1.0, 0.0]), scaled(1)],
             IncompatibleSystemsError,
-            "states that its observer never shows",
+            "states that are not observable",
         ),
         ("martin", [scaled(1), silent([0.0, 0.0])], IncompatibleSystemsError, "others[0] has states"),
         (

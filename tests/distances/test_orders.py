@@ -86,7 +86,7 @@ def test_mistakes():
         ((systems, gram, 0), "order is 0, but it must be a whole number"),
         ((systems[:2], gram, 2), "gram must be the CrossGram of the 2 systems"),
         ((systems, cross_gram(systems, systems), 2), "gram must be the CrossGram of the 5 systems"),
-        ((bare, gram, 2), "systems[0] keeps no states"),
+        ((bare, gram, 2), "systems[0] has no states"),
     ]:
         with pytest.raises(ParameterError) as caught:
             truncate(*arguments)

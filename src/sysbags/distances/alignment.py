@@ -1,4 +1,4 @@
-"""Algorithm 2: the alignment distance of two systems, the rotation that attains it, and a certificate."""
+"""Algorithm 2: the alignment distance of two systems, its rotation, and a lower bound."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FLOAT64 = np.dtype(np.float64)
 
 
 class BlockAlignment(NamedTuple):
-    """What `align_blocks` found.
+    """The result of `align_blocks`.
 
     Attributes
     ----------
@@ -34,16 +34,16 @@ class BlockAlignment(NamedTuple):
     value : float
         rho at Q.
     upper_bound : float
-        No rotation has a larger rho: the certificate.
+        No rotation has a larger rho.
     determinant : int
-        Of the rotation, 1 or -1.
+        Determinant of the rotation, 1 or -1.
     gradient_norm : float
         Norm of the Riemannian gradient at Q.
     sweeps : int
-        Jacobi sweeps of the starts among which the winner was.
+        Jacobi sweeps of the group of starts with the best one.
     agreed, starts : int
-        How many of the starts made reached this value. Starts that fall behind are given up, so few
-        may agree on an easy problem too; one in many is a warning.
+        The number of starts that reached this value, and the number of starts. Starts that fall behind are
+        stopped, so `agreed` may be small on an easy problem too; 1 of many starts is a warning.
     nuclear_norm : float
         ``||M||_*``.
     transitions : tuple of two (n, n) arrays
@@ -61,7 +61,7 @@ class BlockAlignment(NamedTuple):
 
     @property
     def upper_bound(self) -> float:
-        """No rotation has a larger value than this, see `transition_bound`."""
+        """No rotation has a larger value, see `transition_bound`."""
         return max(self.value, transition_bound(*self.transitions) + self.nuclear_norm)
 
     @property
@@ -72,20 +72,20 @@ class BlockAlignment(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """What `align` found.
+    """The result of `align`.
 
     Attributes
     ----------
     distance : float
         The squared alignment distance (`eq:d_o`), the sum of `parts`.
     lower_bound : float
-        The distance cannot be smaller, whatever the rotation.
+        No rotation gives a smaller distance.
     rotation : (n, n) array
         Q: the first system is nearest to ``second.rotate(Q)`` (after zero padding, if orders differ).
     determinant : int
-        Of the rotation, 1 or -1.
+        Determinant of the rotation, 1 or -1.
     parts : dict
-        "transition", "observer" and "mean": what each adds to the distance, weights included.
+        The weighted terms "transition", "observer" and "mean" of the distance.
     sweeps, gradient_norm, agreed, starts
         See `BlockAlignment`.
     """
@@ -113,10 +113,10 @@ def align_blocks(
 ) -> BlockAlignment:
     """Maximise ``rho(Q) = lambda_a tr(A1' Q' A2 Q) + tr(M Q)`` over the orthogonal matrices Q (`eq:rho_max`).
 
-    Starts run side by side, first the best rotations of the observers alone in both determinants,
-    then random ones, until enough of them agree. Each makes Jacobi sweeps, plane by plane in a
-    random order, and a Newton finish. Without an observer block this is the problem of the
-    transitions alone, ``min ||A1 - Q' A2 Q||_F``, that dynamical similarity analysis poses.
+    Starts run in parallel lanes: first the best rotations of the observers for both determinants, then
+    random ones, until enough of them agree. Each makes Jacobi sweeps, plane by plane in a random order, and
+    then Newton steps. Without an observer block this is the problem of dynamical similarity analysis,
+    ``min ||A1 - Q' A2 Q||_F``.
 
     Parameters
     ----------
@@ -127,11 +127,11 @@ def align_blocks(
     lambda_a : float, default=0.25
         Weight of the transitions.
     starts : int, optional
-        Make this many starts, rounded up to a multiple of four, and follow each to its end. By default
-        there are four where the observers dominate and up to 28 where not, within a fixed effort, and
-        those that fall behind are given up.
+        Number of starts, rounded up to a multiple of four; each runs until it converges. By default there
+        are four where the observers dominate and up to 28 elsewhere, within a fixed effort, and starts that
+        fall behind are stopped.
     solver : {"newton", "jacobi"}, default="newton"
-        "jacobi" is the paper's method, sweeps alone, for study and comparison.
+        "jacobi" is the paper's method: sweeps without Newton steps, for comparison.
     random_state : int, Generator or None, default=0
         Seed of the random starts and of the orders of planes.
 
@@ -144,8 +144,8 @@ def align_blocks(
     >>> import numpy as np, sysbags
     >>> A = np.array([[0.9, 0.2], [0.0, 0.5]])
     >>> Q = np.array([[0.0, 1.0], [1.0, 0.0]])
-    >>> found = sysbags.align_blocks(A, Q @ A @ Q.T, lambda_a=1.0)
-    >>> bool(abs(found.value - np.sum(A * A)) < 1e-12), np.abs(found.rotation).round(6)
+    >>> alignment = sysbags.align_blocks(A, Q @ A @ Q.T, lambda_a=1.0)
+    >>> bool(abs(alignment.value - np.sum(A * A)) < 1e-12), np.abs(alignment.rotation).round(6)
     (True, array([[0., 1.],
            [1., 0.]]))
     """
@@ -154,14 +154,14 @@ def align_blocks(
     A1, A2, M = _square_blocks(first, second, observer)
     A = A1 * weight
     rotation = np.empty(A.shape)
-    # Copies, because the arrays of a system are read-only, and that would be compiled once more.
+    # Copies, because the arrays of a system are read-only: Numba would compile another version for them.
     value, nuclear_norm, slope, sweeps, agreed, tried = align_pair(
         A, A2.copy(), M.copy(), *start_tables(len(A), starts, seed_of(random_state)), finish, rotation
     )
     if not isfinite(value):
         for name, matrix in (("first", A1), ("second", A2), ("observer", M)):
             check_matrix(matrix, name, A.shape, "a square matrix")
-        raise ParameterError("the matrices hold numbers too large to be squared: scale them down")
+        raise ParameterError("the entries of the matrices are too large to be squared: scale them down")
     return BlockAlignment(rotation, value, slope, sweeps, agreed, tried, nuclear_norm, (A, A2))
 
 
@@ -175,16 +175,16 @@ def align(
     solver: str = "newton",
     random_state: int | np.random.Generator | None = 0,
 ) -> Alignment:
-    """Align the state spaces of two systems: the distance of `alignment_distance` with all that explains it.
+    """Align the state spaces of two systems: the alignment distance, its rotation and its parts.
 
     Solves ``min over Q in O(n) of lambda_a ||A1 - Q' A2 Q||^2 + ||C1 - C2 Q||^2 + lambda_mu ||mu1 - mu2||^2``
-    (`eq:d_o`, Algorithm 2) by `align_blocks`. The value found is an upper bound of the minimum; the
-    result carries a lower bound as a certificate.
+    (`eq:d_o`, Algorithm 2) by `align_blocks`. The resulting distance is an upper bound of the minimum;
+    `lower_bound` is a lower bound.
 
     Parameters
     ----------
     first, second : System
-        Of one kernel and one bag length; the smaller order is padded with zeros.
+        With the same kernel and bag length; the smaller order is padded with zeros.
     lambda_a, lambda_mu : float, default=0.25, 0.0
         Weights of the transition and of the mean.
     starts, solver, random_state
@@ -199,17 +199,17 @@ def align(
     >>> import numpy as np, sysbags
     >>> rng = np.random.default_rng(0)
     >>> one, two = (sysbags.identify(rng.dirichlet(np.ones(6), size=30), order=2) for _ in range(2))
-    >>> found = sysbags.align(one, two, lambda_mu=1.0)
-    >>> bool(0 <= found.lower_bound <= found.distance)
+    >>> alignment = sysbags.align(one, two, lambda_mu=1.0)
+    >>> bool(0 <= alignment.lower_bound <= alignment.distance)
     True
-    >>> bool(np.isclose(sum(found.parts.values()), found.distance))
+    >>> bool(np.isclose(sum(alignment.parts.values()), alignment.distance))
     True
     """
     weight_mu = check_weight(lambda_mu, "lambda_mu")
     gram = cross_gram([first], [second])
     A1, A2, M = _square_blocks(first.transition, second.transition, gram.observer[0, 0])
-    found = align_blocks(A1, A2, M, lambda_a, starts=starts, solver=solver, random_state=random_state)
-    Q = found.rotation
+    alignment = align_blocks(A1, A2, M, lambda_a, starts=starts, solver=solver, random_state=random_state)
+    Q = alignment.rotation
     traces = float(np.trace(first.observer_gram) + np.trace(second.observer_gram))
     mean = max(0.0, first.mean_norm + second.mean_norm - 2.0 * float(gram.mean[0, 0])) * weight_mu
     parts = {
@@ -219,17 +219,17 @@ def align(
     }
     distance = sum(parts.values())
     largest = float(lambda_a) * float(np.sum(A1**2) + np.sum(A2**2)) + traces + mean
-    lower = min(distance, max(0.0, largest - 2.0 * found.upper_bound))
+    lower = min(distance, max(0.0, largest - 2.0 * alignment.upper_bound))
     return Alignment(
         distance,
         lower,
         Q,
-        found.determinant,
+        alignment.determinant,
         parts,
-        found.sweeps,
-        found.gradient_norm,
-        found.agreed,
-        found.starts,
+        alignment.sweeps,
+        alignment.gradient_norm,
+        alignment.agreed,
+        alignment.starts,
     )
 
 
@@ -261,9 +261,9 @@ def alignment_distance(
 
 
 def transition_bound(first: Array, second: Array) -> float:
-    """Return a bound of ``tr(A1' Q' A2 Q)`` over all orthogonal Q.
+    """Return an upper bound of ``tr(A1' Q' A2 Q)`` over all orthogonal Q.
 
-    The smaller of two: von Neumann's ``sum_i s_i(A1) s_i(A2)``, and its sharper form for the
+    The smaller of two bounds: von Neumann's ``sum_i s_i(A1) s_i(A2)``, and its sharper form for the
     symmetric parts (eigenvalues with their signs) plus von Neumann's for the skew parts.
 
     Parameters
@@ -279,14 +279,14 @@ def transition_bound(first: Array, second: Array) -> float:
 
 
 def pad(blocks: Array, n: int, m: int) -> Array:
-    """Zeros to the right of and below the last two axes, up to (n, m)."""
+    """Pad the last two axes with zeros at their ends, up to (n, m)."""
     missing = [(0, 0)] * (blocks.ndim - 2) + [(0, n - blocks.shape[-2]), (0, m - blocks.shape[-1])]
     padded = np.pad(blocks, missing) if any(after for _, after in missing) else blocks
     return np.ascontiguousarray(padded)
 
 
 def _square_blocks(first: Any, second: Any, observer: Any) -> tuple[Array, Array, Array]:
-    """Two transitions and their cross block, checked and padded to one size."""
+    """Check two transitions and their cross block, and pad them to the same size."""
     if _ready(first, second, observer):
         return first, second, observer
     A1 = check_matrix(first, "first", (None, None), "a square matrix")
@@ -298,13 +298,13 @@ def _square_blocks(first: Any, second: Any, observer: Any) -> tuple[Array, Array
         M = np.zeros((A1.shape[0], A2.shape[0]))
     else:
         shape = A1.shape[0], A2.shape[0]
-        M = check_matrix(observer, "observer", shape, f"{shape}: a row for each state of the first system")
+        M = check_matrix(observer, "observer", shape, f"{shape}: one row per state of the first system")
     n = max(A1.shape[0], A2.shape[0])
     return pad(A1, n, n), pad(A2, n, n), pad(M, n, n)
 
 
 def _ready(*matrices: Any) -> bool:
-    """Whether there is nothing to convert or to pad: the quick way for many small calls."""
+    """Return whether there is nothing to convert or to pad, which makes many small calls faster."""
     shape: tuple[int, ...] = getattr(matrices[0], "shape", ())
     if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:
         return False

@@ -29,7 +29,7 @@ def alignment_matrix(
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> Array:
-    """Squared alignment distances between two collections, from their CrossGram alone.
+    """Return the squared alignment distances between two collections from their CrossGram.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def alignment_parts(
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> Array:
-    """Split the squared alignment distances of some pairs into transition, observer and mean.
+    """Split the squared alignment distances of pairs into transition, observer and mean.
 
     The rotations are those of `alignment_matrix`, so that the parts sum to its distances.
 
@@ -89,7 +89,7 @@ def alignment_parts(
     Returns
     -------
     (P, 3) array
-        Each part with its weight.
+        The weighted parts.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def alignment_parts(
     """
     weight, weight_mu = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
     if gram.symmetric:
-        pairs = np.sort(pairs, axis=1)  # as alignment_matrix has them; the parts are the same both ways
+        pairs = np.sort(pairs, axis=1)  # as in alignment_matrix; the parts are symmetric
     rows, columns = gram.rows, gram.columns
     parts = np.empty((len(pairs), 3))
     i, j = pairs.T
@@ -121,7 +121,7 @@ def alignment_parts(
 
 
 def mean_term(gram: CrossGram) -> Array:
-    """``||mu_i - mu_j||^2`` of all pairs, (K, L): what `lambda_mu` weighs in the alignment distance."""
+    """Return ``||mu_i - mu_j||^2`` of all pairs, (K, L): `lambda_mu` is its weight in the distance."""
     norms = gram.rows.mean_norm[:, None] + gram.columns.mean_norm[None, :]
     return np.maximum(norms - 2.0 * gram.mean, 0.0)
 
@@ -139,19 +139,19 @@ def _align(
     rows, columns = gram.rows, gram.columns
     n = max(rows.transition.shape[1], columns.transition.shape[1])
     first, second = pad(rows.transition, n, n), pad(columns.transition, n, n)
-    # A pair lives in the larger of its own two orders: more padding would allow more rotations.
+    # A pair is padded to the larger of its two orders: more padding would allow more rotations.
     sizes = np.maximum(rows.orders[pairs[:, 0]], columns.orders[pairs[:, 1]])
     chunks: list[IntArray] = []
     for size in np.unique(sizes):
-        alike = np.flatnonzero(sizes == size)
-        chunks += [alike[k : k + PAIRS_PER_CHUNK] for k in range(0, len(alike), PAIRS_PER_CHUNK)]
+        same_size = np.flatnonzero(sizes == size)
+        chunks += [same_size[k : k + PAIRS_PER_CHUNK] for k in range(0, len(same_size), PAIRS_PER_CHUNK)]
 
     def align_chunk(chunk: IntArray) -> None:
-        some, size = np.ascontiguousarray(pairs[chunk]), int(sizes[chunk[0]])
-        values, rotations = np.empty(len(some)), np.empty((len(some), size, size))
-        blocks = pad(gram.observer[some[:, 0], some[:, 1]], n, n)
+        indices, size = np.ascontiguousarray(pairs[chunk]), int(sizes[chunk[0]])
+        values, rotations = np.empty(len(indices)), np.empty((len(indices), size, size))
+        blocks = pad(gram.observer[indices[:, 0], indices[:, 1]], n, n)
         align_many(
-            first, second, blocks, some, lambda_a, *start_tables(size, starts, seed), values, rotations
+            first, second, blocks, indices, lambda_a, *start_tables(size, starts, seed), values, rotations
         )
         consume(chunk, values, rotations)
 
@@ -160,11 +160,11 @@ def _align(
 
 
 def _square(blocks: Array, n: int) -> Array:
-    """Cut or pad the last two axes to (n, n); what is cut is 0."""
+    """Cut or pad the last two axes to (n, n); the entries cut off are 0."""
     return pad(blocks[..., :n, :n], n, n)
 
 
 def _norms(stack: SystemStack, lambda_a: float) -> Array:
-    """``lambda_a ||A||^2 + ||C||^2`` of each system."""
+    """Return ``lambda_a ||A||^2 + ||C||^2`` of each system."""
     squares = np.einsum("kij,kij->k", stack.transition, stack.transition)
     return np.asarray(lambda_a * squares + np.einsum("kii->k", stack.observer_gram))

@@ -1,4 +1,4 @@
-"""The two distances that the paper compares with: Martin, and the maximum singular value kernel.
+"""The two baselines of the paper: the Martin distance, and the maximum singular value kernel.
 
 Both start from the infinite observability matrices `O_i = [C_i; C_i A_i; C_i A_i^2; ..]` of two systems,
 whose products solve Stein equations, `O_1'O_2 = X` with `X = A1' X A2 + C1' C2`. Both ignore the mean.
@@ -27,32 +27,31 @@ __all__ = [
 
 DISCOUNT = 0.9
 CHUNK_ROWS = 8
-# Powers of both systems below this: what a doubling step adds is below the last bit.
+# Where the powers of both systems are below this, the term that a doubling step adds is below round-off.
 POWER_FLOOR = 1e-9
-# A spectral radius this near to 1 still needs 2^38 terms, which are 38 doublings.
+# A spectral radius this near to 1 needs 2^38 terms, which are 38 doublings.
 STABILITY_GAP = 1e-10
 MAX_DOUBLINGS = 64
 OBSERVABILITY_FLOOR = 1e-14
 
 
 def martin_distance(first: System, second: System) -> float:
-    """Squared Martin distance, `-sum log cos^2` of the angles between two observability spaces.
+    """Return the squared Martin distance, `-sum log cos^2` of the angles between two observability spaces.
 
     With `O_ij` the solution of `X = A_i' X A_j + C_i' C_j` and `O_ii = L_i L_i'`, the cosines are the
-    singular values of `L_1^-1 O_12 L_2^-T`. No change of the state space's basis, orthogonal or not,
-    alters them.
+    singular values of `L_1^-1 O_12 L_2^-T`. They do not depend on the basis of the state space.
 
     Parameters
     ----------
     first, second : System
-        Of one kernel and one bag length, with spectral radius below 1 and independent observer columns.
-        Of different orders n < m: the n angles between the smaller space and the larger; the distance
+        With the same kernel and bag length, spectral radius below 1 and independent observer columns.
+        For different orders n < m there are n angles between the smaller space and the larger; the distance
         is then 0 where the larger contains the smaller.
 
     Returns
     -------
     float
-        `inf` if some direction of one space is orthogonal to the other.
+        `inf` if a direction of one space is orthogonal to the other space.
 
     Examples
     --------
@@ -67,15 +66,15 @@ def martin_distance(first: System, second: System) -> float:
 
 
 def max_singular_value_distance(first: System, second: System) -> float:
-    """Squared distance of the maximum singular value kernel, `2 (1 - k_12 / sqrt(k_11 k_22))`.
+    """Return the squared distance of the maximum singular value kernel, `2 (1 - k_12 / sqrt(k_11 k_22))`.
 
-    `k_ij` is the largest singular value of the solution of `X = 0.9 A_i' X A_j + C_i' C_j`. A rotation of the
-    state space leaves it; other changes of basis do not. It is no positive definite kernel.
+    `k_ij` is the largest singular value of the solution of `X = 0.9 A_i' X A_j + C_i' C_j`. It is invariant
+    to rotations of the state space, but not to other changes of basis. The kernel is not positive definite.
 
     Parameters
     ----------
     first, second : System
-        Of one kernel and one bag length, with spectral radius below `1 / sqrt(0.9)`; any orders.
+        With the same kernel and bag length, and spectral radius below `1 / sqrt(0.9)`; any orders.
 
     Returns
     -------
@@ -95,7 +94,7 @@ def max_singular_value_distance(first: System, second: System) -> float:
 
 
 def martin_matrix(gram: CrossGram, n_jobs: int | None = None) -> Array:
-    """Squared Martin distances of all pairs of a `CrossGram`, in one compiled batch.
+    """Return the squared Martin distances of all pairs of a `CrossGram`.
 
     Each Stein equation is solved by doubling; the powers of the transitions and the Cholesky factors are
     computed once per system. There is no SVD: in the basis where both `O_ii` are the identity, the product
@@ -115,19 +114,19 @@ def martin_matrix(gram: CrossGram, n_jobs: int | None = None) -> Array:
     whiteners, transitions = [], []
     for name, side in _sides(gram):
         _check_stable(name, side, 1.0)
-        # In place of the padded zeros, any positive number keeps the Cholesky factor of the rest as it is.
+        # Any positive number in place of the padded zeros does not change the Cholesky factor of the rest.
         padded = np.arange(side.transition.shape[1]) >= side.orders[:, None]
         typical = np.trace(side.observer_gram, axis1=1, axis2=2) / side.orders
         filling = (padded * typical[:, None])[:, :, None] * np.eye(padded.shape[1])
-        own = _own_solutions(side.transition, side.observer_gram + filling)
-        spectrum = np.linalg.eigvalsh(own)
+        solutions = _stein_solutions(side.transition, side.observer_gram + filling)
+        spectrum = np.linalg.eigvalsh(solutions)
         degenerate = np.flatnonzero(spectrum[:, 0] <= OBSERVABILITY_FLOOR * spectrum[:, -1])
         if degenerate.size:
             raise IncompatibleSystemsError(
-                f"{name}[{degenerate[0]}] has states that its observer never shows, "
-                "so its Martin distance is not defined: lower its order"
+                f"{name}[{degenerate[0]}] has states that are not observable, "
+                "so its Martin distance is not defined: use a smaller order"
             )
-        factor = np.linalg.cholesky(own)
+        factor = np.linalg.cholesky(solutions)
         whitener = np.tril(np.linalg.inv(factor))
         whiteners.append(whitener)
         transitions.append(factor.transpose(0, 2, 1) @ side.transition @ whitener.transpose(0, 2, 1))
@@ -140,12 +139,12 @@ def martin_matrix(gram: CrossGram, n_jobs: int | None = None) -> Array:
 
 
 def max_singular_value_matrix(gram: CrossGram, n_jobs: int | None = None) -> Array:
-    """Squared maximum singular value distances of all pairs of a `CrossGram`, see `martin_matrix`."""
+    """Return the squared maximum singular value distances of all pairs of a `CrossGram`."""
     transitions, values = [], []
     for name, side in _sides(gram):
         _check_stable(name, side, DISCOUNT)
         transition = np.sqrt(DISCOUNT) * side.transition
-        value = np.linalg.norm(_own_solutions(transition, side.observer_gram), ord=2, axis=(1, 2))
+        value = np.linalg.norm(_stein_solutions(transition, side.observer_gram), ord=2, axis=(1, 2))
         if not value.all():
             raise IncompatibleSystemsError(
                 f"{name}[{int(value.argmin())}] has an observer of zeros, "
@@ -162,7 +161,7 @@ def max_singular_value_matrix(gram: CrossGram, n_jobs: int | None = None) -> Arr
 
 
 def _mirrored(distances: Array, symmetric: bool) -> Array:
-    """Copy what is above the diagonal below it, where a collection is compared with itself."""
+    """Copy the entries above the diagonal below it, if the CrossGram is symmetric."""
     if not symmetric:
         return distances
     upper = np.triu(distances, 1)
@@ -170,7 +169,7 @@ def _mirrored(distances: Array, symmetric: bool) -> Array:
 
 
 def _sides(gram: CrossGram) -> list[tuple[str, SystemStack]]:
-    """Name the collections of a CrossGram; one if it is symmetric."""
+    """Return the collections of a CrossGram with their names; a symmetric one has one collection."""
     return [("systems", gram.rows)] if gram.symmetric else [("systems", gram.rows), ("others", gram.columns)]
 
 
@@ -190,7 +189,7 @@ def _fill(
 
 
 def _check_stable(name: str, side: SystemStack, discount: float) -> None:
-    """Refuse a system whose infinite sum does not converge."""
+    """Raise an error for a system whose infinite sum does not converge."""
     radii = np.abs(np.linalg.eigvals(side.transition)).max(axis=1)
     limit = 1.0 / np.sqrt(discount)
     worst = int(radii.argmax())
@@ -201,7 +200,7 @@ def _check_stable(name: str, side: SystemStack, discount: float) -> None:
         )
 
 
-def _own_solutions(transition: Array, observer_gram: Array) -> Array:
+def _stein_solutions(transition: Array, observer_gram: Array) -> Array:
     """Solve `X = A' X A + C'C` for each system by doubling."""
     solution, power = observer_gram, transition
     for _ in range(MAX_DOUBLINGS):

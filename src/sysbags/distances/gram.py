@@ -1,8 +1,8 @@
-"""CrossGram: what two collections of systems need to know of each other, and the last use of a histogram.
+"""CrossGram: the inner products between the observers and between the means of two collections of systems.
 
 The kernel is evaluated once for each pair of streams. It turns two systems into the block
 `M = C1' C2 = alpha1' k(Y1, Y2) alpha2` and the number `mu1' mu2 = beta1' k(Y1, Y2) beta2`; distances,
-means and classifiers need nothing else.
+means and classifiers use these instead of histograms.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Tiling:
 
 @dataclass(frozen=True, eq=False)
 class SystemStack:
-    """What is known of each of K systems alone, padded with zeros to the largest order n among them.
+    """The transitions and Gram matrices of K systems, padded with zeros to the largest order n.
 
     Parameters
     ----------
     orders : (K,) array of int
-        The systems' own orders.
+        The orders of the systems.
     transition : (K, n, n) array
         `A`.
     observer_gram : (K, n, n) array
@@ -69,7 +69,7 @@ class SystemStack:
     mean_norm: Array
 
     def subset(self, indices: Any) -> SystemStack:
-        """Return some of the systems, still padded to the order n of all."""
+        """Return the systems at these indices, still padded to the order n of all."""
         return SystemStack(
             self.orders[indices],
             self.transition[indices],
@@ -91,7 +91,7 @@ class CrossGram:
     rows, columns : SystemStack
         The systems of the two collections.
     symmetric : bool
-        Both collections are the same: `observer[j, i]` is the transpose of `observer[i, j]`.
+        Whether both collections are the same: `observer[j, i]` is the transpose of `observer[i, j]`.
     """
 
     observer: Array
@@ -101,14 +101,14 @@ class CrossGram:
     symmetric: bool
 
     def subset(self, rows: Any, columns: Any = None) -> CrossGram:
-        """Return the part for some of the systems.
+        """Return the CrossGram of a part of the systems.
 
         Parameters
         ----------
         rows : (k,) array of int or bool
-            Which systems of the first collection.
+            Systems of the first collection.
         columns : (l,) array of int or bool, optional
-            Which of the second. By default the same as `rows` if the collections are one, else all.
+            Systems of the second collection. By default `rows` if the CrossGram is symmetric, else all.
         """
         symmetric = self.symmetric and columns is None
         left = np.arange(self.mean.shape[0])[np.asarray(rows)]
@@ -135,20 +135,20 @@ def cross_gram(
     dtype: npt.DTypeLike = np.float64,
     tiling: Tiling = Tiling(),  # noqa: B008 (frozen)
 ) -> CrossGram:
-    """Evaluate the kernel between all streams of two collections, and keep `C_i' C_j` and `mu_i' mu_j`.
+    """Evaluate the kernel between all streams of two collections, and return `C_i' C_j` and `mu_i' mu_j`.
 
-    With "chi2" and "intersection" kernel rows are consumed as they come, so that memory holds the
-    result and a few streams. With "linear" and "bhattacharyya" the observers have finitely many
-    dimensions and are simply multiplied. A callable is called once for each pair.
+    With "chi2" and "intersection" the kernel matrices are never stored as a whole, so that memory contains
+    the result and a few streams. With "linear" and "bhattacharyya" the observers are finite matrices and are
+    multiplied. A callable is called once for each pair.
 
     Parameters
     ----------
     systems : sequence of System
-        The first collection, of one kernel and one bag length.
+        The first collection; all systems have the same kernel and bag length.
     others : sequence of System, optional
-        The second, by default the first again; then each pair is worked out once.
+        The second collection, by default the first; then each pair is computed once.
     n_jobs : int, optional
-        Threads; -1 is all cores. The result does not depend on it.
+        Number of threads; -1 means all cores. The result does not depend on it.
     dtype : {numpy.float64, numpy.float32}, default=numpy.float64
         Precision of the kernel's sums over bins, see `kernel_matrix`.
     tiling : Tiling, optional
@@ -178,8 +178,8 @@ def cross_gram(
         check_same_space(first, second)
     symmetric = others is None
     precision = check_precision(dtype)
-    rows = _side(first)
-    columns = rows if symmetric else _side(second)
+    rows = _stack(first)
+    columns = rows if symmetric else _stack(second)
     shape = len(first), len(second)
     observer = np.empty((*shape, rows.transition.shape[1], columns.transition.shape[1]))
     mean = np.empty(shape)
@@ -197,7 +197,7 @@ def cross_gram(
         upper = symmetric and top == left
         block = products(top, left, upper)
         if upper:
-            # Below the diagonal nothing was computed; the diagonal itself is known already.
+            # Only the blocks above the diagonal were computed; the diagonal is filled in at the end.
             mirrored = np.tril_indices(len(block))
             block[mirrored] = block[mirrored[::-1]].transpose(0, 2, 1)
         observer[top, left] = block[..., :-1, :-1]
@@ -214,7 +214,7 @@ def cross_gram(
     return CrossGram(observer, mean, rows, columns, symmetric)
 
 
-def _side(systems: Sequence[System]) -> SystemStack:
+def _stack(systems: Sequence[System]) -> SystemStack:
     orders = np.array([system.order for system in systems])
     transition = np.zeros((orders.size, orders.max(), orders.max()))
     observer_gram = np.zeros_like(transition)
@@ -239,9 +239,9 @@ def _blocks(systems: Sequence[System], tiling: Tiling) -> Iterator[slice]:
 def _products(
     first: Sequence[System], second: Sequence[System], dtype: npt.DTypeLike
 ) -> Callable[[slice, slice, bool], Array]:
-    """Return what fills a tile of pairs with `[C_i mu_i]' [C_j mu_j]`, as an (S1, S2, n + 1, m + 1) array.
+    """Return a function that computes `[C_i mu_i]' [C_j mu_j]` for a tile of pairs, (S1, S2, n + 1, m + 1).
 
-    It is called with the two runs of systems and with whether only pairs above the diagonal matter.
+    Its arguments are the two blocks of systems and whether only pairs above the diagonal are needed.
     """
     kernel = first[0].kernel
     features = feature_map(kernel)
@@ -258,7 +258,7 @@ def _products(
 
 
 def _weights(system: System, n: int) -> Array:
-    """Coefficients of the observer, zeros up to order n, and of the mean: (N, n + 1)."""
+    """Return the coefficients of the observer, padded to order n, and of the mean: (N, n + 1)."""
     weights = np.zeros((system.size, n + 1))
     weights[:, : system.order] = system.alpha
     weights[:, n] = system.beta
@@ -266,7 +266,7 @@ def _weights(system: System, n: int) -> Array:
 
 
 def _explicit_products(first: Array, second: Array, top: slice, left: slice, upper: bool) -> Array:
-    """Multiply observers that are held as (K, n + 1, p) arrays."""
+    """Multiply observers given as (K, n + 1, p) arrays."""
     return np.tensordot(first[top], second[left], axes=(2, 2)).transpose(0, 2, 1, 3)
 
 
@@ -280,14 +280,14 @@ def _called_products(
     left: slice,
     upper: bool,
 ) -> Array:
-    """Call a user's kernel for each pair."""
+    """Call the kernel of the caller for each pair."""
     rows, columns = first[top], second[left]
     products = np.zeros((len(rows), len(columns), n + 1, m + 1))
-    for i, one in enumerate(rows):
-        for j, two in enumerate(columns):
+    for i, row in enumerate(rows):
+        for j, column in enumerate(columns):
             if j > i or not upper:
-                matrix = call_kernel(kernel, one.samples, two.samples)
-                products[i, j] = _weights(one, n).T @ matrix @ _weights(two, m)
+                matrix = call_kernel(kernel, row.samples, column.samples)
+                products[i, j] = _weights(row, n).T @ matrix @ _weights(column, m)
     return products
 
 
@@ -302,14 +302,14 @@ def _histogram_products(
     left: slice,
     upper: bool,
 ) -> Array:
-    """Sum over bins in one compiled call for the whole tile; rows of the kernel never leave it."""
+    """Sum over bins in one compiled call for the whole tile, without storing the kernel."""
     code = Code.of(kernel, dtype)
-    one, two = _string(first[top], n), _string(second[left], m)
-    # The lists of bins come from the sparser side, so that its empty bins are the ones skipped.
-    swapped = not upper and density(two[0]) < density(one[0])
+    rows, columns = _concatenate(first[top], n), _concatenate(second[left], m)
+    # The empty bins of the rows are skipped, so the sparser collection becomes the rows.
+    swapped = not upper and density(columns[0]) < density(rows[0])
     if swapped:
-        one, two = two, one
-    (samples, weights, bounds), (others, other_weights, other_bounds) = one, two
+        rows, columns = columns, rows
+    (samples, weights, bounds), (others, other_weights, other_bounds) = rows, columns
     products = np.zeros((bounds.size - 1, other_bounds.size - 1, weights.shape[1], other_weights.shape[1]))
     cross_blocks(
         *code.rows(samples),
@@ -326,8 +326,8 @@ def _histogram_products(
     return products.transpose(1, 0, 3, 2) if swapped else products
 
 
-def _string(systems: Sequence[System], n: int) -> tuple[Array, Array, IntArray]:
-    """String systems together: their histograms, their coefficients, and where each begins and ends."""
+def _concatenate(systems: Sequence[System], n: int) -> tuple[Array, Array, IntArray]:
+    """Concatenate the histograms and the coefficients of systems; the bounds are their first rows."""
     samples = np.concatenate([system.samples for system in systems])
     weights = np.concatenate([_weights(system, n) for system in systems])
     return samples, weights, np.cumsum([0] + [system.size for system in systems])

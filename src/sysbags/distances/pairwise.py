@@ -24,9 +24,9 @@ class Metric(NamedTuple):
     Attributes
     ----------
     title : str
-        What tables call it.
+        The name in tables.
     matrix : callable
-        From a CrossGram to the matrix of squared distances.
+        Function from a CrossGram to the matrix of squared distances.
     weighted : bool
         Whether it takes `lambda_a`, `lambda_mu` and `random_state`.
     """
@@ -54,19 +54,19 @@ def pairwise_distances(
     n_jobs: int | None = None,
     dtype: npt.DTypeLike = np.float64,
 ) -> Array:
-    """Squared distances between systems: the kernel once a pair of streams, then small matrices.
+    """Return the squared distances between systems.
 
     Parameters
     ----------
     systems : sequence of System
     others : sequence of System, optional
-        By default the systems themselves; each pair is then worked out once.
+        By default `systems`; each pair is then computed once.
     metric : {"alignment", "martin", "max-singular-value"}, default="alignment"
     lambda_a, lambda_mu : float, default=0.25, 0.0
         For "alignment".
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
-        Threads; -1 is all cores. The result does not depend on it.
+        Number of threads; -1 means all cores. The result does not depend on it.
     dtype : {numpy.float64, numpy.float32}, default=numpy.float64
         Precision inside the kernel, see `kernel_matrix`.
 
@@ -99,8 +99,8 @@ def distance_matrix(
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> Array:
-    """`pairwise_distances` from a CrossGram that is there already, without touching a histogram."""
-    chosen = METRICS[check_choice(metric, "metric", METRICS)]
-    if not chosen.weighted:
-        return chosen.matrix(gram, n_jobs=n_jobs)
-    return chosen.matrix(gram, lambda_a, lambda_mu, random_state=random_state, n_jobs=n_jobs)
+    """Return `pairwise_distances` from a CrossGram."""
+    entry = METRICS[check_choice(metric, "metric", METRICS)]
+    if not entry.weighted:
+        return entry.matrix(gram, n_jobs=n_jobs)
+    return entry.matrix(gram, lambda_a, lambda_mu, random_state=random_state, n_jobs=n_jobs)

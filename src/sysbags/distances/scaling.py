@@ -10,7 +10,7 @@ __all__ = ["classical_scaling"]
 
 
 def classical_scaling(squared: Array, dimensions: int = 2) -> Array:
-    """Points whose distances are as near as may be to given ones: classical multidimensional scaling.
+    """Return points whose distances approximate the given ones: classical multidimensional scaling.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ def classical_scaling(squared: Array, dimensions: int = 2) -> Array:
     Returns
     -------
     (K, dimensions) array
-        Centred; of each column the entry of largest size is positive.
+        Centered; the entry of largest absolute value of each column is positive.
 
     Examples
     --------
@@ -32,8 +32,8 @@ def classical_scaling(squared: Array, dimensions: int = 2) -> Array:
     means = squared.mean(axis=0)
     inner = -0.5 * (squared - means - means[:, None] + means.mean())
     values, vectors = np.linalg.eigh(inner)
-    keep = min(dimensions, len(inner))
+    count = min(dimensions, len(inner))
     points = np.zeros((len(inner), dimensions))
-    points[:, :keep] = vectors[:, ::-1][:, :keep] * np.sqrt(np.maximum(values[::-1][:keep], 0.0))
+    points[:, :count] = vectors[:, ::-1][:, :count] * np.sqrt(np.maximum(values[::-1][:count], 0.0))
     largest = points[np.abs(points).argmax(axis=0), np.arange(dimensions)]
     return np.asarray(points * np.where(largest < 0.0, -1.0, 1.0))

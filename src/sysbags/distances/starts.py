@@ -1,4 +1,4 @@
-"""Random starts for the search over rotations, the same for every pair and every run with one seed."""
+"""Random starts for the search over rotations; they depend on the order and the seed only."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MOST_STARTS = 28
 
 @lru_cache(maxsize=256)
 def start_tables(n: int, starts: int | None, seed: int) -> tuple[Array, IntArray, bool]:
-    """Random starts, random orders of the planes, and whether all starts must be made.
+    """Return random starts, random orders of the planes, and whether all starts must be run.
 
-    The starts are orthogonal matrices (groups, n, n, LANES), determinants alternating. A number of
-    them that was asked for is made; by default there are as many as may be needed.
+    The starts are orthogonal matrices (groups, n, n, LANES) with alternating determinants. If `starts` is
+    given, all are run; by default the search stops earlier.
     """
     thorough = starts is not None
     if starts is None:

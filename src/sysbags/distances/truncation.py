@@ -1,4 +1,4 @@
-"""Systems of a smaller order without touching a histogram: one CrossGram serves all orders."""
+"""Systems of a smaller order, computed from systems and their CrossGram without the kernel."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ __all__ = ["truncate"]
 
 
 def truncate(systems: Sequence[System], gram: CrossGram, order: int) -> tuple[list[System], CrossGram]:
-    """Return identified systems, and their CrossGram, as if a smaller order had been asked for.
+    """Return identified systems and their CrossGram as if they had been identified with a smaller order.
 
-    Kernel principal component analysis is nested: the n leading components do not depend on how many
-    more are taken. So observer, states and cross blocks are cut, and only the transition is learnt anew
-    (constrained, by the margin of `identify`).
+    The n leading components of kernel principal component analysis do not depend on the number of
+    components. So observer, states and cross blocks are truncated, and only the transition is learnt again
+    (constrained, with the margin of `identify`).
 
     Parameters
     ----------
     systems : sequence of System
-        From `identify`, so that their states are known.
+        Systems from `identify`, which have states.
     gram : CrossGram
         ``cross_gram(systems)``.
     order : int
-        The new order; systems of a smaller one stay as they are.
+        The new order; systems of a smaller order do not change.
 
     Returns
     -------
@@ -48,30 +48,33 @@ def truncate(systems: Sequence[System], gram: CrossGram, order: int) -> tuple[li
     >>> fewer[0], gram.observer.shape
     (System(order=2, size=30, bag_length=6, kernel='chi2'), (3, 3, 2, 2))
     """
-    members, n = check_systems(systems), check_integer(order, "order")
-    largest = max(member.order for member in members)
+    originals, n = check_systems(systems), check_integer(order, "order")
+    largest = max(system.order for system in originals)
     if n > largest:
         raise ParameterError(f"order is {n}, but the largest among the systems is {largest}")
-    if not gram.symmetric or len(gram.mean) != len(members):
-        raise ParameterError(f"gram must be the CrossGram of the {len(members)} systems: cross_gram(systems)")
-    cut = [_cut(member, n, f"systems[{i}]") for i, member in enumerate(members)]
-    transition = np.zeros((len(cut), n, n))
-    for padded, system in zip(transition, cut, strict=True):
+    if not gram.symmetric or len(gram.mean) != len(originals):
+        raise ParameterError(
+            f"gram must be the CrossGram of the {len(originals)} systems: cross_gram(systems)"
+        )
+    truncated = [_truncate(system, n, f"systems[{i}]") for i, system in enumerate(originals)]
+    transition = np.zeros((len(truncated), n, n))
+    for padded, system in zip(transition, truncated, strict=True):
         padded[: system.order, : system.order] = system.transition
-    side = SystemStack(
-        np.array([system.order for system in cut]),
+    stack = SystemStack(
+        np.array([system.order for system in truncated]),
         transition,
         np.ascontiguousarray(gram.rows.observer_gram[:, :n, :n]),
         gram.rows.mean_norm,
     )
-    return cut, CrossGram(np.ascontiguousarray(gram.observer[:, :, :n, :n]), gram.mean, side, side, True)
+    observer = np.ascontiguousarray(gram.observer[:, :, :n, :n])
+    return truncated, CrossGram(observer, gram.mean, stack, stack, True)
 
 
-def _cut(system: System, n: int, name: str) -> System:
+def _truncate(system: System, n: int, name: str) -> System:
     if system.order <= n:
         return system
     if system.states is None:
-        raise ParameterError(f"{name} keeps no states, but a smaller order needs them: take it from identify")
+        raise ParameterError(f"{name} has no states, but a smaller order needs them: use identify")
     states = system.states[:, :n]
     transition = stable_transition(states)
     return replace(
@@ -89,7 +92,7 @@ def _cut(system: System, n: int, name: str) -> System:
 
 
 def _explained(system: System, n: int) -> float | None:
-    """Share of the variance that the leading states hold."""
+    """Return the fraction of the variance that the leading states explain."""
     if system.explained is None or system.eigenvalues is None:
         return None
     values: Array = system.eigenvalues

@@ -1,4 +1,4 @@
-"""Algorithm 3: the Frechet mean of systems, exact over the feature space; and the medoid."""
+"""Algorithm 3: the Frechet mean of systems, and the medoid."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STARTS = ("medoid", "identity")
 
 @dataclass(frozen=True, eq=False)
 class BlockMean:
-    """A mean in terms of its members: ``Cbar = sum_i C_i W_i``, ``mu_bar = sum_i w_i mu_i``.
+    """A mean as a combination of its systems: ``Cbar = sum_i C_i W_i``, ``mu_bar = sum_i w_i mu_i``.
 
     Attributes
     ----------
@@ -38,15 +38,15 @@ class BlockMean:
     mixing : (K, n, n) array
         W.
     weights : (K,) array
-        w, of sum 1.
+        w, which sum to 1.
     observer_gram : (n, n) array
-        ``Cbar' Cbar``, the identity unless the members cancel in some direction.
+        ``Cbar' Cbar``, the identity unless the observers of the systems cancel in a direction.
     mean_norm : float
         ``mu_bar' mu_bar``.
     rotations : (K, n, n) array
-        The members' rotations onto the mean.
+        The rotations of the systems onto the mean.
     history : (iterations,) array
-        The objective after each iteration, never rising.
+        The objective after each iteration; it does not increase.
     converged : bool
     """
 
@@ -61,24 +61,24 @@ class BlockMean:
 
     @property
     def objective(self) -> float:
-        """Weighted mean of the squared distances from the mean to its members."""
+        """Weighted mean of the squared distances from the mean to its systems."""
         return float(self.history[-1])
 
 
 @dataclass(frozen=True, eq=False)
 class FrechetMean:
-    """What `frechet_mean` found.
+    """The result of `frechet_mean`.
 
     Attributes
     ----------
     system : System
-        The mean; its samples are those of all members (see `System.compress`).
+        The mean; its samples are those of all systems (see `System.compress`).
     objective : float
-        Weighted mean of the squared distances to the members.
+        Weighted mean of the squared distances to the systems.
     history : (iterations,) array
-        The objective after each iteration, never rising.
+        The objective after each iteration; it does not increase.
     rotations : (K, n, n) array
-        The members' rotations onto the mean.
+        The rotations of the systems onto the mean.
     converged : bool
     """
 
@@ -102,31 +102,32 @@ def frechet_mean(
     n_jobs: int | None = None,
     gram: CrossGram | None = None,
 ) -> FrechetMean:
-    """Find the system with the least weighted sum of squared alignment distances to a set (`eq:klds_avg`).
+    """Minimise the weighted sum of squared alignment distances to a set of systems (`eq:klds_avg`).
 
-    Two steps alternate (Algorithm 3), and neither can raise the objective: the mean that is best for
-    the members' rotations, and rotations that are better for the mean. The first is exact without
-    k-means: over the whole feature space the best observer is the polar factor of
-    ``sum_i w_i C_i Q_i``, and only the blocks ``C_i' C_j`` enter. A local minimum, as in the paper.
+    Two steps alternate (Algorithm 3), and neither increases the objective: the mean that is best for the
+    rotations of the systems, and better rotations for this mean. The first step is exact, without k-means:
+    over the whole feature space the best observer is the polar factor of ``sum_i w_i C_i Q_i``, which depends
+    on the blocks ``C_i' C_j`` only. The result is a local minimum, as in the paper.
 
     Parameters
     ----------
     systems : sequence of System
-        The members; smaller orders are padded with zeros, the mean has the largest.
+        Smaller orders are padded with zeros; the mean has the largest order.
     lambda_a, lambda_mu : float, default=0.25, 0.0
         Weights of the transition and of the mean in the distance.
     weights : (K,) array_like, optional
-        Weights of the members, 0 or more; by default equal.
+        Weights of the systems, 0 or more; by default equal.
     start : {"medoid", "identity"}, default="medoid"
-        Align to the medoid first (ends lower more often), or begin with the states as they are.
+        The first rotations: the alignments to the medoid, which more often give a lower minimum, or the
+        identity.
     max_iterations : int, default=500
     tolerance : float, default=1e-9
-        A fall of the objective, relative to the members' size, that counts as none.
+        Stop when the objective decreases by less than this, relative to the norms of the systems.
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
-        Threads for the kernel and the medoid.
+        Number of threads for the kernel and the medoid.
     gram : CrossGram, optional
-        ``cross_gram(systems)``, where it is there already.
+        ``cross_gram(systems)``, if it has been computed before.
 
     Returns
     -------
@@ -144,9 +145,9 @@ def frechet_mean(
     >>> bool(np.isclose(total / 4, mean.objective))
     True
     """
-    members = check_systems(systems)
-    found = mean_of_gram(
-        cross_gram(members, n_jobs=n_jobs) if gram is None else gram,
+    checked = check_systems(systems)
+    mean = mean_of_gram(
+        cross_gram(checked, n_jobs=n_jobs) if gram is None else gram,
         lambda_a,
         lambda_mu,
         weights=weights,
@@ -156,18 +157,18 @@ def frechet_mean(
         random_state=random_state,
         n_jobs=n_jobs,
     )
-    system = System(
-        found.transition,
-        np.concatenate([member.samples for member in members]),
+    mean_system = System(
+        mean.transition,
+        np.concatenate([system.samples for system in checked]),
         np.concatenate(
-            [member.alpha @ W[: member.order] for member, W in zip(members, found.mixing, strict=True)]
+            [system.alpha @ W[: system.order] for system, W in zip(checked, mean.mixing, strict=True)]
         ),
-        np.concatenate([w * member.beta for member, w in zip(members, found.weights, strict=True)]),
-        members[0].kernel,
-        _observer_gram=found.observer_gram,
-        _mean_norm=found.mean_norm,
+        np.concatenate([w * system.beta for system, w in zip(checked, mean.weights, strict=True)]),
+        checked[0].kernel,
+        _observer_gram=mean.observer_gram,
+        _mean_norm=mean.mean_norm,
     )
-    return FrechetMean(system, found.objective, found.history, found.rotations, found.converged)
+    return FrechetMean(mean_system, mean.objective, mean.history, mean.rotations, mean.converged)
 
 
 def mean_of_gram(
@@ -182,7 +183,7 @@ def mean_of_gram(
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> BlockMean:
-    """`frechet_mean` of all the systems of a symmetric CrossGram.
+    """Return the `frechet_mean` of the systems of a symmetric CrossGram.
 
     `start` may also be the index of a system to align to first, or rotations (K, n, n).
     """
@@ -192,13 +193,13 @@ def mean_of_gram(
         )
     weight, weight_mu = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
     w = _weights(weights, len(gram.mean))
-    # The mean has the largest order of its members, whatever collection they are a part of.
+    # The mean has the largest order of its systems; the CrossGram may be padded to a larger one.
     n = int(gram.rows.orders.max())
     A = np.ascontiguousarray(gram.rows.transition[:, :n, :n])
     G = np.ascontiguousarray(gram.observer[:, :, :n, :n])
     seed = seed_of(random_state)
     if isinstance(start, str) and check_choice(start, "start", STARTS) == "medoid":
-        # Without the mean term, so that the result does not depend on lambda_mu: only the value does.
+        # Without the mean term, so that lambda_mu changes the objective but not the mean.
         start = int(np.argmin(alignment_matrix(gram, weight, random_state=seed, n_jobs=n_jobs) @ w))
     Q = np.tile(np.eye(n), (len(A), 1, 1)) if isinstance(start, (str, int)) else np.array(start, np.float64)
     if isinstance(start, int):
@@ -230,14 +231,14 @@ def mean_of_gram(
 
 
 def mean_gram(gram: CrossGram, groups: Sequence[Any], means: Sequence[BlockMean]) -> CrossGram:
-    """Cross blocks of means with the columns of a CrossGram, from the cross blocks of their members.
+    """Return the CrossGram of means with the columns of a CrossGram of their systems.
 
     Parameters
     ----------
     gram : CrossGram
-        Its rows hold the members of every mean.
+        Its rows are the systems of all means.
     groups : sequence of arrays of int
-        Row indices of the members of each mean.
+        Row indices of the systems of each mean.
     means : sequence of BlockMean
 
     Returns
@@ -286,7 +287,7 @@ def medoid(
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
     gram : CrossGram, optional
-        ``cross_gram(systems)``, where it is there already.
+        ``cross_gram(systems)``, if it has been computed before.
 
     Examples
     --------
@@ -303,11 +304,11 @@ def medoid(
     return int(np.argmin(distances.sum(axis=1)))
 
 
-def _weights(weights: Any, members: int) -> Array:
-    """Weights of sum 1."""
+def _weights(weights: Any, count: int) -> Array:
+    """Return the weights of the systems, which sum to 1."""
     if weights is None:
-        return np.full(members, 1.0 / members)
-    w = check_matrix(weights, "weights", (members,), f"({members},): one weight a system")
+        return np.full(count, 1.0 / count)
+    w = check_matrix(weights, "weights", (count,), f"({count},): one weight per system")
     if w.min() < 0.0 or w.sum() <= 0.0:
         raise ParameterError("weights must be 0 or more with a positive sum")
     return np.asarray(w / w.sum())

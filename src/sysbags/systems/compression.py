@@ -2,14 +2,14 @@
 
 A system's observer `C = Phi alpha` and mean `mu = Phi beta` are combinations of the N features
 `Phi = [phi(y_1) .. phi(y_N)]` of its samples. Compression looks for m < N bags `Ybar` and combinations of
-their features that are as near as can be:
+their features that are nearest:
 
     minimise ||C - C~||_F^2 + ||mu - mu~||^2   over C~, mu~ in span phi(Ybar),   C~'C~ = C'C.
 
 For given bags the solution is closed: with `W` an orthonormal basis of the span (from the truncated
 eigendecomposition of `k(Ybar, Ybar)`, whose condition is 1e4 to 1e8, so never its inverse),
 `mu~ = W W'mu` and `C~ = W Z G^(1/2)`, `G = C'C`, with `Z` the polar factor of `W'C G^(1/2)` (the thin SVD of
-Algorithm 3). What remains is the choice of the bags, which the two methods do differently.
+Algorithm 3). The two methods differ in the choice of the bags.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from sysbags.kernels import feature_map, kernel_matrix
 __all__ = ["Compressed", "compress", "feature_gram", "feature_product"]
 
 METHODS = ("pivoted", "kmeans")
-# A kernel matrix is known to about 1e-16 of its largest eigenvalue; dividing by less than this share of it
-# would spoil the sixth digit.
+# The round-off of a kernel matrix is about 1e-16 of its largest eigenvalue; after division by less than this
+# fraction of it, the sixth digit would be wrong.
 FLOOR = 1e-10
 BLOCK_ENTRIES = 4_000_000
 
@@ -47,18 +47,16 @@ class Compressed:
 
 
 def feature_product(left: Array, right: Array, coefficients: Array, kernel: KernelLike) -> Array:
-    """Return `k(left, right) @ coefficients`, of which no more than a block of rows is ever held.
+    """Return `k(left, right) @ coefficients`, with no more than a block of rows of the kernel in memory.
 
     Parameters
     ----------
     left : (M, p) array
-        BagTransformer.
+        Bags.
     right : (N, p) array
-        Bags; the same object as `left` lets small problems use the symmetry.
+        Bags; if it is the same object as `left`, small problems use the symmetry.
     coefficients : (N, r) array
-        What the kernel is multiplied with.
     kernel : str or callable
-        The kernel.
 
     Returns
     -------
@@ -102,7 +100,7 @@ def compress(
     method: str = "pivoted",
     random_state: int | None = 0,
 ) -> Compressed:
-    """Carry an observer and a mean by fewer samples; the arguments are those of `System.compress`."""
+    """Approximate an observer and a mean with fewer samples; see `System.compress` for the arguments."""
     check_choice(method, "method", METHODS)
     count, order = alpha.shape
     if size is None and tolerance is None:
@@ -111,7 +109,7 @@ def compress(
         )
     if size is not None and check_integer(size, "size") < order:
         raise ParameterError(
-            f"size is {size}, but an observer of order {order} needs at least {order} samples: raise the size"
+            f"size is {size}, but an observer of order {order} needs at least {order} samples"
         )
     if tolerance is not None:
         check_weight(tolerance, "tolerance")
@@ -127,7 +125,7 @@ def compress(
     if method == "kmeans":
         if size == count:
             return unchanged
-        bags = _cluster_centres(samples, size, random_state)
+        bags = _cluster_means(samples, size, random_state)
         result = _fit(bags, feature_product(bags, samples, targets, kernel), kernel, observer_gram, mean_norm)
         return _present(result, bags.shape[0], order)
     if size == count and tolerance is None:
@@ -143,7 +141,7 @@ def compress(
         result = _fit(samples[chosen], products[chosen], kernel, observer_gram, mean_norm)
         if result is not None and result.error["relative"] <= tolerance:
             return result
-    # As many samples as were asked for, or all that are linearly independent in the feature space.
+    # `size` samples, or all that are linearly independent in the feature space.
     if len(chosen) == count:
         return unchanged
     result = _fit(samples[chosen], products[chosen], kernel, observer_gram, mean_norm)
@@ -152,17 +150,17 @@ def compress(
     return _present(result, len(chosen), order)
 
 
-def _present(result: Compressed | None, kept: int, order: int) -> Compressed:
+def _present(result: Compressed | None, size: int, order: int) -> Compressed:
     if result is None:
         raise ParameterError(
-            f"the {kept} samples kept span fewer than {order} directions of the feature space, "
-            f"but an observer of order {order} needs that many: raise the size"
+            f"the {size} samples span fewer than {order} directions of the feature space, "
+            f"but an observer of order {order} needs {order}: use a larger size"
         )
     return result
 
 
 class _Columns:
-    """`k(Y, Y)` column by column and its diagonal; held as a whole only where it is small."""
+    """The columns and the diagonal of `k(Y, Y)`; only a small matrix is stored as a whole."""
 
     def __init__(self, samples: Array, kernel: KernelLike) -> None:
         self.samples, self.kernel = samples, kernel
@@ -184,7 +182,7 @@ class _Columns:
 def _pivots(
     columns: _Columns, products: Array, observer_gram: Array, mean_norm: float
 ) -> Iterator[tuple[int, float]]:
-    """Choose samples one by one, each the one that lowers the error of the targets most.
+    """Select samples one by one, each time the one that reduces the error of the targets most.
 
     This is a pivoted Cholesky decomposition of `k(Y, Y)` whose pivot is not the largest
     remaining diagonal entry but the one whose feature, made orthogonal to those chosen before, explains
@@ -207,11 +205,13 @@ def _pivots(
     explained = np.zeros((order, order))
     explained_mean = 0.0
     for _ in range(count):
-        open_ = remaining > floor
-        if not open_.any():
+        candidates = remaining > floor
+        if not candidates.any():
             return
         gain = np.full(count, -np.inf)
-        gain[open_] = np.einsum("ij,ij->i", residual[open_], residual[open_]) / remaining[open_]
+        gain[candidates] = (
+            np.einsum("ij,ij->i", residual[candidates], residual[candidates]) / remaining[candidates]
+        )
         pivot = int(gain.argmax())
         column = (columns[pivot] - factor @ factor[pivot]) / np.sqrt(remaining[pivot])
         step = residual[pivot] / np.sqrt(remaining[pivot])
@@ -231,23 +231,23 @@ def _pivots(
 def _fit(
     bags: Array, products: Array, kernel: KernelLike, observer_gram: Array, mean_norm: float
 ) -> Compressed | None:
-    """Return the nearest observer and mean in the span of the bags, or None where it is too small for one.
+    """Return the nearest observer and mean in the span of the bags, or None if its dimension is too small.
 
-    `products` is `k(bags, Y) [alpha, beta]`, all that need be known of the system's own samples.
+    `products` is `k(bags, Y) [alpha, beta]`, where Y are the samples of the system.
     """
     order = observer_gram.shape[0]
     gram = kernel_matrix(bags, kernel=kernel)
     eigenvalues, vectors = scipy.linalg.eigh(gram)
-    kept = eigenvalues > FLOOR * eigenvalues[-1]
-    if int(kept.sum()) < order:
+    positive = eigenvalues > FLOOR * eigenvalues[-1]
+    if int(positive.sum()) < order:
         return None
-    basis = vectors[:, kept] / np.sqrt(eigenvalues[kept])
+    basis = vectors[:, positive] / np.sqrt(eigenvalues[positive])
     coordinates = basis.T @ products
     half = _square_root(observer_gram)
     left, _, right = scipy.linalg.svd(coordinates[:, :order] @ half, full_matrices=False)
     alpha = basis @ (left @ right @ half)
     beta = basis @ coordinates[:, order]
-    # The errors are measured on the coefficients as they came out, not taken from the theory above.
+    # The errors are computed from the coefficients, so that they include round-off.
     new_gram = alpha.T @ gram @ alpha
     new_mean = float(beta @ gram @ beta)
     observer = np.trace(observer_gram) + np.trace(new_gram) - 2.0 * np.sum(alpha * products[:, :order])
@@ -258,18 +258,17 @@ def _fit(
     return Compressed(bags, alpha, beta, 0.5 * (new_gram + new_gram.T), new_mean, error)
 
 
-def _cluster_centres(samples: Array, size: int, random_state: int | None) -> Array:
-    """Return the means of `size` clusters of the samples: means of histograms are histograms."""
+def _cluster_means(samples: Array, size: int, random_state: int | None) -> Array:
+    """Return the means of `size` clusters of the samples; the mean of histograms is a histogram."""
     distinct = np.unique(samples, axis=0)
     if distinct.shape[0] <= size:
         return distinct
-    # Imported here because scikit-learn takes longer to import than all the rest.
+    # Imported here because importing scikit-learn takes long.
     from sklearn.cluster import KMeans
 
     labels: IntArray = KMeans(size, n_init=3, random_state=random_state).fit(samples).labels_
-    # From the labels rather than from KMeans: its sums depend on the threads and may be below zero.
-    centres = [samples[labels == k].mean(axis=0) for k in range(size)]
-    return np.array(centres)
+    # From the labels, because the centers of KMeans depend on the threads and may be below zero.
+    return np.array([samples[labels == k].mean(axis=0) for k in range(size)])
 
 
 def _square_root(gram: Array) -> Array:

@@ -1,4 +1,4 @@
-"""From a stream of bags to a system: Algorithm 1."""
+"""Identification of the system of a stream: Algorithm 1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sysbags.systems.system import System
 
 __all__ = ["descending_orders", "identify", "identify_first"]
 
-MAX_FRAMES = 20_000  # the kernel then takes 3.2 GB, and is copied a few times
+MAX_FRAMES = 20_000  # the kernel then needs 3.2 GB, and is copied a few times
 
 
 def identify(
@@ -42,28 +42,28 @@ def identify(
     Parameters
     ----------
     stream : (N, p) array_like
-        Rows are time; histograms (no negative entries, sum 1) but with "linear" or a callable kernel.
+        Rows are time; histograms (no negative entries, sum 1) unless the kernel is "linear" or a callable.
     order : int or "auto", default=5
         Dimension n of the state space. The centred kernel of N frames has rank N - 1 at most, so an order n
-        needs n + 1 frames. "auto" is the smallest order whose states hold the share `variance`.
+        needs n + 1 frames. "auto" is the smallest order whose states explain the fraction `variance`.
     kernel : {"chi2", "bhattacharyya", "intersection", "linear"} or callable, default="chi2"
-        A callable gets two streams (N1, p) and (N2, p) and returns the (N1, N2) matrix.
+        A callable takes two streams (N1, p) and (N2, p) and returns the (N1, N2) matrix.
     stability : {"constrained", "clip", "none"}, default="constrained"
-        How the transition is kept stable, see `stable_transition`.
+        How the transition is made stable, see `stable_transition`.
     margin : float, default=1e-3
         The transition's spectral norm is at most `1 - margin`.
     variance : float, default=0.95
-        In (0, 1]: the share of the centred kernel's trace that `order="auto"` must hold.
+        In (0, 1]: the fraction of the trace of the centred kernel that `order="auto"` must explain.
     rank_tolerance : float, default=1e-10
-        In [0, 1): an eigenvalue not above this share of the largest counts as zero.
+        In [0, 1): an eigenvalue not above this fraction of the largest is treated as zero.
 
     Returns
     -------
     System
-        It keeps for inspection `eigenvalues` (the n leading, descending; over N they are the states'
-        variances), `explained` (the share of all variance that they hold), `states` (N, n), and
-        `residual`, the relative error of one-step prediction ``||X2 - A X1||_F / ||X2||_F``: 0 is
-        perfect, 1 no better than the mean. Of each eigenvector the entry of largest size is positive.
+        With the attributes `eigenvalues` (the n leading, descending; divided by N they are the variances of
+        the states), `explained` (their fraction of all variance), `states` (N, n), and `residual`, the
+        relative error of one-step prediction ``||X2 - A X1||_F / ||X2||_F``: 0 is perfect, 1 no better
+        than the mean. The entry of largest absolute value of each eigenvector is positive.
 
     Raises
     ------
@@ -94,14 +94,14 @@ def identify(
     if size > MAX_FRAMES:
         raise StreamError(
             f"the stream has {size} frames, and the kernel between them would need {8e-9 * size**2:.0f} GB: "
-            f"take at most {MAX_FRAMES} of them, by a stride, or pool them by a window"
+            f"use at most {MAX_FRAMES} of them, by a stride, or pool them by a window"
         )
     k = kernel_matrix(Y, kernel=kernel)
     if not isinstance(kernel, str) and not np.allclose(k, k.T, rtol=1e-8, atol=1e-8 * np.abs(k).max()):
         raise ParameterError(f"the kernel {kernel_name(kernel)} is not symmetric: k(a, b) must equal k(b, a)")
     means = k.mean(axis=0)
     K = k - means - means[:, None] + means.mean()
-    # Below this an eigenvalue is made of the rounding of k.
+    # An eigenvalue below this is round-off of k.
     noise = 10.0 * size * np.finfo(float).eps * float(np.abs(k).max())
     if isinstance(order, str):
         n = _smallest_order(K, variance, rank_tolerance, noise)
@@ -116,7 +116,7 @@ def identify(
 
     largest = np.abs(V).argmax(axis=0)
     V = V * np.sign(V[largest, np.arange(n)])
-    # Eigenvectors of the centred kernel have no mean but for round-off, which 1/sqrt(Lambda) would amplify.
+    # The mean of an eigenvector of the centred kernel is round-off, which 1/sqrt(Lambda) would amplify.
     V = V - V.mean(axis=0)
     alpha = V / np.sqrt(eigenvalues)
     X = V * np.sqrt(eigenvalues)
@@ -137,13 +137,13 @@ def identify(
 
 
 def identify_first(stream: Any, orders: Sequence[int | str], kernel: KernelLike = "chi2") -> System:
-    """Identify a stream with the first of some orders that it allows.
+    """Identify a stream with the first of several orders that is possible.
 
     Parameters
     ----------
     stream : (N, p) array_like
     orders : sequence of int or "auto"
-        A stream that is too short or too still for the first gets the next; see `descending_orders`.
+        If the stream is too short or too still for an order, the next is tried; see `descending_orders`.
     kernel : str or callable, default="chi2"
 
     Examples
@@ -161,7 +161,7 @@ def identify_first(stream: Any, orders: Sequence[int | str], kernel: KernelLike 
 
 
 def descending_orders(orders: Sequence[int | str]) -> list[int | str]:
-    """Return orders to try one after the other, for a stream that may not allow the largest.
+    """Return the orders to try in turn, for a stream for which the largest may not be possible.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def _positive(K: Array, rank_tolerance: float, noise: float) -> Array:
 
 
 def _smallest_order(K: Array, variance: float, rank_tolerance: float, noise: float) -> int:
-    """Return the smallest order whose eigenvalues hold the share of the trace, or the rank."""
+    """Return the smallest order whose eigenvalues explain the fraction of the trace, or the rank."""
     eigenvalues = _positive(K, rank_tolerance, noise)
     if eigenvalues.size == 0:
         _refuse(1, K, rank_tolerance, noise)
@@ -189,7 +189,7 @@ def _smallest_order(K: Array, variance: float, rank_tolerance: float, noise: flo
 
 
 def _refuse(order: int, K: Array, rank_tolerance: float, noise: float) -> NoReturn:
-    """Raise the error that says why there is no such order, and which is the largest."""
+    """Raise an error with the reason why the order is not possible, and the largest possible order."""
     size = K.shape[0]
     largest = _positive(K, rank_tolerance, noise).size
     if size == 1:

@@ -1,4 +1,4 @@
-"""Systems as named arrays and back, for results that are kept on disk."""
+"""Conversion of systems to named arrays and back, for the cache on disk."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sysbags.systems.system import System
 
 __all__ = ["system_arrays", "system_from_arrays"]
 
-MAPPING = "compression_error"  # the one field that holds several numbers by name
+MAPPING = "compression_error"  # the only field that is a mapping of names to numbers
 
 
 def system_arrays(system: System) -> dict[str, npt.NDArray[Any]]:
-    """Return all that a system holds but its kernel, as named arrays; numbers have no dimension.
+    """Return all fields of a system but its kernel as named arrays; numbers have no dimension.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def system_arrays(system: System) -> dict[str, npt.NDArray[Any]]:
 
 
 def system_from_arrays(arrays: Mapping[str, npt.NDArray[Any]], kernel: KernelLike) -> System:
-    """Return the system of arrays that `system_arrays` made, bit for bit."""
+    """Return exactly the system of arrays that `system_arrays` made."""
     values: dict[str, Any] = {}
     for name, array in arrays.items():
         value = array if array.ndim else array.item()

@@ -1,4 +1,4 @@
-"""The state transition that predicts best among the stable ones."""
+"""The stable state transition with the smallest prediction error."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def stable_transition(
         minimise ||X2 - A X1||_F   subject to   ||A||_2 <= 1 - margin
 
     with the states `x_1 .. x_{N-1}` in the columns of X1 and `x_2 .. x_N` in those of X2. It is convex.
-    Where the least squares solution is feasible, it is the answer; otherwise accelerated projected
-    gradient steps (the projection clips singular values) come near, and a few semismooth Newton steps on
-    the optimality condition finish, which matters where the states' variances differ by orders of
-    magnitude. The duality gap, relative to the largest eigenvalue of `X1 X1'`, ends at 1e-13 or below;
-    with variances that differ by a factor above 1e7 it may stay at up to 1e-7.
+    If the least squares solution is feasible, it is returned. Otherwise accelerated projected gradient steps
+    (the projection clips singular values) are followed by a few semismooth Newton steps on the optimality
+    condition, which are needed where the variances of the states differ by orders of magnitude. The final
+    duality gap, relative to the largest eigenvalue of `X1 X1'`, is at most 1e-13; for variances that differ
+    by a factor above 1e7 it may be up to 1e-7.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def stable_transition(
         Rows are time, at least two.
     stability : {"constrained", "clip", "none"}, default="constrained"
         "constrained" is the minimiser above; "clip" clips the singular values of the least squares
-        solution, which is feasible but predicts worse; "none" is that solution as it is.
+        solution, which is feasible but predicts worse; "none" is the least squares solution.
     margin : float, default=1e-3
         In [0, 1): how far the spectral norm stays below 1.
     largest_newton_order : int, default=30
@@ -69,12 +69,12 @@ def stable_transition(
     check_choice(stability, "stability", STABILITIES)
     bound = 1.0 - check_share(margin, "margin", low="[", high=")")
     X = check_matrix(
-        states, "states", (None, None), "(N, n): one row a time step, one column a state", StreamError
+        states, "states", (None, None), "(N, n): one row per time step, one column per state", StreamError
     )
     if X.shape[0] < 2:
         raise StreamError("states has one row, but a transition needs at least two time steps")
     X1, X2 = X[:-1], X[1:]
-    # Contiguous, so that the compiled functions meet one layout.
+    # Contiguous, so that the functions are compiled for one layout only.
     free = np.ascontiguousarray(np.linalg.lstsq(X1, X2, rcond=None)[0].T, dtype=np.float64)
     if stability == "none" or np.linalg.norm(free, 2) <= bound:
         return free
@@ -102,7 +102,7 @@ def _constrained(G: Array, H: Array, free: Array, bound: float, largest_newton_o
 def _newton(A: Array, G: Array, H: Array, bound: float) -> Array:
     """Solve the optimality condition `A = clip(A + step (H - A G))`, which holds for any step > 0, by Newton.
 
-    The clipping of singular values is differentiable but where one of them equals the bound: with the SVD
+    The clipping of singular values is differentiable unless one of them equals the bound: with the SVD
     `U diag(s) V'` of its argument, `c(s) = min(s, bound)` and an increment E in the basis of singular
     vectors, the derivative multiplies the symmetric part of E by `(c_i - c_j) / (s_i - s_j)` and the skew
     part by `(c_i + c_j) / (s_i + s_j)`.

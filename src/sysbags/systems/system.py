@@ -1,4 +1,4 @@
-"""A system of bags: one kernel linear dynamic system, the point of the metric space."""
+"""A system of bags: a kernel linear dynamic system."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class System:
         x_{t+1} = A x_t + noise,    phi(y_t) = mu + C x_t + noise,    C = Phi alpha,   mu = Phi beta.
 
     Two systems that differ by a rotation of the state space (`rotate`) describe the same process.
-    Every array is kept as a read-only copy, so a system never changes.
+    Every array is a read-only copy, so a system never changes.
 
     Parameters
     ----------
     transition : (n, n) array
         `A`, the state transition.
     samples : (N, p) array
-        `Y`, one bag a row.
+        `Y`, one row per bag.
     alpha : (N, n) array
-        Coefficients of the observer `C`. `identify` makes `C'C = I`; the class does not ask for it.
+        Coefficients of the observer `C`. `identify` makes `C'C = I`; the class does not require it.
     beta : (N,) array
         Coefficients of the mean `mu`.
     kernel : {"chi2", "bhattacharyya", "intersection", "linear"} or callable, default="chi2"
@@ -45,13 +45,13 @@ class System:
     eigenvalues : (n,) array, optional
         For inspection: the leading eigenvalues of the centred kernel, N times the states' variances.
     explained : float, optional
-        For inspection: the share of the stream's variance that the states hold.
+        For inspection: the fraction of the variance of the stream that the states explain.
     states : (T, n) array, optional
         For inspection: the states of the stream that the system was learnt from, rows are time.
     residual : float, optional
         For inspection: the relative error of one-step prediction, see `identify`.
     compression_error : mapping, optional
-        For a compressed system: what `compress` lost.
+        For a compressed system: the error of `compress`.
 
     Examples
     --------
@@ -96,7 +96,7 @@ class System:
                 self.alpha,
                 "alpha",
                 (size, order),
-                f"({size}, {order}): a row for each of the {size} samples, a column for each state",
+                f"({size}, {order}): one row for each of the {size} samples, one column per state",
             ),
             "beta": check_matrix(
                 self.beta, "beta", (size,), f"({size},): one entry for each of the {size} samples"
@@ -106,7 +106,10 @@ class System:
             arrays["eigenvalues"] = check_matrix(self.eigenvalues, "eigenvalues", (None,), "a vector")
         if self.states is not None:
             arrays["states"] = check_matrix(
-                self.states, "states", (None, order), f"(T, {order}): one row a time step, one column a state"
+                self.states,
+                "states",
+                (None, order),
+                f"(T, {order}): one row per time step, one column per state",
             )
         if self._observer_gram is not None:
             arrays["_observer_gram"] = check_matrix(
@@ -130,7 +133,7 @@ class System:
 
     @property
     def size(self) -> int:
-        """Number `N` of samples that the observer and the mean are made of."""
+        """Number `N` of samples."""
         return int(self.samples.shape[0])
 
     @property
@@ -199,24 +202,24 @@ class System:
         method: str = "pivoted",
         random_state: int | None = 0,
     ) -> System:
-        """Return the system carried by fewer samples; what that costs is in its `compression_error`.
+        """Return the system with fewer samples; the error is in its `compression_error`.
 
-        The transition stays. Observer and mean are replaced by the nearest ones in the span of the few
-        samples, the observer among those with the same Gram matrix `C'C`, so an orthonormal observer
-        stays orthonormal. See `sysbags.systems.compression` for the algorithms.
+        The transition does not change. Observer and mean are replaced by the nearest ones in the span of the
+        new samples, with the same Gram matrix `C'C` of the observer, so that an orthonormal observer stays
+        orthonormal. See `sysbags.systems.compression` for the algorithms.
 
         Parameters
         ----------
         size : int, optional
-            Number of samples to keep, at least the order. With `size >= N` nothing is lost.
+            Number of samples, at least the order. With `size >= N` the system does not change.
         tolerance : float, optional
             For "pivoted": stop at the first size whose relative error is not above it. Give `size`,
-            `tolerance` or both (then whichever comes first).
+            `tolerance` or both; with both, the smaller size is used.
         method : {"pivoted", "kmeans"}, default="pivoted"
-            "pivoted" picks samples of the system, each the one that lowers the error most; it needs the
-            kernel between all N samples. "kmeans" is the paper's: the centres of the samples' clusters.
-            Neither always loses less: centres average noise out, which pays for smooth but noisy
-            streams; samples are better for streams without clusters. Compare `compression_error`.
+            "pivoted" selects samples of the system, each time the one that reduces the error most; it needs
+            the kernel between all N samples. "kmeans" is the paper's: the cluster centers of the samples.
+            Centers average noise, which is better for smooth but noisy streams; samples are better for
+            streams without clusters. Compare `compression_error`.
         random_state : int or None, default=0
             Seed of "kmeans".
 
@@ -250,7 +253,7 @@ class System:
 
 
 def _frozen(array: Array) -> Array:
-    """Return a read-only array that shares no memory with anyone who could write to it."""
+    """Return a read-only array that shares no memory with a writeable one."""
     if array.flags.writeable or array.base is not None:
         array = array.copy()
         array.setflags(write=False)
