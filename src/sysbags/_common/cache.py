@@ -52,7 +52,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 class Cache:
-    """Named arrays in a folder, read again by what they depend on.
+    """Named arrays in a folder; the key of a record is all that its arrays depend on.
 
     If a record cannot be written, for example because the disk is full, the work continues without it.
 
@@ -141,7 +141,7 @@ class Cache:
 
 
 def clip_key(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return what identifies a clip: its absolute path, and the sizes and modification times of its files.
+    """Return the identity of a clip: its absolute path, and the sizes and modification times of its files.
 
     Raises
     ------
@@ -160,9 +160,9 @@ def clip_key(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def fingerprint(value: Any) -> Any:
-    """Return JSON that changes whenever an array, a number, an estimator or a list of such does.
+    """Return a JSON value that identifies an array, a number, an estimator or a list of these.
 
-    Of an estimator these are its class, its parameters except `n_jobs`, and its fitted attributes.
+    An estimator is identified by its class, its parameters except `n_jobs`, and its fitted attributes.
 
     Examples
     --------
@@ -273,7 +273,7 @@ def records_of_several(
 
 
 def named_error(path: Path, error: SysbagsError) -> SysbagsError:
-    """Return an error about a clip whose sentence names the clip."""
+    """Return an error about a clip whose message names the clip."""
     text = str(error)
     return type(error)(text if str(path) in text else f"{path}: {text}")
 
@@ -292,7 +292,7 @@ def _read(path: Path, text: str) -> Arrays | None:
         with safe_open(path, framework="numpy") as file:
             about = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except Exception:  # whatever a damaged file provokes
+    except Exception:  # a damaged file may raise any exception
         return None
     return arrays if about == {"key": text, "checksum": _checksum(arrays)} else None
 

@@ -1,4 +1,4 @@
-"""The base of every estimator here."""
+"""The base class of all estimators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
 
     @property
     def requires_fit(self) -> bool:
-        """Whether `fit` learns something without which nothing else works."""
+        """Whether `fit` must be called before the other methods."""
         return True
 
     def __sklearn_tags__(self) -> Any:

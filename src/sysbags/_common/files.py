@@ -35,7 +35,7 @@ OLD_SECONDS = 24 * 3600.0
 
 
 def natural_order(path: Path) -> tuple[list[tuple[bool, int, str]], str]:
-    """Sort key that compares runs of digits as numbers; the name itself decides between 1 and 01."""
+    """Return a sort key that compares digits as numbers; the name decides between 1 and 01."""
     parts = re.split(r"([0-9]+)", path.name.casefold())
     key = [(False, int(part), "") if part.isdecimal() else (True, 0, part) for part in parts if part]
     return key, path.name
@@ -43,11 +43,11 @@ def natural_order(path: Path) -> tuple[list[tuple[bool, int, str]], str]:
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path to write to; it takes the place of `path` only if all went well.
+    """Yield a temporary path to write to; it replaces `path` if no exception was raised.
 
-    Whatever interrupts the writing, a Ctrl-C too, leaves what was at `path` before and no half file.
-    The temporary file lies in the folder of `path`, which is made if need be, and has its suffix. A file
-    that is replaced hands on its permissions; a link stays, and the file that it leads to is replaced.
+    After an error or Ctrl-C the file at `path` is the one from before. The temporary file has the suffix of
+    `path` and is in the same folder, which is created if it does not exist. The new file has the permissions
+    of the old one; if `path` is a link, the file that it points to is replaced.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     >>> target.read_text()
     '1,2'
     """
-    target, mode = _place(path)
+    target, mode = _target(path)
     temporary = target.with_name(f"{TEMPORARY}{secrets.token_hex(8)}{target.suffix}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -66,8 +66,8 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         mode = temporary.stat().st_mode if mode is None else mode
         yield temporary
         with temporary.open("r+b") as file:
-            os.fsync(file.fileno())  # or a power cut could leave the new name on an empty file
-        temporary.chmod(mode & 0o7777)  # a writer may have put a file of its own there
+            os.fsync(file.fileno())  # otherwise the file could be empty after a power cut
+        temporary.chmod(mode & 0o7777)  # the writer may have replaced the temporary file
         os.replace(temporary, target)
     except OSError as error:
         raise FileError(f"cannot write {path}: {error.strerror or error}") from None
@@ -77,15 +77,15 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def remove_old_temporaries(folder: Path) -> None:
-    """Remove the temporary files in a folder that runs left when they were killed, at least a day ago."""
+    """Remove temporary files that are more than a day old, from runs that were killed."""
     for path in folder.glob(f"{TEMPORARY}*"):
         with suppress(OSError):  # another process may remove it first
             if time.time() - path.stat().st_mtime > OLD_SECONDS:
                 path.unlink()
 
 
-def _place(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
-    """Return the file that a path leads to, and its mode if it is there already."""
+def _target(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
+    """Return the file that a path points to, and its mode if it exists."""
     try:
         target = Path(os.path.realpath(path))
         mode = target.stat().st_mode
@@ -93,8 +93,8 @@ def _place(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
         return target, None
     except (OSError, ValueError) as error:
         raise FileError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
-    # A file in the place of a device, such as /dev/null, would break the machine.
+    # Replacing a device, such as /dev/null, by a file would break the machine.
     if not stat.S_ISREG(mode):
-        what = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
-        raise FileError(f"cannot write {path}: it is {what}, but it must be the name of a file")
+        description = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
+        raise FileError(f"cannot write {path}: it is {description}, but it must be the name of a file")
     return target, mode

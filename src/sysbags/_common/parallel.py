@@ -1,7 +1,7 @@
-"""Run chunks of work on threads: the same bits for every number of them, with progress for the patient.
+"""Run chunks of work on threads, with a progress bar; the results do not depend on the number of threads.
 
-joblib, threadpoolctl and rich are imported where they are used: together they would cost an
-`import sysbags` more than 0.1 s.
+joblib, threadpoolctl and rich are imported where they are used: they would add more than 0.1 s to
+`import sysbags`.
 """
 
 from __future__ import annotations
@@ -34,20 +34,21 @@ def run(
     *,
     quiet_seconds: float = 2.0,
 ) -> list[Result]:
-    """Return `[function(chunk) for chunk in chunks]`, worked out by threads.
+    """Return `[function(chunk) for chunk in chunks]`, computed by threads.
 
-    The chunks are the caller's, so results cannot depend on `n_jobs`; BLAS is held to one thread
-    meanwhile. A single chunk is simply called. A progress bar appears on a terminal after two seconds.
+    The caller divides the work into chunks, so that results do not depend on `n_jobs`; BLAS has one thread
+    meanwhile. A single chunk is computed in this thread. A progress bar appears on a terminal after two
+    seconds.
 
     Parameters
     ----------
     function : callable
-        Called once a chunk. It gains from threads where it releases the interpreter lock, as compiled
-        kernels do.
+        Called once per chunk. Threads are faster where it releases the interpreter lock, as compiled kernels
+        do.
     chunks : sequence
-        Its arguments.
+        Arguments of the function.
     n_jobs : int or None
-        Threads; None is 1 (or what `joblib.parallel_config` says), -1 all cores.
+        Number of threads; None means 1 (or the value of `joblib.parallel_config`), -1 all cores.
     description : str
         What the progress bar says.
     quiet_seconds : float, default=2.0
@@ -58,7 +59,7 @@ def run(
     >>> run(abs, [-1, 2, -3], n_jobs=2, description="absolute values")
     [1, 2, 3]
     """
-    jobs = check_jobs(n_jobs)
+    threads = check_jobs(n_jobs)
     if len(chunks) == 1:
         return [function(chunks[0])]
     from concurrent.futures import ThreadPoolExecutor
@@ -66,24 +67,24 @@ def run(
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1, user_api="blas"):
-        if jobs == 1:
+        if threads == 1:
             return list(_with_progress(map(function, chunks), len(chunks), description, quiet_seconds))
-        pool = ThreadPoolExecutor(jobs)
+        pool = ThreadPoolExecutor(threads)
         try:
-            # Each call sees the caller's context, such as where warnings are collected.
+            # Each call has the context of the caller, such as the collection of warnings.
             calls = [pool.submit(contextvars.copy_context().run, function, chunk) for chunk in chunks]
             results = _in_order(calls)
             return list(_with_progress(results, len(chunks), description, quiet_seconds))
         finally:
-            # After Ctrl-C or a failure nobody waits for what the other threads are at.
+            # After Ctrl-C or an error, do not wait for the other threads.
             pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _in_order(futures: Sequence[Future[Result]]) -> Iterator[Result]:
-    """Give each result in turn; whatever fails first fails at once.
+    """Yield the results in order; the first exception is raised at once.
 
-    The main thread never waits for long: a Ctrl-C that arrives just before a wait does not end it, and one
-    that another thread receives does not either. It is noticed when the main thread next wakes up.
+    The main thread waits for short times only: Ctrl-C does not end a wait if it arrives just before the wait
+    or in another thread. It is noticed when the main thread wakes up again.
     """
     from concurrent.futures import FIRST_COMPLETED, wait
 
@@ -91,13 +92,13 @@ def _in_order(futures: Sequence[Future[Result]]) -> Iterator[Result]:
     for future in futures:
         while future in pending:
             done, pending = wait(pending, timeout=WAKE_SECONDS, return_when=FIRST_COMPLETED)
-            for one in done:
-                one.result()
+            for completed in done:
+                completed.result()
         yield future.result()
 
 
 def check_jobs(n_jobs: Any) -> int:
-    """Return the number of threads that `n_jobs` means."""
+    """Return the number of threads for `n_jobs`."""
     if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs is True or n_jobs == 0):
         raise ParameterError(
             f"n_jobs is {n_jobs!r}, but it must be a number of threads, -1 for all cores or None for one"

@@ -1,4 +1,4 @@
-"""Random states as whole numbers."""
+"""Random states as integers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["seed_of"]
 
 
 def seed_of(random_state: Any) -> int:
-    """Turn any of the usual kinds of random state into a whole number."""
+    """Turn a random state (an integer, a Generator, a RandomState or None) into an integer."""
     if type(random_state) is int and random_state >= 0:
         return random_state
     if isinstance(random_state, np.integer) and random_state >= 0:

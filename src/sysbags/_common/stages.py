@@ -1,4 +1,4 @@
-"""Times of the stages of long work."""
+"""Runtimes of the stages of a command."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["Stages"]
 
 
 class Stages:
-    """Times the stages of a command, and says on a terminal which one is on.
+    """Measures the runtime of the stages of a command, and prints their names on a terminal.
 
     Attributes
     ----------
     seconds : dict
-        How long each stage took.
+        The runtime of each stage.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Stages:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        """Time one stage."""
+        """Measure the runtime of a stage."""
         if sys.stderr.isatty():
             print(f"{name} ...", file=sys.stderr)
         started = time.perf_counter()

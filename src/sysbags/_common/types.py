@@ -1,4 +1,4 @@
-"""Types that every module shares."""
+"""Types used by all modules."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ SUM_TOLERANCE = 1e-6
 
 
 def check_stream(stream: Any, kernel: KernelLike = "chi2", *, name: str = "stream") -> Array:
-    """Return a stream as a C-contiguous (N, p) float64 array that the kernel can take.
+    """Return a stream as a C-contiguous (N, p) float64 array that is valid for the kernel.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def check_stream(stream: Any, kernel: KernelLike = "chi2", *, name: str = "strea
     Returns
     -------
     (N, p) array
-        The caller's array itself where it is already right, otherwise a copy; never modified.
+        The array of the caller if nothing has to be converted, otherwise a copy.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def check_stream(stream: Any, kernel: KernelLike = "chi2", *, name: str = "strea
 
 
 def _check_histograms(array: Array, kernel: str, name: str) -> None:
-    """Refuse rows that are not histograms of sum 1."""
+    """Raise an error unless all rows are histograms that sum to 1."""
     if array.min() < 0.0:
         row, column = np.unravel_index(int(array.argmin()), array.shape)
         raise StreamError(
@@ -86,13 +86,13 @@ def _check_histograms(array: Array, kernel: str, name: str) -> None:
     wrong = np.flatnonzero(np.abs(sums - 1.0) > SUM_TOLERANCE)
     if wrong.size:
         total = sums[wrong[0]]
-        cure = (
+        advice = (
             "divide each row by its sum"
             if total > 0.0
             else "this frame has an empty bag, so drop it or give it a bag"
         )
         raise StreamError(
-            f"row {wrong[0]} of {name} sums to {total:.6g}, but each histogram must sum to 1: {cure}"
+            f"row {wrong[0]} of {name} sums to {total:.6g}, but each histogram must sum to 1: {advice}"
         )
 
 
@@ -103,23 +103,23 @@ def check_matrix(
     meaning: str,
     error: type[SysbagsError] = ParameterError,
 ) -> Array:
-    """Return a finite float64 array of the given shape (None: any length); `meaning` ends the sentence."""
+    """Return a finite float64 array of the given shape (None: any length); `meaning` ends the message."""
     array = _real_array(value, name, error)
     fits = array.ndim == len(shape) and all(
-        want in (None, have) for want, have in zip(shape, array.shape, strict=True)
+        expected in (None, length) for expected, length in zip(shape, array.shape, strict=True)
     )
     if not fits:
         raise error(f"{name} has shape {array.shape}, but it must be {meaning}")
     if array.size == 0:
         raise error(f"{name} is empty (shape {array.shape}), but it must be {meaning}")
     if not np.isfinite(array).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise error(f"{name} holds {array[where]} at index {where}, but every entry must be finite")
+        index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise error(f"{name} holds {array[index]} at index {index}, but every entry must be finite")
     return array
 
 
 def _real_array(value: Any, name: str, error: type[SysbagsError]) -> Array:
-    """Return C-contiguous float64 numbers, without a copy where the value is that already."""
+    """Return a C-contiguous float64 array, without a copy if nothing has to be converted."""
     if _has_masked_entries(value):
         raise error(f"{name} is a masked array with masked entries, but each entry must have a value")
     try:
@@ -152,7 +152,7 @@ def kernel_name(kernel: KernelLike) -> str:
 
 
 def check_labels(labels: Any, items: int, name: str = "labels") -> tuple[npt.NDArray[Any], IntArray]:
-    """Return the sorted classes (or groups) and the index of each item's class."""
+    """Return the sorted classes (or groups) and the index of the class of each item."""
     if _has_masked_entries(labels):
         raise ParameterError(f"{name} are a masked array with masked entries, but each item needs a label")
     try:

@@ -1,4 +1,4 @@
-"""The version of the package, which model files and reports state."""
+"""The version of the package."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 __all__ = ["BREAK", "collect_warnings", "summary_of_warnings", "warn"]
 
 BREAK = ", used without the rest"  # in the text of each warning about a clip that breaks off
-MOST_TEXTS = 3  # that are shown one by one
+MOST_TEXTS = 3  # more warnings about clips that break off are summarised
 
 # A context variable, not a patched `warnings.showwarning`, which all threads of the process would share.
 _collection: ContextVar[list[str] | None] = ContextVar("collection", default=None)
@@ -20,8 +20,8 @@ _collection: ContextVar[list[str] | None] = ContextVar("collection", default=Non
 def collect_warnings() -> Iterator[list[str]]:
     """Collect the texts of the warnings that sysbags gives, instead of showing them.
 
-    This holds for the thread that enters the context and for those that sysbags starts on its behalf; other
-    threads are not affected. Of nested contexts the inner one collects.
+    This applies to the thread that enters the context and to the threads that sysbags starts for it; other
+    threads are not affected. Inside nested contexts the inner one collects.
 
     Yields
     ------
@@ -58,7 +58,7 @@ def summary_of_warnings(texts: Collection[str], clips: int | None = None) -> lis
     Parameters
     ----------
     texts : collection of str
-        See `collect_warnings`; repeated ones count once.
+        See `collect_warnings`; repetitions are ignored.
     clips : int, optional
         The number of clips in all, for the sentence.
 
