@@ -19,7 +19,7 @@ RATE = re.compile(r"\d+\.\d % \(\d+ of \d+\)")
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo")
-    return demo.experiment(Settings(out, per_class=4, frames=32, seed=0, jobs=2))
+    return demo.experiment(Settings(out, per_class=4, frames=32, random_state=0, n_jobs=2))
 
 
 def test_the_table_is_above_chance_and_below_certainty(outcome):
@@ -42,7 +42,7 @@ def test_the_outcome_is_consistent(outcome):
     assert outcome.distances.shape == (32, 32)
     assert np.array_equal(outcome.distances, outcome.distances.T)
     assert outcome.new_labels == list(TEXTURES)
-    assert set(outcome.verdicts) <= set(TEXTURES)
+    assert set(outcome.predictions) <= set(TEXTURES)
     heads, rows = outcome.table()
     assert [len(row) for row in rows] == [len(heads)] * 5
     assert rows[0][1:] == [str(rate) for rate in outcome.rates[:2]]
@@ -83,11 +83,11 @@ def test_command(tmp_path, capsys):
 
     # What is left on disk answers as the report says: in Python and at the command line.
     model, paths = document["model"], [clip["path"] for clip in clips]
-    verdicts = [clip["prediction"] for clip in clips]
-    assert sysbags.load(model).predict(paths).tolist() == verdicts
+    predictions = [clip["prediction"] for clip in clips]
+    assert sysbags.load(model).predict(paths).tolist() == predictions
     assert main(["classify", model, *paths, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["clips"]
-    assert [clip["label"] for clip in told] == verdicts
+    predicted_clips = json.loads(capsys.readouterr().out)["clips"]
+    assert [clip["label"] for clip in predicted_clips] == predictions
 
 
 @pytest.mark.parametrize(

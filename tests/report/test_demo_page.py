@@ -49,7 +49,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo")
-    return demo.experiment(Settings(out, per_class=2, frames=16, seed=0, jobs=2))
+    return demo.experiment(Settings(out, per_class=2, frames=16, random_state=0, n_jobs=2))
 
 
 def test_page(outcome):
@@ -65,8 +65,8 @@ def test_page(outcome):
     assert all(base64.b64decode(film).startswith(b"\xff\xd8") for film in films)
     for row in outcome.table()[1]:
         assert all(cell in page.text for cell in row)
-    assert page.text.count("✗") == sum(np.array(outcome.verdicts) != outcome.new_labels)
-    assert page.text.count("✓") == sum(np.array(outcome.verdicts) == outcome.new_labels)
+    assert page.text.count("✗") == sum(np.array(outcome.predictions) != outcome.new_labels)
+    assert page.text.count("✓") == sum(np.array(outcome.predictions) == outcome.new_labels)
     for name in (*TEXTURES, *outcome.seconds):
         assert name in page.text
     # A mark for each clip of the map, and a count for each clip in the matrix.

@@ -43,7 +43,8 @@ def demo(
     outcome = experiment(settings, Stages())
     with atomic_write(settings.report) as temporary:
         temporary.write_text(page(outcome), encoding="utf-8")
-    right = sum(a == b for a, b in zip(outcome.verdicts, outcome.new_labels, strict=True))
+    pairs = zip(outcome.predictions, outcome.new_labels, strict=True)
+    correct = sum(prediction == label for prediction, label in pairs)
     if as_json:
         print_json(
             {
@@ -54,7 +55,7 @@ def demo(
                 "new_clips": [
                     {"path": path, "label": label, "prediction": prediction}
                     for path, label, prediction in zip(
-                        outcome.new_clips, outcome.new_labels, outcome.verdicts, strict=True
+                        outcome.new_clips, outcome.new_labels, outcome.predictions, strict=True
                     )
                 ],
                 "model": settings.model,
@@ -63,9 +64,9 @@ def demo(
             }
         )
         return
-    say("Accuracy, leaving one clip out:")
+    say("Cross-validated accuracy, leaving out one clip at a time:")
     show_table(*outcome.table())
-    show_table(["stage", "seconds"], [[name, number(took)] for name, took in outcome.seconds.items()])
-    say(f"The saved model classifies {right} of {len(outcome.new_clips)} new clips correctly.")
+    show_table(["stage", "seconds"], [[name, number(seconds)] for name, seconds in outcome.seconds.items()])
+    say(f"The saved model classifies {correct} of {len(outcome.new_clips)} new clips correctly.")
     say(f"Model: {settings.model}")
     say(f"Report: {settings.report}")

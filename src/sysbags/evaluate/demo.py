@@ -1,8 +1,8 @@
-"""The demonstration: the main job end to end, on clips that it generates itself.
+"""The demonstration: from generated clips to a saved model.
 
 Clips of eight textures are written as MP4 files. Each becomes a stream of local binary patterns and then a
-system; the kernel between all systems is evaluated once, and each clip is classified by all the others with
-every distance. A model of all clips is saved, loaded again, and asked about clips that it has never seen.
+system. The kernel between all systems is evaluated once, and leave-one-out cross-validation is run with every
+distance. A model of all clips is saved, loaded again, and applied to new clips.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ __all__ = ["experiment"]
 
 
 def experiment(settings: Settings, stages: Stages | None = None) -> Outcome:
-    """Make clips, classify each by all the others, and put a saved model to the test on new clips.
+    """Generate clips, cross-validate every distance, and test a saved model on new clips.
 
     Parameters
     ----------
     settings : Settings
     stages : Stages, optional
-        Keeps the times, and says on a terminal what is going on.
+        Measures the runtime of each stage, and prints its name on a terminal.
     """
     from sklearn.pipeline import Pipeline
 
@@ -49,63 +49,65 @@ def experiment(settings: Settings, stages: Stages | None = None) -> Outcome:
     from sysbags.evaluate.compilation import compiled_ahead
     from sysbags.storage import load, save
 
-    s, stage, jobs = settings, stages or Stages(), settings.jobs
+    s, stage, n_jobs = settings, stages or Stages(), settings.n_jobs
     with compiled_ahead():
         with stage("make clips"):
             clips, labels = make_clips(
-                s.out / "clips", s.per_class, s.frames, random_state=s.seed, n_jobs=jobs
+                s.out / "clips", s.per_class, s.frames, random_state=s.random_state, n_jobs=n_jobs
             )
             new_clips, new_labels = make_clips(
-                s.out / "new", 1, s.frames, random_state=s.seed + 1, n_jobs=jobs
+                s.out / "new", 1, s.frames, random_state=s.random_state + 1, n_jobs=n_jobs
             )
         with stage("frames and bags"):
-            bags = LocalBinaryPatterns(n_jobs=jobs)
+            bags = LocalBinaryPatterns(n_jobs=n_jobs)
             streams = bags.fit_transform(clips)
         with stage("systems"):
-            identifier = SystemIdentifier(ORDER, n_jobs=jobs)
+            identifier = SystemIdentifier(ORDER, n_jobs=n_jobs)
             systems = identifier.fit_transform(streams)
         with stage("kernel"):
-            gram = cross_gram(systems, n_jobs=jobs)
-    found = {}
+            gram = cross_gram(systems, n_jobs=n_jobs)
+    results = {}
     for metric, distance in DISTANCES.items():
         with stage(f"leave-one-out, {distance}"):
             for classifier in CLASSIFIERS:
-                found[metric, classifier] = leave_one_out(
+                results[metric, classifier] = leave_one_out(
                     gram,
                     labels,
                     classifier=classifier,
                     metric=metric,
                     lambda_a=LAMBDA_A,
                     lambda_mu=LAMBDA_MU,
-                    n_jobs=jobs,
+                    n_jobs=n_jobs,
                 )
     with stage("model"):
-        judge = NearestMean(lambda_a=LAMBDA_A, lambda_mu=LAMBDA_MU, n_jobs=jobs).fit(systems, labels)
-        steps = [("bags", bags), ("systems", identifier), ("classify", judge)]
+        classifier_step = NearestMean(lambda_a=LAMBDA_A, lambda_mu=LAMBDA_MU, n_jobs=n_jobs).fit(
+            systems, labels
+        )
+        steps = [("bags", bags), ("systems", identifier), ("classify", classifier_step)]
         save(s.model, Pipeline([(name, step.set_params(n_jobs=None)) for name, step in steps]))
-    with stage("verdicts on new clips"):
-        verdicts = load(s.model).predict(new_clips)
+    with stage("predictions of new clips"):
+        predictions = load(s.model).predict(new_clips)
     return Outcome(
         s,
         clips,
         labels,
         systems,
-        distance_matrix(gram, lambda_a=LAMBDA_A, lambda_mu=LAMBDA_MU, n_jobs=jobs),
+        distance_matrix(gram, lambda_a=LAMBDA_A, lambda_mu=LAMBDA_MU, n_jobs=n_jobs),
         [
-            Rate(DISTANCES[metric], classifier, int((one.predictions == one.labels).sum()), len(labels))
-            for (metric, classifier), one in found.items()
+            Rate(DISTANCES[metric], classifier, int((result.predictions == result.labels).sum()), len(labels))
+            for (metric, classifier), result in results.items()
         ]
         + _average_rates(streams, labels),
-        found["alignment", "nearest-mean"],
+        results["alignment", "nearest-mean"],
         new_clips,
         new_labels,
-        [str(verdict) for verdict in verdicts],
+        [str(prediction) for prediction in predictions],
         stage.seconds,
     )
 
 
 def _average_rates(streams: Sequence[Array], labels: Sequence[str]) -> list[Rate]:
-    """Accuracies of histograms averaged over time: by the nearest clip, and by the nearest class average."""
+    """Return the accuracies of histograms averaged over time: nearest clip, and nearest class average."""
     averages = np.array([stream.mean(axis=0) for stream in streams])
     codes: IntArray = np.unique(labels, return_inverse=True)[1]
     rates = []

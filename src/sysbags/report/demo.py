@@ -42,24 +42,24 @@ class Settings:
         Folder for the clips, the model and the report.
     per_class, frames : int
         Clips per class, and frames per clip.
-    seed : int
-        Of the clips. The new clips have the next seed.
-    jobs : int
-        Threads, -1 for all cores.
+    random_state : int
+        Seed of the clips. The new clips have the next seed.
+    n_jobs : int
+        Number of threads, -1 for all cores.
     """
 
     out: Path = Path("demo")
     per_class: int = 8
     frames: int = 60
-    seed: int = 0
-    jobs: int = -1
+    random_state: int = 0
+    n_jobs: int = -1
 
     def __post_init__(self) -> None:
         # Checked before any work starts.
         check_integer(self.per_class, "per_class", 2)
         check_integer(self.frames, "frames", 2 * ORDER)
-        check_integer(self.seed, "seed", 0)
-        check_jobs(self.jobs)
+        check_integer(self.random_state, "random_state", 0)
+        check_jobs(self.n_jobs)
 
     @property
     def model(self) -> Path:
@@ -74,7 +74,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Rate:
-    """How many clips are classified correctly with one distance and one classifier."""
+    """The number of clips that are classified correctly with a distance and a classifier."""
 
     distance: str
     classifier: str
@@ -99,7 +99,7 @@ class Outcome:
     rates : list of Rate
     means : LeaveOneOut
         Predictions of the nearest mean with the alignment distance.
-    new_clips, new_labels, verdicts : list
+    new_clips, new_labels, predictions : list
         The new clips, their classes, and the predictions of the saved model.
     seconds : dict
         Runtime of each stage.
@@ -114,7 +114,7 @@ class Outcome:
     means: LeaveOneOut
     new_clips: list[Path]
     new_labels: list[str]
-    verdicts: list[str]
+    predictions: list[str]
     seconds: dict[str, float]
 
     @property

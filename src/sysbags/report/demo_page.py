@@ -27,8 +27,8 @@ MARKS = (
     "M0 -6l6 6l-6 6l-6 -6z",
 )
 SHOTS, STRIDE = 16, 2  # frames of a film, and the distance between them in the clip
-WIDTH, MARGIN = 600.0, 10.0  # of the map
-STATES = ("wheel", "rain")  # classes of which one clip's states are drawn
+WIDTH, MARGIN = 600.0, 10.0  # of the map, in pixels
+STATES = ("wheel", "rain")  # classes; the states of the first clip of each are drawn
 
 
 def page(outcome: Outcome) -> str:
@@ -45,8 +45,8 @@ def page(outcome: Outcome) -> str:
     settings, classes = outcome.settings, [str(name) for name in outcome.means.classes]
     heads, accuracies = outcome.table()
     examples = [outcome.clips[outcome.labels.index(name)] for name in outcome.new_labels]
-    pairs = list(zip(outcome.new_labels, outcome.verdicts, strict=True))
-    places = _places(outcome.distances)
+    pairs = list(zip(outcome.new_labels, outcome.predictions, strict=True))
+    positions = _positions(outcome.distances)
     model, fire, smoke, clips = (
         shlex.quote(os.fspath(path))
         for path in (
@@ -81,18 +81,18 @@ def page(outcome: Outcome) -> str:
         confusion=outcome.means.confusion.tolist(),
         colours=COLOURS,
         marks=MARKS,
-        map_height=places[:, 1].max() + MARGIN,
+        map_height=positions[:, 1].max() + MARGIN,
         points=[
             (x, y, classes.index(label), f"{label}/{clip.name}")
-            for (x, y), label, clip in zip(places.tolist(), outcome.labels, outcome.clips, strict=True)
+            for (x, y), label, clip in zip(positions.tolist(), outcome.labels, outcome.clips, strict=True)
         ],
         states=[_states(outcome, outcome.labels.index(name)) for name in STATES],
         seconds=[(stage, f"{duration:.2f} s") for stage, duration in outcome.seconds.items()],
         settings=[
             ("clips per class", settings.per_class),
             ("frames per clip", settings.frames),
-            ("seed", settings.seed),
-            ("seed of the new clips", settings.seed + 1),
+            ("random_state", settings.random_state),
+            ("random_state of the new clips", settings.random_state + 1),
             ("order of the systems", ORDER),
             ("lambda_a", LAMBDA_A),
             ("lambda_mu", f"{LAMBDA_MU:g}"),
@@ -111,12 +111,12 @@ def _strip(path: Path) -> bytes:
     return bytes(cv2.imencode(".jpg", strip[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 70])[1])
 
 
-def _places(distances: Array) -> Array:
-    """Return where each clip is on the map, in pixels from its upper left corner."""
+def _positions(distances: Array) -> Array:
+    """Return the position of each clip on the map, in pixels from the upper left corner."""
     points = classical_scaling(distances) * [1.0, -1.0]
     points -= points.min(axis=0)
     points *= (WIDTH - 2.0 * MARGIN) / max(points.max(), 1e-12)
-    # A map that is taller than it is wide is centred.
+    # A map that is taller than wide is centered.
     corner = np.array([(WIDTH - points[:, 0].max()) / 2.0, MARGIN])
     return np.asarray(points + corner)
 
