@@ -9,7 +9,7 @@ from scipy.linalg import expm
 
 from helpers import make_pair, orthogonal, plane_rotation, polar, rho
 from sysbags._numba import jacobi, newton, products
-from sysbags._numba.alignment import align_many, align_pair, ascend, polar_starts, states, sweeps_of
+from sysbags._numba.alignment import align_many, ascend, polar_starts, states, sweeps_of
 from sysbags._numba.lanes import LANES, fill, largest, load, magnitude, pick, root, store
 from sysbags.distances.starts import start_tables
 
@@ -394,18 +394,30 @@ def test_ascend_ends_at_critical_points_not_below_the_start(n, finish):
         assert slope == pytest.approx(np.sqrt(report[1, 0, lane]), abs=1e-12)
 
 
-def test_align_many_is_align_pair_for_the_leading_blocks():
+def test_align_many_aligns_each_pair_alone_in_its_leading_block():
     rng = np.random.default_rng(0)
     N, n = 6, 4
     first, second = rng.standard_normal((2, 3, N, N))
     observer, pairs = rng.standard_normal((4, N, N)), np.array([[0, 1], [2, 2], [1, 0], [0, 0]])
     tables = start_tables(n, None, 0)
-    values, rotations = np.empty(4), np.empty((4, n, n))
-    align_many(first, second, observer, pairs, 0.3, *tables, values, rotations)
+    reports, rotations = np.empty((4, 6)), np.empty((4, n, n))
+    align_many(first, second, observer, pairs, 0.3, *tables, True, reports, rotations)
     for k, (i, j) in enumerate(pairs):
-        A, A2, M = 0.3 * first[i, :n, :n], second[j, :n, :n].copy(), observer[k, :n, :n].copy()
-        rotation = np.empty((n, n))
-        # The two are compiled apart: the same ascent, but perhaps for the last bits.
-        assert align_pair(A, A2, M, *tables, True, rotation)[0] == pytest.approx(values[k], rel=1e-13)
-        np.testing.assert_allclose(rotation, rotations[k], atol=1e-7)
-        assert rho(A, A2, M, rotations[k], 1.0) == pytest.approx(values[k], rel=1e-13)
+        A, A2, M = first[i, :n, :n], second[j, :n, :n], observer[k, :n, :n]
+        alone, rotation = np.empty((1, 6)), np.empty((1, n, n))
+        blocks = [np.ascontiguousarray(block)[None] for block in (A, A2, M)]
+        align_many(*blocks, np.zeros((1, 2), np.int64), 0.3, *tables, True, alone, rotation)
+        np.testing.assert_array_equal(alone[0], reports[k])
+        np.testing.assert_array_equal(rotation[0], rotations[k])
+        assert rho(0.3 * A, A2, M, rotations[k], 1.0) == pytest.approx(reports[k, 0], rel=1e-13)
+        assert reports[k, 1] == pytest.approx(np.linalg.svd(M, compute_uv=False).sum(), rel=1e-12)
+
+
+def test_align_many_reports_pairs_that_are_not_finite():
+    n = 2
+    A, M = np.full((1, n, n), np.inf), np.eye(n)[None]
+    reports, rotations = np.empty((1, 6)), np.empty((1, n, n))
+    tables = start_tables(n, None, 0)
+    align_many(A, A, M, np.zeros((1, 2), np.int64), 1.0, *tables, True, reports, rotations)
+    assert np.isnan(reports[0, :3]).all()
+    assert not reports[0, 3:].any()

@@ -266,7 +266,7 @@ def test_layout_of_rows_and_columns():
     np.testing.assert_array_equal(count_bins(samples, 0.0), counts)
     starts = np.concatenate([[0], np.cumsum(-(-counts // GROUP))])
     bins, values = np.zeros(starts[-1] * GROUP, np.uint32), np.full(starts[-1] * GROUP, -1.0)
-    fill_lists(samples, starts, 0.0, 1.0, True, bins, values)
+    fill_lists(samples, starts, 0.0, 1.0, None, bins, values)
     for row, start, count in zip(samples, starts, counts, strict=False):
         own = slice(start * GROUP, start * GROUP + count)
         np.testing.assert_array_equal(bins[own], np.flatnonzero(row))
@@ -274,7 +274,7 @@ def test_layout_of_rows_and_columns():
     assert np.count_nonzero(values == -1.0) == values.size - counts.sum()
 
     tiles = np.full((3, 11, 16), -1.0)
-    fill_tiles(samples, 0.0, 1.0, False, tiles)
+    fill_tiles(samples, 0.0, 1.0, True, tiles)
     turned = tiles.transpose(0, 2, 1).reshape(48, 11)
     np.testing.assert_array_equal(turned[:37], samples)
     assert (turned[37:] == -1.0).all()

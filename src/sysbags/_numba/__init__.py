@@ -11,6 +11,9 @@ Compilation is most of a first run, so kernels are written for it too:
   ``inline="always"`` and is compiled once.
 * ``np.bool_(True)`` instead of ``True`` as an argument: a literal is a type of its own, and the function
   would be compiled once more for it.
+* ``wrapper=False`` for an inner function: what would make it callable from Python is not compiled.
+* ``None`` for a choice of which a process mostly needs one side: ``if choice is None`` is decided before
+  compilation, and the other side is left out.
 """
 
 from __future__ import annotations
@@ -44,7 +47,9 @@ class _Announcement(event.Listener):  # type: ignore[misc]
 event.register("numba:compile", _Announcement())
 
 
-def compiled(*, fastmath: bool | set[str] = False, inline: str = "never") -> Callable[[Function], Function]:
+def compiled(
+    *, fastmath: bool | set[str] = False, inline: str = "never", wrapper: bool = True
+) -> Callable[[Function], Function]:
     """Compile a function of arrays with the options that every kernel here shares.
 
     Parameters
@@ -53,6 +58,8 @@ def compiled(*, fastmath: bool | set[str] = False, inline: str = "never") -> Cal
         Allow re-association; only where no NaN can occur.
     inline : {"never", "always"}, default="never"
         Passed on to Numba.
+    wrapper : bool, default=True
+        Make the function callable from Python too, not only from compiled functions.
     """
 
     def decorate(function: Function) -> Function:
@@ -63,6 +70,7 @@ def compiled(*, fastmath: bool | set[str] = False, inline: str = "never") -> Cal
             no_cfunc_wrapper=True,
             fastmath=fastmath,
             inline=inline,
+            no_cpython_wrapper=not wrapper,
         )
         return cast(Function, jit(function))
 

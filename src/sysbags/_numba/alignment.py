@@ -12,7 +12,7 @@ from sysbags._numba.lanes import LANES, load, store
 from sysbags._numba.newton import gradient, newton
 from sysbags._numba.products import objective, refresh, skew_inner, spread, transpose, workspace
 
-__all__ = ["align_many", "align_pair", "ascend", "polar_starts", "states"]
+__all__ = ["align_many", "ascend", "polar_starts", "states"]
 
 Flag = bool | np.bool_
 
@@ -131,84 +131,6 @@ def ascend(
 
 
 @compiled()
-def align_pair(
-    A: Array,
-    A2: Array,
-    M: Array,
-    starts: Array,
-    orders: IntArray,
-    thorough: bool,
-    finish: Flag,
-    rotation: Array,
-) -> tuple[float, float, float, int, int, int]:
-    """Maximise ``tr(A' Q' A2 Q) + tr(M Q)`` over O(n) from groups of starts until enough of them agree.
-
-    Parameters
-    ----------
-    A : (n, n) array
-        First transition times `lambda_a`.
-    A2, M : (n, n) array
-        Second transition, cross block of the observers.
-    starts : (groups, n, n, LANES) array
-        Random orthogonal matrices, determinants alternating. Where there are observers, `polar_starts`
-        take the place of the first group.
-    orders : (count, n (n - 1) / 2, 2) array
-        Random orders of the planes, one a sweep.
-    thorough : bool
-        Make all the starts and give none up.
-    finish : bool
-        Newton finish, or sweeps alone.
-    rotation : (n, n) array
-        Filled with the best Q.
-
-    Returns
-    -------
-    value, nuclear_norm, slope : float
-        rho at the best Q, ``||M||_*``, and the norm of the gradient there.
-        Not a number where an input is not finite.
-    sweeps, agreed, tried : int
-        Sweeps of the group that won, starts that reached the best value, starts made.
-    """
-    n = A.shape[0]
-    problem, work, state, report = spread(A, A2, M), workspace(n), states(n), np.zeros((2, 2, LANES))
-    size_a, size_m = np.sqrt(square_norm(A) * square_norm(A2)), np.sqrt(square_norm(M))
-    scale = size_a + size_m + 1e-300
-    patience = np.inf if thorough else PATIENCE
-    best, slope, nuclear, sweeps, agreed, tried = -np.inf, 0.0, 0.0, 0, 0, 0
-    enough, spent = 1, 0
-    if not np.isfinite(scale):
-        return np.nan, np.nan, np.nan, 0, 0, 0
-    for group in range(starts.shape[0]):
-        for i in range(n):
-            for j in range(n):
-                store(state[0], i, j, load(starts[group], i, j))
-        if group == 0:
-            # Without observers their best rotations mean nothing: random starts are better spread.
-            nuclear = polar_starts(M, state[0]) if size_m > 0.0 else 0.0
-            # The larger the transitions' share of the cost, the more local optima there are.
-            share = size_a / (size_a + nuclear + 1e-300)
-            enough = 1 + int(np.ceil(15.0 * max(0.0, share - BENIGN_SHARE)))
-        warm = np.bool_(False)
-        made, rounds = ascend(problem, A, state, work, orders, scale, warm, patience, best, finish, report)
-        tried += LANES
-        spent += rounds
-        for lane in range(LANES):
-            value = report[0, 0, lane]
-            if value > best + SAME_VALUE * scale:
-                agreed = 0
-            if value > best - SAME_VALUE * scale:
-                agreed += 1
-            if value > best:
-                best, slope, sweeps = value, np.sqrt(report[1, 0, lane]), made
-                for i in range(n):
-                    for j in range(n):
-                        rotation[i, j] = state[0, i, j, lane]
-        if not thorough and (agreed >= enough or spent * n >= EFFORT):
-            break
-    return best, nuclear, slope, sweeps, agreed, tried
-
-
-@compiled()
 def align_many(
     first: Array,
     second: Array,
@@ -218,21 +140,85 @@ def align_many(
     starts: Array,
     orders: IntArray,
     thorough: bool,
-    values: Array,
+    finish: Flag,
+    reports: Array,
     rotations: Array,
 ) -> None:
-    """`align_pair` for each row (i, j) of `pairs`, into `values` and `rotations`.
+    """Maximise ``tr(A' Q' A2 Q) + tr(M Q)`` over O(n) for pairs, from starts until enough of them agree.
 
-    The starts' size n says how much of the zero-padded transitions (K, N, N), (L, N, N) and blocks
-    (count, N, N) belongs to these pairs.
+    Also for a single pair: the ascent is most of what is compiled, and this way it is compiled once.
+
+    Parameters
+    ----------
+    first, second : (K, N, N), (L, N, N) arrays
+        Transitions. The starts' size n says how much of what is padded with zeros belongs to these pairs.
+    observer : (count, N, N) array
+        Cross blocks M of the observers, one for each pair.
+    pairs : (count, 2) array
+        A is the first of these among `first`, times `lambda_a`, and A2 the second among `second`.
+    lambda_a : float
+        Weight of the transitions.
+    starts : (groups, n, n, LANES) array
+        Random orthogonal matrices, determinants alternating. Where there are observers, `polar_starts`
+        take the place of the first group.
+    orders : (count, n (n - 1) / 2, 2) array
+        Random orders of the planes, one a sweep.
+    thorough : bool
+        Make all the starts and give none up.
+    finish : bool
+        Newton finish, or sweeps alone.
+    reports : (count, 6) array
+        Filled with rho at the best Q, ``||M||_*`` and the norm of the gradient there (not a number where an
+        input is not finite), and with the sweeps of the group that won, the number of starts that reached
+        the best value and the number of starts made.
+    rotations : (count, n, n) array
+        Filled with the best Q.
     """
     n = starts.shape[1]
     A, A2, M = np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
+    work, state, report = workspace(n), states(n), np.empty((2, 2, LANES))
+    patience = np.inf if thorough else PATIENCE
+    warm = np.bool_(False)
     for k in range(pairs.shape[0]):
         for i in range(n):
             for j in range(n):
                 A[i, j] = first[pairs[k, 0], i, j] * lambda_a
                 A2[i, j] = second[pairs[k, 1], i, j]
                 M[i, j] = observer[k, i, j]
-        finish = np.bool_(True)
-        values[k] = align_pair(A, A2, M, starts, orders, thorough, finish, rotations[k])[0]
+        problem = spread(A, A2, M)
+        size_a, size_m = np.sqrt(square_norm(A) * square_norm(A2)), np.sqrt(square_norm(M))
+        scale = size_a + size_m + 1e-300
+        best, slope, nuclear, sweeps, agreed, tried = -np.inf, 0.0, 0.0, 0, 0, 0
+        enough, spent, groups = 1, 0, starts.shape[0]
+        if not np.isfinite(scale):
+            best, slope, nuclear, groups = np.nan, np.nan, np.nan, 0
+        for group in range(groups):
+            for i in range(n):
+                for j in range(n):
+                    store(state[0], i, j, load(starts[group], i, j))
+            if group == 0:
+                # Without observers their best rotations mean nothing: random starts are better spread.
+                nuclear = polar_starts(M, state[0]) if size_m > 0.0 else 0.0
+                # The larger the transitions' share of the cost, the more local optima there are.
+                share = size_a / (size_a + nuclear + 1e-300)
+                enough = 1 + int(np.ceil(15.0 * max(0.0, share - BENIGN_SHARE)))
+            made, rounds = ascend(
+                problem, A, state, work, orders, scale, warm, patience, best, finish, report
+            )
+            tried += LANES
+            spent += rounds
+            for lane in range(LANES):
+                value = report[0, 0, lane]
+                if value > best + SAME_VALUE * scale:
+                    agreed = 0
+                if value > best - SAME_VALUE * scale:
+                    agreed += 1
+                if value > best:
+                    best, slope, sweeps = value, np.sqrt(report[1, 0, lane]), made
+                    for i in range(n):
+                        for j in range(n):
+                            rotations[k, i, j] = state[0, i, j, lane]
+            if not thorough and (agreed >= enough or spent * n >= EFFORT):
+                break
+        reports[k, 0], reports[k, 1], reports[k, 2] = best, nuclear, slope
+        reports[k, 3], reports[k, 4], reports[k, 5] = sweeps, agreed, tried

@@ -10,7 +10,7 @@ from sysbags._numba import compiled
 __all__ = ["square_norm", "svd"]
 
 
-@compiled(fastmath=True)
+@compiled(fastmath=True, wrapper=False)
 def dot(x: Array, y: Array) -> float:
     """Inner product of two vectors."""
     total = 0.0
@@ -19,7 +19,7 @@ def dot(x: Array, y: Array) -> float:
     return total
 
 
-@compiled(fastmath=True)
+@compiled(fastmath=True, wrapper=False)
 def rotate_rows(x: Array, y: Array, c: float, s: float) -> None:
     """Rotate two vectors into each other, in place."""
     for i in range(x.shape[0]):
@@ -65,10 +65,10 @@ def svd(matrix: Array) -> tuple[Array, Array, Array]:
     # Scaled, because squares of its entries are formed.
     scale = scale if scale > 0.0 else 1.0
     # Rows of `work` are the columns of the matrix: contiguous, so that the inner loops vectorise.
-    work, right, squares = np.empty((n, n)), np.zeros((n, n)), np.empty(n)
+    work, right, squares = np.empty((n, n)), np.empty((n, n)), np.empty(n)
     for i in range(n):
-        right[i, i] = 1.0
         for j in range(n):
+            right[i, j] = 1.0 if i == j else 0.0
             work[j, i] = matrix[i, j] / scale
     for _ in range(60):
         largest = 0.0

@@ -16,7 +16,7 @@ four can neither overflow nor underflow. No denominator is zero, so no NaN can o
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,7 @@ EXPONENTIAL = tuple(float(np.exp(-0.5)) / float(np.prod(np.arange(1.0, k + 1.0))
 
 Floats = npt.NDArray[np.floating[Any]]
 Bins = npt.NDArray[np.uint32]
+Choice = Literal[True] | None
 
 
 @compiled()
@@ -58,10 +59,10 @@ def count_bins(samples: Array, floor: float) -> IntArray:
     return counts
 
 
-@compiled()
-def _encode(row: Array, floor: float, unit: float, chi2: bool, out: Floats) -> None:
+@compiled(wrapper=False)
+def _encode(row: Array, floor: float, unit: float, intersection: Choice, out: Floats) -> None:
     """Write a histogram as the sums want it, see `sysbags.kernels.histograms.Code`."""
-    if chi2:
+    if intersection is None:
         for k in range(row.size):
             out[k] = unit / max(row[k], floor)
     else:
@@ -71,7 +72,13 @@ def _encode(row: Array, floor: float, unit: float, chi2: bool, out: Floats) -> N
 
 @compiled()
 def fill_lists(
-    samples: Array, starts: IntArray, floor: float, unit: float, chi2: bool, bins: Bins, values: Floats
+    samples: Array,
+    starts: IntArray,
+    floor: float,
+    unit: float,
+    intersection: Choice,
+    bins: Bins,
+    values: Floats,
 ) -> None:
     """Write the list of each row's bins above the floor; what is left of its last group stays as it is.
 
@@ -81,14 +88,14 @@ def fill_lists(
         Histograms.
     starts : (N + 1,) array
         Row i owns the groups from `starts[i]` up to `starts[i + 1]`.
-    floor, unit, chi2
+    floor, unit, intersection
         How an entry is encoded, see `sysbags.kernels.histograms.Code`.
     bins, values : (G * GROUP,) arrays
         Written: where, and what.
     """
     line = np.empty(samples.shape[1], values.dtype)
     for i in range(samples.shape[0]):
-        _encode(samples[i], floor, unit, chi2, line)
+        _encode(samples[i], floor, unit, intersection, line)
         at = starts[i] * GROUP
         for k in range(samples.shape[1]):
             if samples[i, k] > floor:
@@ -98,7 +105,7 @@ def fill_lists(
 
 
 @compiled()
-def fill_tiles(samples: Array, floor: float, unit: float, chi2: bool, tiles: Floats) -> None:
+def fill_tiles(samples: Array, floor: float, unit: float, intersection: Choice, tiles: Floats) -> None:
     """Write (N, p) histograms, encoded and transposed, to (T, p, width) tiles; the rest stays as it is."""
     size, length = samples.shape
     width = tiles.shape[2]
@@ -107,7 +114,7 @@ def fill_tiles(samples: Array, floor: float, unit: float, chi2: bool, tiles: Flo
     for begin in range(0, size, LANES):
         count = min(LANES, size - begin)
         for j in range(count):
-            _encode(samples[begin + j], floor, unit, chi2, lines[j])
+            _encode(samples[begin + j], floor, unit, intersection, lines[j])
         tile, column = tiles[begin // width], begin % width
         for k in range(length):
             for j in range(count):
@@ -116,7 +123,7 @@ def fill_tiles(samples: Array, floor: float, unit: float, chi2: bool, tiles: Flo
 
 # Contraction (fused multiply-add) is all that is wanted: a division turned into an estimated
 # reciprocal would be both slower here and less accurate.
-@compiled(fastmath={"contract"})
+@compiled(fastmath={"contract"}, wrapper=False)
 def _add_chi2(total: Floats, tile: Floats, bins: Bins, values: Floats, first: int) -> None:
     """Add 1 / (x + y) of eight bins to every column's total, from column `first` on."""
     r0, r1, r2, r3 = tile[bins[0]], tile[bins[1]], tile[bins[2]], tile[bins[3]]
@@ -132,7 +139,7 @@ def _add_chi2(total: Floats, tile: Floats, bins: Bins, values: Floats, first: in
         total[j] += four + ((s4 + s5) * s67 + (s6 + s7) * s45) / (s45 * s67)
 
 
-@compiled(fastmath={"nnan", "nsz"})
+@compiled(fastmath={"nnan", "nsz"}, wrapper=False)
 def _add_intersection(total: Floats, tile: Floats, bins: Bins, values: Floats, first: int) -> None:
     """Add min(a, b) of eight bins to every column's total, from column `first` on."""
     r0, r1, r2, r3 = tile[bins[0]], tile[bins[1]], tile[bins[2]], tile[bins[3]]
@@ -145,7 +152,7 @@ def _add_intersection(total: Floats, tile: Floats, bins: Bins, values: Floats, f
         total[j] += low + high
 
 
-@compiled()
+@compiled(wrapper=False)
 def _panel(
     totals: Floats,
     starts: IntArray,
@@ -155,7 +162,7 @@ def _panel(
     end: int,
     tile: Floats,
     first: int,
-    chi2: bool,
+    intersection: Choice,
 ) -> None:
     """Sum over the bins for rows `begin` to `end` against one tile of columns, into the first of `totals`."""
     longest = 0
@@ -168,18 +175,24 @@ def _panel(
         for i in range(begin, end):
             group = starts[i] + turn
             if group < starts[i + 1]:
-                if chi2:
+                if intersection is None:
                     _add_chi2(totals[i - begin], tile, bins[group], values[group], first)
                 else:
                     _add_intersection(totals[i - begin], tile, bins[group], values[group], first)
 
 
-@compiled(fastmath={"contract", "nnan", "nsz"})
+@compiled(fastmath={"contract", "nnan", "nsz"}, wrapper=False)
 def _finish(
-    total: Floats, row_sum: float, column_sums: Array, unit: float, first: int, chi2: bool, out: Array
+    total: Floats,
+    row_sum: float,
+    column_sums: Array,
+    unit: float,
+    first: int,
+    intersection: Choice,
+    out: Array,
 ) -> None:
     """Turn a row of sums into kernel values; the exponential is a polynomial, so that it vectorises."""
-    if chi2:
+    if intersection is None:
         factor, middle = 2.0 * unit, 0.5 - 0.5 * row_sum
         for j in range(np.uint64(first), np.uint64(total.shape[0])):
             t = min(factor * total[j] + (middle - 0.5 * column_sums[j]), 0.5)
@@ -201,7 +214,7 @@ def kernel_rows(
     tiles: Floats,
     column_sums: Array,
     unit: float,
-    chi2: bool,
+    intersection: Choice,
     upper: bool,
     begin: int,
     end: int,
@@ -221,8 +234,8 @@ def kernel_rows(
         Sums of the histograms.
     unit : float
         What a sum of encoded values is multiplied with.
-    chi2 : bool
-        Chi-squared if true, else intersection.
+    intersection : True or None
+        Chi-squared if None; each is compiled when it is first used.
     upper : bool
         Only what is right of the diagonal matters; to the left of it `out` may stay as it is.
     begin, end : int
@@ -241,9 +254,9 @@ def kernel_rows(
             if first >= width:
                 continue
             bottom = min(top + PANEL, end)
-            _panel(totals, starts, bins, values, top, bottom, tiles[t], first, chi2)
+            _panel(totals, starts, bins, values, top, bottom, tiles[t], first, intersection)
             for i in range(top, bottom):
-                _finish(totals[i - top], row_sums[i], column_sums[t], unit, first, chi2, line)
+                _finish(totals[i - top], row_sums[i], column_sums[t], unit, first, intersection, line)
                 for j in range(left + first, right):
                     out[i, j] = line[j - left]
 
@@ -256,7 +269,7 @@ def mirror(matrix: Array) -> None:
             matrix[i, j] = matrix[j, i]
 
 
-@compiled(fastmath={"contract", "reassoc", "nsz"})
+@compiled(fastmath={"contract", "reassoc", "nsz"}, wrapper=False)
 def _dot(left: Array, right: Array, begin: int, end: int) -> float:
     total = 0.0
     for j in range(np.uint64(begin), np.uint64(end)):
@@ -277,7 +290,7 @@ def cross_blocks(
     column_weights: Array,
     column_systems: IntArray,
     unit: float,
-    chi2: bool,
+    intersection: Choice,
     upper: bool,
     out: Array,
 ) -> None:
@@ -287,7 +300,7 @@ def cross_blocks(
 
     Parameters
     ----------
-    starts, bins, values, row_sums, tiles, unit, chi2
+    starts, bins, values, row_sums, tiles, unit, intersection
         As in `kernel_rows`.
     row_weights : (N1, n) array
         Coefficients of the rows.
@@ -320,9 +333,9 @@ def cross_blocks(
             first = max(0, column_systems[wanted] - left) // LANES * LANES
             for top in range(row_systems[s], row_systems[s + 1], PANEL):
                 bottom = min(top + PANEL, row_systems[s + 1])
-                _panel(totals, starts, bins, values, top, bottom, tiles[t], first, chi2)
+                _panel(totals, starts, bins, values, top, bottom, tiles[t], first, intersection)
                 for i in range(top, bottom):
-                    _finish(totals[i - top], row_sums[i], column_sums[t], unit, first, chi2, line)
+                    _finish(totals[i - top], row_sums[i], column_sums[t], unit, first, intersection, line)
                     for other in range(wanted, out.shape[1]):
                         begin = max(0, column_systems[other] - left)
                         end = min(width, column_systems[other + 1] - left)

@@ -48,7 +48,7 @@ BIT_0, BIT_1, BIT_2, BIT_3 = np.uint8(1), np.uint8(2), np.uint8(4), np.uint8(8)
 BIT_4, BIT_5, BIT_6, BIT_7 = np.uint8(16), np.uint8(32), np.uint8(64), np.uint8(128)
 
 
-@compiled()
+@compiled(wrapper=False)
 def _ones(code: Any) -> int:
     """Count the bits that are 1; the compiler knows this loop and has one instruction for it."""
     count = 0
@@ -58,7 +58,7 @@ def _ones(code: Any) -> int:
     return count
 
 
-@compiled()
+@compiled(wrapper=False)
 def _bin(code: Any, points: int, method: int) -> Any:
     """Number a code's bin as scikit-image does; 0 is default, 1 ror, 2 uniform, 3 nri_uniform."""
     if method == 0:
@@ -91,7 +91,7 @@ def pattern_bins(points: int, method: int) -> IntArray:
     return bins
 
 
-@compiled()
+@compiled(wrapper=False)
 def _tally(codes: Codes, turns: npt.NDArray[np.uint32]) -> None:
     """Count codes in histograms that take turns: a count cannot rise again before it has been written."""
     first, second, third, fourth = turns[0], turns[1], turns[2], turns[3]
@@ -105,7 +105,7 @@ def _tally(codes: Codes, turns: npt.NDArray[np.uint32]) -> None:
         first[codes[c]] += ONE
 
 
-@compiled()
+@compiled(wrapper=False)
 def _shares(columns: Array, width: int) -> Array:
     """For each neighbour and column, the share of the pixel to the right in the interpolation."""
     shares = np.empty((columns.size, width))
@@ -115,7 +115,7 @@ def _shares(columns: Array, width: int) -> Array:
     return shares
 
 
-@compiled()
+@compiled(wrapper=False)
 def _add_interpolated(
     upper_left: Pixels,
     upper_right: Pixels,
@@ -138,7 +138,7 @@ def _add_interpolated(
         codes[c] = np.bitwise_or(codes[c], bit if reached else none)
 
 
-@compiled()
+@compiled(wrapper=False)
 def _add_exact(neighbour: Pixels, centre: Pixels, bit: Any, codes: Codes) -> None:
     """Set a bit where the neighbour, itself a pixel, is not below the centre."""
     none = codes.dtype.type(0)
@@ -146,7 +146,7 @@ def _add_exact(neighbour: Pixels, centre: Pixels, bit: Any, codes: Codes) -> Non
         codes[c] = np.bitwise_or(codes[c], bit if neighbour[c] >= centre[c] else none)
 
 
-@compiled()
+@compiled(wrapper=False)
 def _encode(
     picture: Pixels,
     margin: int,
@@ -218,14 +218,14 @@ def count_patterns(
         counts[k] += turns[0, k] + turns[1, k] + turns[2, k] + turns[3, k]
 
 
-@compiled()
+@compiled(wrapper=False)
 def _share(one: Any, other: Any) -> Any:
     """What the corners beside the centre, less it, add to the opposite corner; rounded down, see the top."""
     s = np.int32(np.add(one, other))
     return np.int16(np.right_shift(np.multiply(s, RATIO), SIXTEEN))
 
 
-@compiled()
+@compiled(wrapper=False)
 def _encode_nearest(above: Bytes, row: Bytes, below: Bytes, codes: Bytes) -> None:
     """Write the codes of 8 points at radius 1 by integers; the three rows begin a column before the codes."""
     for c in range(np.uint64(codes.size)):
@@ -244,7 +244,7 @@ def _encode_nearest(above: Bytes, row: Bytes, below: Bytes, codes: Bytes) -> Non
         )
 
 
-@compiled()
+@compiled(wrapper=False)
 def _tied(picture: Bytes, y: int, x: int) -> bool:
     """Whether one of a pixel's diagonals is a tie that is not flat."""
     g, left, right = int(picture[y, x]), int(picture[y, x - 1]), int(picture[y, x + 1])

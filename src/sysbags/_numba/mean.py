@@ -6,7 +6,7 @@ import numpy as np
 
 from sysbags._common.types import Array, IntArray
 from sysbags._numba import compiled
-from sysbags._numba.alignment import align_pair, ascend, states
+from sysbags._numba.alignment import align_many, ascend, states
 from sysbags._numba.dense import square_norm, svd
 from sysbags._numba.lanes import LANES
 from sysbags._numba.products import spread, workspace
@@ -161,25 +161,28 @@ def mean_descent(
     descent came to its end.
     """
     members, n = A.shape[0], A.shape[1]
-    blocks, values, rotation = np.empty((members, n, n)), np.empty(members), np.empty((n, n))
-    scaled, finish = np.empty((n, n)), np.bool_(True)
+    blocks, values, rotations = np.empty((members, n, n)), np.empty(members), np.empty((members, n, n))
+    scaled, finish = np.empty((1, n, n)), np.bool_(True)
+    pairs, reports = np.empty((members, 2), np.int64), np.empty((members, 6))
+    for t in range(members):
+        pairs[t, 0], pairs[t, 1] = 0, t
     for iteration in range(history.shape[0]):
         rank = update_mean(A, G, weights, Q, mean, blocks, mixing)
         for i in range(n):
             for j in range(n):
-                scaled[i, j] = mean[i, j] * lambda_a
-        realign(scaled, A, blocks, Q, orders, values)
+                scaled[0, i, j] = mean[i, j] * lambda_a
+        realign(scaled[0], A, blocks, Q, orders, values)
         own = constant + lambda_a * square_norm(mean) + rank
         objective = own - 2.0 * weighted_sum(weights, values)
         settled = iteration > 0 and history[iteration - 1] - objective <= tolerance * constant
         if settled or iteration == 0:
+            align_many(scaled, A, blocks, pairs, 1.0, starts, orders, thorough, finish, reports, rotations)
             for t in range(members):
-                value = align_pair(scaled, A[t], blocks[t], starts, orders, thorough, finish, rotation)[0]
-                if value > values[t]:
-                    values[t] = value
+                if reports[t, 0] > values[t]:
+                    values[t] = reports[t, 0]
                     for i in range(n):
                         for j in range(n):
-                            Q[t, i, j] = rotation[i, j]
+                            Q[t, i, j] = rotations[t, i, j]
             better = own - 2.0 * weighted_sum(weights, values)
             settled = settled and objective - better <= tolerance * constant
             objective = better

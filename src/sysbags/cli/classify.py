@@ -38,8 +38,8 @@ def classify(
 
     from sysbags.evaluate.compilation import compiled_ahead
 
-    bags, identifier, classifier = load_model(model)
     with compiled_ahead("alignment"):
+        bags, identifier, classifier = load_model(model)
         read = read_clips(clips, bags, identifier, Stages(), n_jobs, fit=False)
     explanations = classifier.set_params(n_jobs=n_jobs).explain(read.systems[0]) if read.paths else []
     rows = dict(zip(read.paths, explanations, strict=True))

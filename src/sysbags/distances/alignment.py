@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array
 from sysbags._common.validation import check_choice, check_matrix, check_weight
-from sysbags._numba.alignment import align_pair
+from sysbags._numba.alignment import align_many
 from sysbags.distances.gram import cross_gram
 from sysbags.distances.starts import start_tables
 from sysbags.errors import ParameterError
@@ -20,6 +20,7 @@ from sysbags.systems.system import System
 
 __all__ = ["Alignment", "BlockAlignment", "align", "align_blocks", "alignment_distance"]
 
+ONE_PAIR = np.zeros((1, 2), np.int64)
 SOLVERS = ("newton", "jacobi")
 FLOAT64 = np.dtype(np.float64)
 
@@ -153,16 +154,18 @@ def align_blocks(
     finish = check_choice(solver, "solver", SOLVERS) == "newton"
     A1, A2, M = _square_blocks(first, second, observer)
     A = A1 * weight
-    rotation = np.empty(A.shape)
+    rotation, report = np.empty((1, *A.shape)), np.empty((1, 6))
+    tables = start_tables(len(A), starts, seed_of(random_state))
     # Copies, because the arrays of a system are read-only: Numba would compile another version for them.
-    value, nuclear_norm, slope, sweeps, agreed, tried = align_pair(
-        A, A2.copy(), M.copy(), *start_tables(len(A), starts, seed_of(random_state)), finish, rotation
-    )
+    align_many(A[None], A2.copy()[None], M.copy()[None], ONE_PAIR, 1.0, *tables, finish, report, rotation)
+    value, nuclear_norm, slope, sweeps, agreed, tried = report[0].tolist()
     if not isfinite(value):
         for name, matrix in (("first", A1), ("second", A2), ("observer", M)):
             check_matrix(matrix, name, A.shape, "a square matrix")
         raise ParameterError("the entries of the matrices are too large to be squared: scale them down")
-    return BlockAlignment(rotation, value, slope, sweeps, agreed, tried, nuclear_norm, (A, A2))
+    return BlockAlignment(
+        rotation[0], value, slope, int(sweeps), int(agreed), int(tried), nuclear_norm, (A, A2)
+    )
 
 
 def align(

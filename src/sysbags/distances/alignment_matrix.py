@@ -148,12 +148,11 @@ def _align(
 
     def align_chunk(chunk: IntArray) -> None:
         indices, size = np.ascontiguousarray(pairs[chunk]), int(sizes[chunk[0]])
-        values, rotations = np.empty(len(indices)), np.empty((len(indices), size, size))
+        reports, rotations = np.empty((len(indices), 6)), np.empty((len(indices), size, size))
         blocks = pad(gram.observer[indices[:, 0], indices[:, 1]], n, n)
-        align_many(
-            first, second, blocks, indices, lambda_a, *start_tables(size, starts, seed), values, rotations
-        )
-        consume(chunk, values, rotations)
+        tables = start_tables(size, starts, seed)
+        align_many(first, second, blocks, indices, lambda_a, *tables, True, reports, rotations)
+        consume(chunk, reports[:, 0], rotations)
 
     if chunks:
         run(align_chunk, chunks, n_jobs, "alignments")

@@ -319,7 +319,7 @@ def _histogram_products(
         in_tiles(other_weights),
         other_bounds,
         code.unit,
-        code.chi2,
+        code.intersection,
         upper,
         products,
     )

@@ -32,9 +32,16 @@ def compiled_ahead(part: str = "means") -> Iterator[None]:
     if _is_cached(part):
         yield
         return
-    process = subprocess.Popen([sys.executable, "-m", __name__, part], stdin=subprocess.DEVNULL)
+    # Silent: where it fails, the same is compiled here. One process says that there is compilation.
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__, part], stdin=quiet, stdout=quiet, stderr=quiet
+    )
     try:
         yield
+        # What follows alignments in every use of them is compiled here instead of waiting.
+        if process.poll() is None:
+            _use_blocks()
         process.wait()
     finally:
         process.kill()
@@ -49,11 +56,11 @@ def compile_everything() -> None:
 
 def _is_cached(part: str) -> bool:
     """Whether the last function of a part is in the cache on disk, for whatever types."""
-    from sysbags._numba.alignment import align_pair
+    from sysbags._numba.alignment import align_many
     from sysbags._numba.histograms import cross_blocks
     from sysbags._numba.mean import mean_descent
 
-    function = {"alignment": align_pair, "means": mean_descent, "clips": cross_blocks}[part]
+    function = {"alignment": align_many, "means": mean_descent, "clips": cross_blocks}[part]
     folder = Path(function.stats.cache_path)  # type: ignore[attr-defined]
     return any(folder.glob(f"*.{function.__name__}-*.nbi"))
 
@@ -63,6 +70,15 @@ def _use_alignment() -> None:
     from sysbags.distances.alignment import align_blocks
 
     align_blocks(0.2 * np.eye(2), 0.5 * np.eye(2), np.eye(2))
+
+
+def _use_blocks() -> None:
+    """Evaluate the kernel between the smallest systems there are."""
+    from sysbags.distances.gram import cross_gram
+    from sysbags.systems.system import System
+
+    samples = np.eye(2)
+    cross_gram([System(samples, samples, samples, np.full(2, 0.5))] * 2)
 
 
 def _use_means() -> None:
@@ -98,6 +114,7 @@ def _use_clips() -> None:
     stable_transition([[1.0], [2.0], [4.0]])
     for dtype in (np.float64, np.float32):
         cross_gram(systems, dtype=dtype)
+    cross_gram([identify(system.samples, 2, "intersection") for system in systems])
 
 
 USES: dict[str, Callable[[], None]] = {"alignment": _use_alignment, "means": _use_means, "clips": _use_clips}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,24 +52,24 @@ class Code(NamedTuple):
         What the sums are to be multiplied with.
     empty : float
         An empty bin, as it is written.
-    chi2 : bool
-        Chi-squared if true, else intersection.
+    intersection : True or None
+        Chi-squared if None.
     """
 
     dtype: np.dtype[Any]
     floor: float
     unit: float
     empty: float
-    chi2: bool
+    intersection: Literal[True] | None
 
     @classmethod
     def of(cls, kernel: str, dtype: npt.DTypeLike) -> Code:
         """Return the code for "chi2" or "intersection" in float64 or float32."""
         precision = np.dtype(dtype)
         if kernel == "intersection":
-            return cls(precision, 0.0, 1.0, 0.0, False)
+            return cls(precision, 0.0, 1.0, 0.0, True)
         floor, unit = (2.0**-250, 1.0) if precision == np.float64 else (2.0**-62, 2.0**-32)
-        return cls(precision, floor, unit, unit / floor, True)
+        return cls(precision, floor, unit, unit / floor, None)
 
     def rows(self, samples: Array) -> Rows:
         """Lay histograms out as the rows of a kernel matrix."""
@@ -77,7 +77,7 @@ class Code(NamedTuple):
         np.cumsum(-(-count_bins(_read_only(samples), self.floor) // GROUP), out=starts[1:])
         bins = np.zeros(starts[-1] * GROUP, np.uint32)
         values = np.full(starts[-1] * GROUP, self.empty, self.dtype)
-        fill_lists(_read_only(samples), starts, self.floor, self.unit, self.chi2, bins, values)
+        fill_lists(_read_only(samples), starts, self.floor, self.unit, self.intersection, bins, values)
         return Rows(starts, bins.reshape(-1, GROUP), values.reshape(-1, GROUP), samples.sum(axis=1))
 
     def columns(self, samples: Array) -> Columns:
@@ -85,7 +85,7 @@ class Code(NamedTuple):
         size, length = samples.shape
         count, width = _tiling(size)
         tiles = np.full((count, length, width), self.empty, self.dtype)
-        fill_tiles(_read_only(samples), self.floor, self.unit, self.chi2, tiles)
+        fill_tiles(_read_only(samples), self.floor, self.unit, self.intersection, tiles)
         return Columns(tiles, in_tiles(samples.sum(axis=1)))
 
 
@@ -139,7 +139,7 @@ def histogram_matrix(
 
     def fill(begin: int) -> None:
         end = min(begin + step, out.shape[0])
-        kernel_rows(*rows, *columns, code.unit, code.chi2, symmetric, begin, end, out)
+        kernel_rows(*rows, *columns, code.unit, code.intersection, symmetric, begin, end, out)
 
     run(fill, range(0, out.shape[0], step), n_jobs, "kernel")
     if symmetric:

@@ -204,7 +204,8 @@ def mean_of_gram(
     Q = np.tile(np.eye(n), (len(A), 1, 1)) if isinstance(start, (str, int)) else np.array(start, np.float64)
     if isinstance(start, int):
         pairs = np.column_stack([np.full(len(A), start), np.arange(len(A))])
-        align_many(A, A, G[start], pairs, weight, *start_tables(n, None, seed), np.empty(len(A)), Q)
+        tables = start_tables(n, None, seed)
+        align_many(A, A, G[start], pairs, weight, *tables, True, np.empty((len(A), 6)), Q)
     constant = float(
         w @ (weight * np.einsum("kij,kij->k", A, A) + np.einsum("kii->k", gram.rows.observer_gram))
     )

@@ -81,7 +81,7 @@ def mcnemar(first_right: npt.ArrayLike, second_right: npt.ArrayLike) -> float:
     first, second = _booleans(first_right, "first_right"), _booleans(second_right, "second_right")
     if len(first) != len(second):
         raise ParameterError(
-            f"there are {len(first)} and {len(second)} predictions, but both methods must predict the same clips"
+            f"there are {len(first)} and {len(second)} predictions, but both must be of the same clips"
         )
     ahead, behind = int((first & ~second).sum()), int((second & ~first).sum())
     return min(1.0, 2.0 * float(bdtr(min(ahead, behind), ahead + behind, 0.5)))
