@@ -153,7 +153,7 @@ def test_sentences_for_what_is_no_video(tmp_path):
         with pytest.raises(VideoError, match=f"{name} {sentence}") as caught:
             list(frames(tmp_path / name))
         assert "\n" not in str(caught.value)
-    with pytest.raises(VideoError, match="is no regular file"):
+    with pytest.raises(VideoError, match="is not a regular file"):
         frames("/dev/null")
 
 

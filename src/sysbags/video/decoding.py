@@ -1,4 +1,4 @@
-"""Pictures of a file by FFmpeg: no other file is opened, and damage is not passed over in silence."""
+"""Decoding of a file by FFmpeg: no other file is opened, and damage is always reported."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ __all__ = ["MAX_PIXELS", "Damage", "decoded", "is_cut"]
 
 MAX_PIXELS = 2**27  # 16384 x 8192: a damaged header must not exhaust the memory
 ERRORS = (av.FFmpegError, MemoryError, OSError, OverflowError, ValueError)
-MOST_PENDING = 1000  # packets without a picture to keep in mind; no decoder holds back more than 50
+MOST_PENDING = 1000  # maximal number of packets without a picture; no decoder delays more than 50
 CUT = "the file is cut off"
 NO_SIZE = f"its header gives no picture size, or one above the limit of {MAX_PIXELS} pixels"
 
 
 class Damage(Exception):  # noqa: N818 (a warning as often as an error)
-    """Why a file cannot be read any further."""
+    """The reason why a file cannot be read further."""
 
 
 def decoded(path: Path, threads: int) -> Generator[av.VideoFrame, None, None]:
-    """Yield the pictures of a file in the order of presentation; raise Damage after those before the first.
+    """Yield the pictures of a file in the order of presentation, and raise Damage at the first damage.
 
-    With one thread all pictures before the first damage come. With several, those that the decoder still
-    holds back do not, since the packet that an error belongs to is not known.
+    With one thread all pictures before the first damage are yielded. With several threads the pictures that
+    are still in the decoder are not, because the packet of an error is not known.
 
     Parameters
     ----------
     path : Path
     threads : int
-        1, or 0 for as many as FFmpeg finds right. Then a Damage is a suspicion: only one thread can tell.
+        1, or 0 for the default of FFmpeg. With 0 there may be no damage in spite of a Damage: try 1.
     """
     with _opened(path) as (container, stream):
         codec = stream.codec_context
         codec.thread_type, codec.thread_count = "AUTO", threads
-        # The JPEG decoder passes over damage unless it is to explode; others explode on healthy files.
+        # Without "explode" the JPEG decoder ignores damage; with it other decoders fail on healthy files.
         strictness = {"err_detect": "explode"} if codec.name == "mjpeg" else {}
         codec.options = {"max_pixels": str(MAX_PIXELS), **strictness}
         cut = is_cut(path)
@@ -50,15 +50,15 @@ def decoded(path: Path, threads: int) -> Generator[av.VideoFrame, None, None]:
         while not damage:
             packet = None
             try:
-                packet, is_whole = next(packets, (None, True))
+                packet, is_complete = next(packets, (None, True))
                 if packet is None:
                     break
-                if not is_whole:
+                if not is_complete:
                     raise Damage(CUT if cut else "a frame is incomplete")
                 pictures = packet.decode()
             except (*ERRORS, Damage) as error:
                 damage = _reason(error)
-                pictures = _held_back(stream) if threads == 1 else []
+                pictures = _delayed(stream) if threads == 1 else []
                 if packet is not None and packet.pts is not None:
                     limit = packet.pts
             else:
@@ -70,17 +70,17 @@ def decoded(path: Path, threads: int) -> Generator[av.VideoFrame, None, None]:
                     tally.add_picture(picture)
                     yield picture
         damage = damage or CUT * cut or tally.missing(suspicious=threads != 1)
-        if damage != CUT and not stream.width:  # FFmpeg forgets a size that it does not accept
+        if damage != CUT and not stream.width:  # FFmpeg sets a size that it does not accept to 0
             damage = f"{NO_SIZE} ({damage})" if damage else NO_SIZE
         if damage:
             raise Damage(damage)
 
 
 class _Tally:
-    """What went into the decoder, what came out, and what the header promises.
+    """Compares the packets, the decoded pictures and the header of a file.
 
-    An error is not enough to go by: demuxers skip what they do not understand, PyAV drops an error that
-    comes together with pictures, and some decoders leave out a frame without any.
+    Not all damage raises an error: demuxers skip data that they do not understand, PyAV drops an error that
+    comes together with pictures, and some decoders leave out a frame without an error.
     """
 
     def __init__(self, container: Any, stream: Any) -> None:
@@ -93,7 +93,7 @@ class _Tally:
         if packet.size == 0:
             return
         self.count += 1
-        # a VP8 packet without this bit is only there for others to refer to
+        # a VP8 packet without this bit is a reference for others and is not shown
         is_shown = self.codec != "vp8" or memoryview(packet)[0] & 0x10
         if packet.pts is not None and is_shown and not packet.is_discard:
             self.pending.add(packet.pts)
@@ -104,18 +104,18 @@ class _Tally:
         if picture.pts is not None:
             self.first = min(self.first, picture.pts)
             self.pending.discard(picture.pts)
-            if len(self.pending) > MOST_PENDING:  # those that should have come before never will
+            if len(self.pending) > MOST_PENDING:  # the pictures of earlier packets are missing
                 self.is_lossy = self.is_lossy or any(self.first < pts < picture.pts for pts in self.pending)
                 self.pending.clear()
 
     def missing(self, suspicious: bool) -> str:
-        """Say what is missing at the end of the file, if anything."""
+        """Return what is missing at the end of the file, or an empty string."""
         kind, rate = self.container.format.name, self.stream.average_rate
         seconds = (self.container.duration or 0) / av.time_base
         if kind == "avi" and self.count < self.stream.frames:
             return f"its header promises {self.stream.frames} frames"
-        is_alone = "matroska" in kind and len(self.container.streams) == 1  # else the sound may be longer
-        if is_alone and rate and self.last * self.stream.time_base + 1.5 / rate < seconds:
+        is_single = "matroska" in kind and len(self.container.streams) == 1  # else the sound may be longer
+        if is_single and rate and self.last * self.stream.time_base + 1.5 / rate < seconds:
             return f"its header promises {seconds:.6g} s"
         # packets without a picture are usual in other codecs, before the first picture and for second fields
         is_sure = self.codec in ("h264", "hevc") and not self.is_interlaced
@@ -126,22 +126,22 @@ class _Tally:
 
 
 def _packets(container: Any, stream: Any, cut: bool) -> Iterator[tuple[Any, bool]]:
-    """Yield packets and whether they are whole; the last is empty and makes the decoder give what it holds.
+    """Yield packets and whether they are complete; the last one is empty and flushes the decoder.
 
-    Not all demuxers say that the last packet of a file that is cut off is not whole.
+    Not all demuxers mark the last packet of a file that is cut off as incomplete.
     """
-    held = None
+    previous = None
     for packet in container.demux(stream):
         if not cut:
             yield packet, not packet.is_corrupt
             continue
-        if held is not None:
-            yield held, packet.size > 0 and not held.is_corrupt
-        held = packet
+        if previous is not None:
+            yield previous, packet.size > 0 and not previous.is_corrupt
+        previous = packet
 
 
-def _held_back(stream: Any) -> list[Any]:
-    """Return the pictures that the decoder has finished but kept for the order of presentation."""
+def _delayed(stream: Any) -> list[Any]:
+    """Return the pictures that the decoder has delayed for the order of presentation."""
     empty = av.Packet()
     empty.stream = stream
     empty.time_base = stream.time_base
@@ -156,7 +156,7 @@ def _reason(error: Exception) -> str:
 
 
 class _Nameless:
-    """Bytes without a name: a name could make FFmpeg take a text for a video, or look for more files."""
+    """A file without its name: from a name FFmpeg could take a text for a video, or look for more files."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.read, self.seek, self.tell = file.read, file.seek, file.tell
@@ -164,7 +164,7 @@ class _Nameless:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
-    """Open a file and its main picture stream; a playlist reaches no other file and no host."""
+    """Open a file and its main picture stream; a playlist cannot open other files or hosts."""
     options = {"max_pixels": str(MAX_PIXELS)}
     forbidden = {"protocol_whitelist": "none"}
     with ExitStack() as stack:
@@ -174,7 +174,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
                 _Nameless(file), options=options, container_options=forbidden, metadata_errors="replace"
             )
         except ERRORS as error:
-            # The Y4M demuxer adds the 6 bytes of its mark to the error EINVAL of a size that is too large.
+            # The Y4M demuxer adds 6, the length of its mark, to the error EINVAL of a size that is too large.
             if getattr(error, "errno", None) == errno.EINVAL - 6:
                 raise Damage(NO_SIZE) from None
             raise Damage(f"FFmpeg finds no video in it ({_reason(error)})") from None
@@ -194,9 +194,9 @@ def _main_stream(container: Any) -> Any:
 
 
 def is_cut(path: Path) -> bool:
-    """Whether a file ends before the end that its container announces, which demuxers pass over.
+    """Return whether a file is shorter than its container says, which demuxers do not check.
 
-    Known are MP4 and its kin, AVI and WebP, Matroska and WebM, MPEG-TS, GIF and JPEG.
+    This works for MP4 and related formats, AVI and WebP, Matroska and WebM, MPEG-TS, GIF and JPEG.
 
     Examples
     --------
@@ -225,7 +225,7 @@ def is_cut(path: Path) -> bool:
 
 
 def _boxes_end(file: IO[bytes], size: int) -> int:
-    """Return where the last box at the top of an MP4 file ends."""
+    """Return the end of the last box at the top level of an MP4 file."""
     end = 0
     while end + 8 <= size:
         file.seek(end)
@@ -240,7 +240,7 @@ def _boxes_end(file: IO[bytes], size: int) -> int:
 
 
 def _segment_end(head: bytes) -> int:
-    """Return where the segment of a Matroska file ends, or 0 where that is left open."""
+    """Return the end of the segment of a Matroska file, or 0 if it is not given."""
 
     def number(at: int) -> tuple[int, int]:
         width = 9 - head[at : at + 1].rjust(1, b"\1")[0].bit_length()
@@ -255,7 +255,7 @@ def _segment_end(head: bytes) -> int:
 
 
 def _blocks_end(file: IO[bytes], flags: int) -> float:
-    """Return where a GIF file ends, or infinity if its chain of blocks is broken."""
+    """Return the end of a GIF file, or infinity if its chain of blocks is broken."""
 
     def colours(flags: int) -> int:
         return 3 << (flags & 7) + 1 if flags & 0x80 else 0

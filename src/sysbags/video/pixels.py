@@ -1,4 +1,4 @@
-"""Arrays of pictures: one pixel format, one size, upright, from 0 to 255."""
+"""Conversion of pictures to arrays of the same pixel format and size, upright, from 0 to 255."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sysbags.video.decoding import MAX_PIXELS
 __all__ = ["EXACT", "Converter", "Frame", "check_pixels"]
 
 Frame = npt.NDArray[np.uint8]
-# The same pixels on every processor: FFmpeg's quick conversions differ between instruction sets.
+# The same pixels on every processor: the fast conversions of FFmpeg differ between instruction sets.
 EXACT = Interpolation.BILINEAR | Interpolation.ACCURATE_RND | Interpolation.BITEXACT
 
 
 class Converter:
-    """Turn pictures into arrays of one pixel format and, decided by the first, one size."""
+    """Turns pictures into arrays of the same pixel format, with the size of the first."""
 
     def __init__(self, format: str, size: int | tuple[int, int] | None, name: str, may_change: bool) -> None:
         self.format, self.size, self.name = format, size, name
@@ -41,7 +41,7 @@ class Converter:
         if upright != self.first and not self.may_change:
             raise VideoError(
                 f"frame {index} of {self.name} has {upright[0]} x {upright[1]} pixels, but the first has "
-                f"{self.first[0]} x {self.first[1]}: give size=(height, width) to make them alike"
+                f"{self.first[0]} x {self.first[1]}: give size=(height, width) to scale all of them"
             )
         if self.format == "gray" and upright == self.shape and _has_plain_luma(picture.format.name):
             luma = _luma(picture)
@@ -59,7 +59,7 @@ class Converter:
             )
         except (av.FFmpegError, ValueError) as error:
             layout = picture.format.name
-            raise VideoError(f"{self.name} has pixels of format {layout}, not to convert: {error}") from None
+            raise VideoError(f"cannot convert the pixel format {layout} of {self.name}: {error}") from None
         return np.array(np.rot90(converted.to_ndarray(), turns), order="C")  # a copy: it may view a buffer
 
     def _scaled(self, height: int, width: int) -> tuple[int, int]:
@@ -75,13 +75,13 @@ class Converter:
 
 @cache
 def _has_plain_luma(name: str) -> bool:
-    """Whether the first plane is an 8-bit luma, so that grey can do without the scaler's generic path."""
+    """Return whether the first plane is an 8-bit luma, for which grey needs no scaler."""
     layout = av.VideoFormat(name)
     return name.startswith(("yuv", "nv")) and layout.is_planar and layout.components[0].bits == 8
 
 
 def _luma(picture: av.VideoFrame) -> Frame:
-    """Copy the luma at full range: the very values that the scaler gives, in a fraction of its time."""
+    """Copy the luma at full range: exactly the values of the scaler, but faster."""
     plane = picture.planes[0]
     rows = np.frombuffer(memoryview(plane), np.uint8, plane.height * plane.line_size)
     luma = rows.reshape(plane.height, plane.line_size)[:, : plane.width]

@@ -46,39 +46,39 @@ def frames(
     rate: float | None = None,
     strict: bool = False,
 ) -> Iterator[Frame]:
-    """Read the frames of a video one by one, in memory that does not grow with its length.
+    """Read the frames of a video one by one; memory does not grow with its length.
 
-    A file is decoded by FFmpeg's threads; each of its frames comes once, in the order of presentation,
-    however uneven their timestamps are (`rate` evens them out). Pictures are turned upright by quarter
-    turns where the file's metadata ask for that, and values span 0 to 255 whatever range was stored. Only
-    what is named is opened: not the network, nor what a playlist points to.
+    A file is decoded by the threads of FFmpeg. Each frame is yielded once, in the order of presentation, also
+    if the timestamps are not evenly spaced (see `rate`). Pictures are rotated by quarter turns as in the
+    metadata of the file, and values are scaled to the range 0 to 255. No other file and no network address is
+    opened, also not from a playlist.
 
     Parameters
     ----------
     video : path, array or iterable of arrays
         A file that FFmpeg can read; a folder of images, taken in natural order (frame2 before frame10);
         a (T, H, W) or (T, H, W, 3) array; or an iterable of (H, W) or (H, W, 3) frames, which is consumed
-        no further than needed. Arrays hold uint8, or floats from 0 to 1.
+        only as far as needed. Arrays are uint8, or floats from 0 to 1.
     colour : {"grey", "rgb"}, default="grey"
         Grey is the luma.
     start, stop, stride : int, default=0, None, 1
-        The frames to take, as in ``list(...)[start:stop:stride]``; negative ones are refused.
+        The frames to use, as in ``list(...)[start:stop:stride]``; they must not be negative.
     max_frames : int, optional
-        At most so many of these.
+        Maximal number of frames.
     size : int or (height, width), optional
-        Scale the upright picture: an int is the length of its shorter side, up or down, and keeps the
-        proportions. A file whose frames change their size on the way gives all in that of the first;
-        images and arrays must be of one size unless (height, width) is given.
+        Scale the upright picture: an int is the length of its shorter side and keeps the aspect ratio. If the
+        frames of a file change their size, all are scaled to the size of the first; images and arrays must
+        have the same size unless (height, width) is given.
     rate : float, optional
-        Take the frame on screen at each tick of 1/rate seconds, from the first frame on: frames are
-        repeated or left out by their timestamps. `start` and the like then count ticks. Files only.
+        Use the frame on screen every 1/rate seconds, from the first frame on: frames are repeated or left
+        out by their timestamps. `start`, `stop` and `stride` then apply to the result. Files only.
     strict : bool, default=False
-        Whether a damaged or truncated video is an error; else the frames before the break are used.
+        Whether a damaged or truncated video is an error; otherwise the frames before the damage are used.
 
     Yields
     ------
     (H, W) or (H, W, 3) array of uint8
-        Fresh and C-contiguous.
+        New and C-contiguous.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def frames(
     Warns
     -----
     VideoWarning
-        When the video breaks off: the decoder meets damage, or the file is shorter than it says. See
+        When the video breaks off: the decoder finds damage, or the file is shorter than its header says. See
         `collect_warnings` for many videos.
 
     Examples
@@ -101,18 +101,18 @@ def frames(
     start = check_integer(start, "start", 0)
     stride = check_integer(stride, "stride")
     end = start + 2**62 if stop is None else check_integer(stop, "stop", start + 1)
-    wanted = range(start, end, stride)
+    indices = range(start, end, stride)
     if max_frames is not None:
-        wanted = wanted[: check_integer(max_frames, "max_frames")]
+        indices = indices[: check_integer(max_frames, "max_frames")]
     shape = None if size is None else _check_size(size)
-    trouble: list[str] = []
-    name, pictures, timed = _pictures(video, trouble)
+    problems: list[str] = []
+    name, pictures, timed = _pictures(video, problems)
     if rate is not None:
         if not timed:
             raise ParameterError(f"rate is {rate!r}, but {name} has no timestamps: choose frames by stride")
         pictures = _ticks(pictures, _check_rate(rate), name)
     convert = Converter(FORMATS[colour], shape, name, may_change=timed)
-    return _selected(pictures, convert, wanted, trouble, strict)
+    return _selected(pictures, convert, indices, problems, strict)
 
 
 def _check_size(size: Any) -> int | tuple[int, int]:
@@ -131,35 +131,35 @@ def _check_size(size: Any) -> int | tuple[int, int]:
 def _check_rate(rate: Any) -> Fraction:
     value = check_weight(rate, "rate")
     if value == 0.0:
-        raise ParameterError("rate is 0, but it must be above 0: a number of frames a second")
+        raise ParameterError("rate is 0, but it must be above 0: a number of frames per second")
     return rate if isinstance(rate, Fraction) else Fraction(value)
 
 
 def _selected(
-    pictures: Pictures, convert: Converter, wanted: range, trouble: list[str], strict: bool
+    pictures: Pictures, convert: Converter, indices: range, problems: list[str], strict: bool
 ) -> Iterator[Frame]:
-    """Convert the pictures wanted; at the end, say what trouble stopped them."""
+    """Convert the pictures at the indices; at the end, raise or warn about a problem."""
     name, count = convert.name, 0
     with closing(pictures):
         for picture in pictures:
-            if count in wanted:
+            if count in indices:
                 yield convert(picture, count)
             count += 1
-            if count > wanted[-1]:
+            if count > indices[-1]:
                 return
     if not count:
-        raise VideoError(f"{name} cannot be read: {trouble[0]}" if trouble else f"{name} has no frame")
+        raise VideoError(f"{name} cannot be read: {problems[0]}" if problems else f"{name} has no frame")
     total = f"{count} frame{'s' if count > 1 else ''}"
-    if trouble and strict:
-        raise VideoError(f"{name} breaks off after {total}: {trouble[0]}")
-    if count <= wanted.start:
-        raise VideoError(f"start={wanted.start} leaves no frame of {name}, which has {total}")
-    if trouble:
-        warn(f"{name} breaks off after {total}{BREAK}: {trouble[0]}", VideoWarning, stacklevel=2)
+    if problems and strict:
+        raise VideoError(f"{name} breaks off after {total}: {problems[0]}")
+    if count <= indices.start:
+        raise VideoError(f"start={indices.start} leaves no frame of {name}, which has {total}")
+    if problems:
+        warn(f"{name} breaks off after {total}{BREAK}: {problems[0]}", VideoWarning, stacklevel=2)
 
 
 def _ticks(pictures: Pictures, rate: Fraction, name: str) -> Pictures:
-    """Repeat and leave out pictures so that the one on screen comes at each 1/rate seconds."""
+    """Repeat and leave out pictures: yield the one on screen every 1/rate seconds."""
     tick, first, before = 0, Fraction(0), Fraction(0)
     shown: Any = None
 
@@ -179,20 +179,20 @@ def _ticks(pictures: Pictures, rate: Fraction, name: str) -> Pictures:
             first = now
             stay = 1 / rate
         else:
-            # stored times are rounded, and so is rate: a tick a hair before a frame is meant for that frame
+            # stored times and rate are rounded, so a tick just before a frame belongs to that frame
             yield from until(now - min(picture.time_base / 2, Fraction(1, 1000)))
             stay = now - before if now > before else stay
         shown, before = picture, now
-    if shown is not None:  # the last stays for its own duration, else for that of the one before
+    if shown is not None:  # the last picture stays for its duration, or for that of the previous one
         yield from until(before + (shown.duration * shown.time_base if shown.duration else stay))
 
 
-def _pictures(video: Any, trouble: list[str]) -> tuple[str, Pictures, bool]:
-    """Return what sentences call a video, its pictures, and whether these have timestamps."""
+def _pictures(video: Any, problems: list[str]) -> tuple[str, Pictures, bool]:
+    """Return the name of a video in messages, its pictures, and whether these have timestamps."""
     if isinstance(video, (str, os.PathLike)):
         name = os.fspath(video)
         try:
-            return name, *_stored(Path(video), name, trouble)
+            return name, *_stored(Path(video), name, problems)
         except OSError as error:
             raise VideoError(f"{name} cannot be read: {error.strerror}") from None
     if isinstance(video, np.ndarray):
@@ -208,33 +208,33 @@ def _pictures(video: Any, trouble: list[str]) -> tuple[str, Pictures, bool]:
     return "the iterable", (frame for frame in video), False
 
 
-def _stored(path: Path, name: str, trouble: list[str]) -> tuple[Pictures, bool]:
+def _stored(path: Path, name: str, problems: list[str]) -> tuple[Pictures, bool]:
     if path.is_dir():
         images = [p for p in path.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES and p.name[0] != "."]
         if not images:
             suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
             raise VideoError(f"the folder {name} has no images ({suffixes}): name videos in it one by one")
-        return _folder(sorted(images, key=natural_order), trouble), False
+        return _folder(sorted(images, key=natural_order), problems), False
     if not path.is_file():
-        raise VideoError(f"{name} is no regular file" if path.exists() else f"{name} does not exist")
+        raise VideoError(f"{name} is not a regular file" if path.exists() else f"{name} does not exist")
     if path.stat().st_size == 0:
         raise VideoError(f"{name} is empty: it has no bytes")
-    return _file(path, trouble), True
+    return _file(path, problems), True
 
 
-def _folder(images: list[Path], trouble: list[str]) -> Pictures:
+def _folder(images: list[Path], problems: list[str]) -> Pictures:
     for image in images:
         try:
             with closing(decoded(image, 1)) as pictures:
                 picture = next(pictures)
         except (Damage, StopIteration) as damage:
-            trouble.append(f"{image.name}: {str(damage) or NO_FRAME}")
+            problems.append(f"{image.name}: {str(damage) or NO_FRAME}")
             return
         yield picture
 
 
-def _file(path: Path, trouble: list[str]) -> Pictures:
-    """Decode with threads; where that fails, again with one from there on, which alone says where it is."""
+def _file(path: Path, problems: list[str]) -> Pictures:
+    """Decode with several threads; after damage continue with one, which finds its exact position."""
     count, damage = 0, ""
     for threads in (0, 1):
         try:
@@ -249,4 +249,4 @@ def _file(path: Path, trouble: list[str]) -> Pictures:
     if not damage and not count:
         damage = NO_FRAME
     if damage:
-        trouble.append(damage)
+        problems.append(damage)
