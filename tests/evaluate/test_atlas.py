@@ -101,8 +101,10 @@ def test_courses_keep_the_covariance():
     np.testing.assert_allclose(np.cov(course.T), np.diag([2.0, 2.0, 2.0]), atol=0.3)
     steps = course[1:] - course[:-1] @ A.T
     np.testing.assert_allclose(np.cov(steps.T), 0.19 * 2.0 * np.eye(3), atol=0.05)
-    np.testing.assert_array_equal(course, simulate_states(A, np.diag([2.0, 2.0, 2.0]), 20_000, seed=0))
-    assert (course != simulate_states(A, np.diag([2.0, 2.0, 2.0]), 20_000, seed=1)).all()
+    np.testing.assert_array_equal(
+        course, simulate_states(A, np.diag([2.0, 2.0, 2.0]), 20_000, random_state=0)
+    )
+    assert (course != simulate_states(A, np.diag([2.0, 2.0, 2.0]), 20_000, random_state=1)).all()
 
 
 @pytest.mark.parametrize("transition", [np.array([[0.0, 5.0], [0.0, 0.0]]), np.diag([1.5, 0.2])])

@@ -1,4 +1,4 @@
-"""The class atlas: what the Frechet mean of each class looks like."""
+"""The class atlas: the Frechet mean of each class as histograms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sysbags.systems.system import System
 
 __all__ = ["atlas", "simulate_states"]
 
-LARGEST_RADIUS = 0.999  # of a transition that is set going: identified systems have no larger
+LARGEST_RADIUS = 0.999  # of a transition that is simulated; that of identified systems is not larger
 
 
 def atlas(
@@ -35,27 +35,27 @@ def atlas(
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> tuple[ClassMean, ...]:
-    """Work out the Frechet mean of each class and what it looks like in histograms.
+    """Compute the Frechet mean of each class and its histograms.
 
-    A point `Phi c` of the feature space is shown as the histogram `Y' c`, with each sample in the place of
-    its image, cut off at 0 and divided by its sum: exact for the linear kernel, an approximate pre-image
-    for the others. For the mean itself that is the average histogram. The dynamics are those of a typical
-    course of the mean system, see `simulate_states`: histograms of ``mu + C x_t``.
+    A point `Phi c` of the feature space is shown as the histogram `Y' c`, clipped at 0 and divided by its
+    sum: exact for the linear kernel, an approximate pre-image for the others. For the mean this is the
+    average histogram. The dynamics are the histograms of ``mu + C x_t``, where the states are a simulation
+    of the mean system, see `simulate_states`.
 
     Parameters
     ----------
     systems : sequence of System
-        With their states, as `identify` makes them.
+        With states, as from `identify`.
     gram : CrossGram
-        Theirs with themselves.
+        ``cross_gram(systems)``.
     labels : (K,) array_like
     lambda_a, lambda_mu : float
         Weights of the distance.
     frames : int, default=60
-        Length of the course.
+        Length of the simulation.
     random_state : int, Generator or None, default=0
-        Also of the noise that drives the courses, which is the same for all classes: what differs between
-        them is the systems' doing.
+        Also of the noise of the simulations. It is the same for all classes, so that differences come from
+        the systems.
     n_jobs : int, optional
 
     Returns
@@ -82,14 +82,14 @@ def atlas(
 
     def class_mean(c: int) -> ClassMean:
         rows = np.flatnonzero(codes == c)
-        part, members = gram.subset(rows), [systems[int(k)] for k in rows]
+        part, class_systems = gram.subset(rows), [systems[int(k)] for k in rows]
         mean = mean_of_gram(part, lambda_a, lambda_mu, random_state=seed)
         blocks = mean_gram(part, [np.arange(len(rows))], [mean])
         distances = alignment_matrix(blocks, lambda_a, lambda_mu, random_state=seed)[0]
         order: IntArray = np.argsort(distances, kind="stable")
         values = np.linalg.eigvals(mean.transition).astype(np.complex128)
-        center, directions = _pre_images(members, mean)
-        states = simulate_states(mean.transition, _covariance(members, mean), length, seed)
+        center, directions = _pre_images(class_systems, mean)
+        states = simulate_states(mean.transition, _covariance(class_systems, mean), length, seed)
         return ClassMean(
             label=str(classes[c]),
             members=tuple(int(k) for k in rows[order]),
@@ -102,21 +102,21 @@ def atlas(
     return tuple(run(class_mean, range(len(classes)), n_jobs, "class atlas"))
 
 
-def simulate_states(transition: Array, covariance: Array, length: int, seed: int = 0) -> Array:
-    """States of a system that noise keeps going: ``x_{t+1} = A x_t + w_t``, the same for the same seed.
+def simulate_states(transition: Array, covariance: Array, length: int, random_state: int = 0) -> Array:
+    """Simulate the states of a system with noise: ``x_{t+1} = A x_t + w_t``.
 
-    Without noise a course would soon come to rest at the mean. The noise has the covariance ``P - A P A'``,
-    which keeps states of covariance P as they are, with what is negative in it left out; then courses are
-    scaled to the size of P, tr P. The first state is drawn like all others.
+    Without noise the states would converge to 0. The noise has the covariance ``P - A P A'``, for which the
+    states have the covariance P, without its negative eigenvalues; then the states are scaled so that the
+    trace of their covariance is tr P. The first state is drawn from the stationary distribution.
 
     Parameters
     ----------
     transition : (n, n) array
-        A; if its spectral radius is not below 1, it is made so.
+        A; it is scaled down if its spectral radius is above 0.999.
     covariance : (n, n) array
         P.
     length : int
-    seed : int, default=0
+    random_state : int, default=0
 
     Returns
     -------
@@ -124,8 +124,8 @@ def simulate_states(transition: Array, covariance: Array, length: int, seed: int
 
     Examples
     --------
-    >>> course = simulate_states(np.array([[0.9]]), np.array([[4.0]]), 4000)
-    >>> course.shape, round(float(course.std()), 1)
+    >>> states = simulate_states(np.array([[0.9]]), np.array([[4.0]]), 4000)
+    >>> states.shape, round(float(states.std()), 1)
     ((4000, 1), 2.0)
     """
     radius = float(np.abs(np.linalg.eigvals(transition)).max())
@@ -135,42 +135,42 @@ def simulate_states(transition: Array, covariance: Array, length: int, seed: int
     stationary = scipy.linalg.solve_discrete_lyapunov(A, noise)
     total = float(np.trace(stationary))
     scale = np.trace(covariance) / total if total > 0.0 else 0.0
-    push, begin = _root(scale * noise), _root(scale * stationary)
-    kicks = np.random.default_rng(seed).standard_normal((length, len(A)))
+    noise_root, stationary_root = _root(scale * noise), _root(scale * stationary)
+    normal = np.random.default_rng(random_state).standard_normal((length, len(A)))
     states = np.empty((length, len(A)))
-    states[0] = begin @ kicks[0]
+    states[0] = stationary_root @ normal[0]
     for t in range(1, length):
-        states[t] = A @ states[t - 1] + push @ kicks[t]
+        states[t] = A @ states[t - 1] + noise_root @ normal[t]
     return states
 
 
 def _root(matrix: Array) -> Array:
-    """Symmetric root of a covariance."""
+    """Return the symmetric root of a covariance."""
     values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
 
 
-def _covariance(members: Sequence[System], mean: BlockMean) -> Array:
-    """Average covariance of the members' states, turned onto the mean."""
+def _covariance(systems: Sequence[System], mean: BlockMean) -> Array:
+    """Return the average covariance of the states of the systems, rotated onto the mean."""
     total = np.zeros_like(mean.transition)
-    for member, weight, Q in zip(members, mean.weights, mean.rotations, strict=True):
-        assert member.states is not None
-        turned = member.states @ Q[: member.order]
-        total += weight * (turned.T @ turned) / len(turned)
+    for system, weight, Q in zip(systems, mean.weights, mean.rotations, strict=True):
+        assert system.states is not None
+        rotated = system.states @ Q[: system.order]
+        total += weight * (rotated.T @ rotated) / len(rotated)
     return total
 
 
-def _pre_images(members: Sequence[System], mean: BlockMean) -> tuple[Array, Array]:
-    """``Y' beta`` (p,) and ``Y' alpha`` (p, n) of the mean, whose samples are those of all members."""
-    centre, directions = 0.0, 0.0
-    for member, weight, W in zip(members, mean.weights, mean.mixing, strict=True):
-        centre = centre + weight * (member.samples.T @ member.beta)
-        directions = directions + member.samples.T @ (member.alpha @ W[: member.order])
-    return np.asarray(centre), np.asarray(directions)
+def _pre_images(systems: Sequence[System], mean: BlockMean) -> tuple[Array, Array]:
+    """Return ``Y' beta`` (p,) and ``Y' alpha`` (p, n) of the mean, whose samples are those of all systems."""
+    center, directions = 0.0, 0.0
+    for system, weight, W in zip(systems, mean.weights, mean.mixing, strict=True):
+        center = center + weight * (system.samples.T @ system.beta)
+        directions = directions + system.samples.T @ (system.alpha @ W[: system.order])
+    return np.asarray(center), np.asarray(directions)
 
 
 def _histograms(rows: Array) -> Array:
-    """Rows cut off at 0 and divided by their sums; one without any mass becomes the uniform one."""
-    kept = np.maximum(rows, 0.0)
-    mass = kept.sum(axis=1, keepdims=True)
-    return np.where(mass > 0.0, kept / np.where(mass > 0.0, mass, 1.0), 1.0 / rows.shape[1])
+    """Clip rows at 0 and divide them by their sums; a row without any mass becomes uniform."""
+    clipped = np.maximum(rows, 0.0)
+    mass = clipped.sum(axis=1, keepdims=True)
+    return np.where(mass > 0.0, clipped / np.where(mass > 0.0, mass, 1.0), 1.0 / rows.shape[1])

@@ -1,4 +1,4 @@
-"""Protocols: what is left out at once, as a group number for each item."""
+"""Protocols of cross-validation: the group that each item is left out with."""
 
 from __future__ import annotations
 
@@ -25,20 +25,19 @@ def protocol_groups(
     folds: int = 10,
     random_state: int | np.random.Generator | None = 0,
 ) -> IntArray:
-    """Return the number of the group, 0, 1, ..., that each item is left out with.
+    """Return the index of the group that each item is left out with.
 
     Parameters
     ----------
     labels : (K,) array_like
     protocol : {"leave-one-out", "folds", "by-source"}
-        Each item is a group of its own; `folds` groups of about equal size that hold each class in equal
-        shares; or the items of one source are a group.
+        One group per item; `folds` stratified groups of about equal size; or one group per source.
     sources : (K,) array_like, optional
-        What must not be split, such as the recording that a clip was cut from. "by-source" needs them;
-        "folds" keeps each of them in one fold.
+        The source of each item, such as the recording that a clip was cut from. "by-source" needs them;
+        "folds" never divides a source between folds.
     folds : int, default=10
     random_state : int, Generator or None, default=0
-        Which items share a fold.
+        For the assignment of items to folds.
 
     Returns
     -------
@@ -57,18 +56,18 @@ def protocol_groups(
     codes = _codes(labels)
     units = np.arange(len(codes))
     if protocol == "leave-one-out":
-        return _several(units)
+        return _check_several(units)
     if sources is not None:
         _, units = check_labels(sources, len(codes), "sources")
     elif protocol == "by-source":
         raise ParameterError('the protocol "by-source" needs the source of each item, but there are none')
     if protocol == "by-source":
-        return _several(units)
+        return _check_several(units)
     return _spread(codes, units, check_integer(folds, "folds", 2), seed_of(random_state))
 
 
 def describe(protocol: str, groups: IntArray, sources: npt.ArrayLike | None = None) -> str:
-    """Say what is left out, for people.
+    """Describe what is left out at a time.
 
     Examples
     --------
@@ -88,9 +87,9 @@ def describe(protocol: str, groups: IntArray, sources: npt.ArrayLike | None = No
 def codebook_folds(
     labels: npt.ArrayLike, groups: npt.ArrayLike, *, random_state: int | np.random.Generator | None = 0
 ) -> IntArray:
-    """Part the items into three: for codebooks, each learnt without the third that is judged by it.
+    """Divide the items into three stratified folds; the codebook of a fold is learnt from the other two.
 
-    The parts have about equal size and equal shares of each class, and no group straddles two of them.
+    The folds have about equal size, and no group is divided between folds.
 
     Parameters
     ----------
@@ -113,7 +112,7 @@ def codebook_folds(
 
 
 def _codes(labels: Any) -> IntArray:
-    """Class index of each item."""
+    """Return the class index of each item."""
     items = len(labels) if hasattr(labels, "__len__") else 0
     _, codes = check_labels(labels, items)
     if not items:
@@ -121,18 +120,18 @@ def _codes(labels: Any) -> IntArray:
     return codes
 
 
-def _several(groups: IntArray) -> IntArray:
+def _check_several(groups: IntArray) -> IntArray:
     if groups.max() == 0:
         raise ParameterError("there is only one group of items, but leaving it out leaves nothing")
     return groups
 
 
 def _spread(codes: IntArray, units: IntArray, parts: int, seed: int) -> IntArray:
-    """Part units (numbered 0, 1, ...) so that parts are alike in size and in their shares of classes.
+    """Divide units (numbered 0, 1, ...) into stratified parts of about equal size.
 
-    Large units first, each goes where it adds least to ``sum over parts and classes of count^2 / size of
-    the class``, the whole set counting as one more class. Units of one item and one class so end as
-    evenly as can be: no two parts differ by more than one item, in a class or in all.
+    The units are assigned in turn, large ones first, each to the part where it adds least to ``sum over parts
+    and classes of count^2 / size of the class``; the whole set is one more class. For units of one item, no
+    two parts differ by more than one item, in a class or in all.
     """
     counts = np.zeros((units.max() + 1, codes.max() + 2))
     np.add.at(counts, (units, codes), 1.0)
@@ -142,11 +141,11 @@ def _spread(codes: IntArray, units: IntArray, parts: int, seed: int) -> IntArray
             f"there are {len(counts)} groups that must not be split, but {parts} parts need at least as many"
         )
     shuffled = np.random.default_rng(seed).permutation(len(counts))
-    # Class by class among units of one size; within a class chance decides.
+    # Class by class among units of the same size, in random order within a class.
     order = shuffled[np.lexsort((counts[shuffled, :-1].argmax(axis=1), -counts[shuffled, -1]))]
-    held, part_of = np.zeros((parts, counts.shape[1])), np.empty(len(counts), dtype=np.int64)
+    part_counts, part_of = np.zeros((parts, counts.shape[1])), np.empty(len(counts), dtype=np.int64)
     for unit in order:
-        added = ((2.0 * held + counts[unit]) * counts[unit] / counts.sum(axis=0)).sum(axis=1)
+        added = ((2.0 * part_counts + counts[unit]) * counts[unit] / counts.sum(axis=0)).sum(axis=1)
         part_of[unit] = added.argmin()
-        held[part_of[unit]] += counts[unit]
+        part_counts[part_of[unit]] += counts[unit]
     return part_of[units]

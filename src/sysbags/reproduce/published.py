@@ -1,4 +1,4 @@
-"""The results printed in the paper: accuracies, runtimes and one confusion matrix, with their sources."""
+"""The published results: accuracies, runtimes and a confusion matrix, with their sources in the paper."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def figure(name: str, method: str, classifier: str) -> float:
 
 
 def runtimes(name: str) -> dict[str, float]:
-    """Return the paper's seconds for a data set: for one pair, and in total for "1-NN" and (DynTex) "NCC".
+    """Return the published runtimes of a data set in seconds: per pair, "1-NN" and (DynTex) "NCC".
 
     Examples
     --------
@@ -62,7 +62,7 @@ def runtimes(name: str) -> dict[str, float]:
 
 
 def confusion(name: str) -> dict[str, Any] | None:
-    """Return the printed confusion matrix ("classes", "counts", "note", ...); None if there is none."""
+    """Return the published confusion matrix ("classes", "counts", "note", ...); None if there is none."""
     matrix: dict[str, Any] | None = figures()["confusion"].get(name)
     return matrix
 
