@@ -218,8 +218,8 @@ def test_bad_parameters_of_frames(options, sentence):
         ({"width": 14}, "width is 14, but"),
         ({"random_state": "seed"}, "random_state is 'seed', but"),
         ({"n_jobs": 0}, "n_jobs is 0, but"),
-        ({"textures": []}, "textures is .*, but it must name at least one texture"),
-        ({"textures": ["fire", "fire"]}, "textures is .*, each once"),
+        ({"textures": []}, "textures is .*, but it must be at least one texture"),
+        ({"textures": ["fire", "fire"]}, "textures is .*, without repetition"),
         ({"textures": ["fire", "snow"]}, "texture is 'snow', but"),
     ],
 )

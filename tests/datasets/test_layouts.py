@@ -123,7 +123,7 @@ def test_a_difference_is_told_in_one_sentence(tmp_path, counts, sentence):
         SMALL.find(fill(tmp_path, counts))
     assert str(caught.value) == (
         f"{tmp_path} is not Small as in the paper, 3 clips in 2 classes: {sentence} "
-        "(--allow-incomplete goes on with what is there)"
+        "(--allow-incomplete uses the clips that are there)"
     )
 
 
@@ -151,7 +151,9 @@ def test_less_than_two_classes_are_refused(tmp_path):
 
 @pytest.mark.parametrize("partial", [False, True])
 def test_two_folders_for_one_class_are_refused(tmp_path, partial):
-    with pytest.raises(FileError, match=r"the folders (pond and calm|calm water and pond).* it must be one"):
+    with pytest.raises(
+        FileError, match=r"the folders (pond and calm|calm water and pond).* a class has one folder"
+    ):
         SMALL.find(fill(tmp_path, {"pond": 1, "calm water": 1, "sea": 2}), allow_incomplete=partial)
 
 
