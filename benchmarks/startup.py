@@ -1,6 +1,8 @@
-"""How long one waits at the start: the import, and the first compiled call with and without a cache.
+"""How long the start takes: the import, the first compiled call, the first and second run of each command.
 
-Run as `python -m benchmarks.startup`. Every measurement is a process of its own; times are the wall's.
+Run as `python -m benchmarks.startup`, or with `--write` to keep the table of commands in STARTUP.md beside
+this file. Every measurement is a process of its own, the first run of a command with an empty cache of
+compiled functions; times are the wall's.
 """
 
 from __future__ import annotations
@@ -9,17 +11,35 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["first_call_seconds", "import_seconds", "main", "rows"]
+from benchmarks.machine import facts
+
+__all__ = ["command_seconds", "first_call_seconds", "import_seconds", "main", "rows"]
 
 IMPORT_SECONDS = 0.5
 CACHE_TARGET = 2.0
 REPEATS = 5
 TIMED = "import time; start = time.perf_counter(); {work}; print(time.perf_counter() - start)"
 FIRST_CALL = "import numpy, sysbags; call, matrix = sysbags.align_blocks, numpy.diag([0.5, 0.2]); "
+
+COMMANDS = {
+    "fit": "fit {clips} --out {folder}/new.model",
+    "classify": "classify {folder}/m.model {clip}",
+    "evaluate": "evaluate {clips}",
+    "distance": "distance {clip} {other}",
+    "matrix": "matrix {clips} --out {folder}/d.csv",
+    "mean": "mean {clip} {other} --out {folder}/mean.model",
+    "inspect": "inspect {clip}",
+    "demo": "demo --out {folder}/demo --per-class 2 --frames 24",
+}
+TEXTURES = ["rain", "fire"]
+REPORT = Path(__file__).with_name("STARTUP.md")
 
 
 def import_seconds(name: str | None = None) -> float:
@@ -34,6 +54,21 @@ def first_call_seconds() -> tuple[float, float]:
         code = FIRST_CALL + TIMED.format(work="call(matrix, matrix)")
         first, second = (_run(code, NUMBA_CACHE_DIR=folder) for _ in range(2))
     return first, second
+
+
+def command_seconds() -> Iterator[tuple[str, float, float]]:
+    """Yield each command with the seconds of its first run, with an empty cache, and of its second."""
+    from sysbags.datasets import make_clips
+
+    with tempfile.TemporaryDirectory() as folder:
+        clips, _ = make_clips(
+            f"{folder}/clips", per_class=3, frames=24, height=48, width=48, textures=TEXTURES
+        )
+        names = {"folder": folder, "clips": f"{folder}/clips", "clip": clips[0], "other": clips[-1]}
+        _command(f"fit {folder}/clips --out {folder}/m.model", f"{folder}/other")
+        for name, words in COMMANDS.items():
+            first, second = (_command(words.format(**names), f"{folder}/{name}") for _ in range(2))
+            yield name, first, second
 
 
 def rows() -> list[tuple[str, str, float, float]]:
@@ -57,11 +92,40 @@ def rows() -> list[tuple[str, str, float, float]]:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables; with `--write`, keep the one of the commands."""
+    report = [
+        "# The first and the second run of each command",
+        "",
+        *facts("python -m benchmarks.startup --write", ["numba", "numpy"]),
+        "",
+        f"Mean load at the start: {os.getloadavg()[0]:.1f}. Small generated clips; the first run has an empty",
+        "cache of compiled functions. `sysbags warm-up` compiles everything beforehand.",
+        "",
+        "| command | first run (s) | second run (s) |",
+        "| --- | ---: | ---: |",
+    ]
+    print("\n".join(report))
+    for name, first, second in command_seconds():
+        report.append(f"| {name} | {first:.1f} | {second:.1f} |")
+        print(report[-1], flush=True)
+        if "--write" in sys.argv:
+            REPORT.write_text("\n".join(report) + "\n")
     table = Table("work", "against", "ratio", "target")
     for work, against, ratio, target in rows():
         table.add_row(work, against, f"{ratio:.1f}", f"{target:.0f}")
     Console(width=130).print(table)
+
+
+def _command(words: str, cache: str) -> float:
+    """Run a command with its own cache of compiled functions; return the seconds."""
+    start = time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-m", "sysbags", *words.split()],
+        env={**os.environ, "NUMBA_CACHE_DIR": cache},
+        capture_output=True,
+        check=True,
+    )
+    return time.perf_counter() - start
 
 
 def _run(code: str, **environment: str) -> float:

@@ -16,7 +16,18 @@ import sysbags
 from cli_folder import call, make_classes
 from sysbags.cli import app, main
 
-COMMANDS = ["evaluate", "reproduce", "fit", "classify", "distance", "matrix", "mean", "inspect", "demo"]
+COMMANDS = [
+    "evaluate",
+    "reproduce",
+    "fit",
+    "classify",
+    "distance",
+    "matrix",
+    "mean",
+    "inspect",
+    "demo",
+    "warm-up",
+]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +51,8 @@ def test_help_lists_every_command(capsys):
 
 
 def test_no_command_is_missing():
-    assert {command.callback.__name__ for command in app.registered_commands} == set(COMMANDS)
+    names = {command.callback.__name__.replace("_", "-") for command in app.registered_commands}
+    assert names == set(COMMANDS)
 
 
 def test_version_in_a_process_of_its_own():

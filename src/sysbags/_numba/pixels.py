@@ -16,7 +16,10 @@ DARK, BRIGHT = np.int32(0), np.int32(255)
 
 @compiled()
 def full_range(luma: npt.NDArray[np.uint8], full: npt.NDArray[np.uint8]) -> None:
-    """Stretch luma from 16..235 to 0..255, cut off what lies beyond, and write it to `full`."""
+    """Stretch luma from 16..235 to 0..255, cut off what lies beyond, and write it to `full`.
+
+    Lines of luma may be longer than those of `full`; the rest of them is left out.
+    """
     for r in range(luma.shape[0]):
         source, target = luma[r], full[r]
         for c in range(np.uint64(target.size)):

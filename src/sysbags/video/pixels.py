@@ -84,13 +84,14 @@ def _luma(picture: av.VideoFrame) -> Frame:
     """Copy the luma at full range: exactly the values of the scaler, but faster."""
     plane = picture.planes[0]
     rows = np.frombuffer(memoryview(plane), np.uint8, plane.height * plane.line_size)
-    luma = rows.reshape(plane.height, plane.line_size)[:, : plane.width]
+    lines = rows.reshape(plane.height, plane.line_size)
+    luma = lines[:, : plane.width]
     if picture.color_range == ColorRange.JPEG:
         return luma.copy()
     from sysbags._numba.pixels import full_range
 
     full = np.empty(luma.shape, np.uint8)
-    full_range(luma, full)
+    full_range(lines, full)  # with what pads each line, so that one layout is compiled for all widths
     return full
 
 
