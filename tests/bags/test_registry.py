@@ -33,7 +33,7 @@ def test_a_class_is_where_the_list_says(name):
     assert set(bag_class.options).union(*bag_class.tuning) <= parameters | COMMON
     assert bag_class.tuning[0] == {}
     assert all(attribute.endswith("_") for attribute in bag_class.learnt)
-    assert (KINDS[name].module, KINDS[name].kept) == (bag_class.module, bag_class.learnt)
+    assert (KINDS[name].module, KINDS[name].state) == (bag_class.module, bag_class.learnt)
 
 
 def test_no_class_is_missing():

@@ -483,7 +483,7 @@ def test_bad_systems(training, streams, estimator):
     fitted = estimator().fit(systems, labels)
     with pytest.raises(ParameterError, match="it must be a System"):
         fitted.predict(streams[0])
-    with pytest.raises(IncompatibleSystemsError, match="one kernel"):
+    with pytest.raises(IncompatibleSystemsError, match="the same kernel"):
         fitted.predict([identify(streams[0][0], order=2, kernel="linear")])
-    with pytest.raises(IncompatibleSystemsError, match="one bag length"):
+    with pytest.raises(IncompatibleSystemsError, match="the same bag length"):
         fitted.predict([identify(make_stream(np.random.default_rng(0), bins=5), order=2)])

@@ -167,7 +167,7 @@ def test_what_a_network_may_say():
         ({"streams": ("spatial", "spatial")}, r"^streams is .*, but"),
         ({"streams": ("colour",)}, r"^streams is .*, but"),
         ({"std": 0}, r"^std is 0, but it must be above 0$"),
-        ({"mean": "white"}, r"^mean is 'white', but it must be a number or three"),
+        ({"mean": "white"}, r"^mean is 'white', but it must be a number, or three"),
         ({"batch_size": 0}, r"^batch_size is 0, but"),
         (
             {"frames": {"size": 100}},

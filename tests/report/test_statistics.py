@@ -103,7 +103,7 @@ def test_mcnemar_is_the_binomial_test():
         (lambda: rate([]), "right must be a sequence of True and False"),
         (lambda: rate([0.5, 1.0]), "right must be a sequence of True and False"),
         (lambda: rate([True, False], [1]), "groups have shape (1,)"),
-        (lambda: mcnemar([True], [True, False]), "there are 1 and 2 verdicts"),
+        (lambda: mcnemar([True], [True, False]), "there are 1 and 2 predictions"),
         (lambda: mcnemar([True], [1]), "second_right must be a sequence"),
     ],
 )
