@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sysbags.classifiers.votes import majority_vote
 from sysbags.systems.identification import identify
 
 NOISE = 0.3
@@ -70,3 +71,8 @@ def plane_rotation(n, p, q, t):
     G[p, p] = G[q, q] = np.cos(t)
     G[p, q], G[q, p] = np.sin(t), -np.sin(t)
     return G
+
+
+def vote(distances, codes, classes, neighbours):
+    """The majority vote of the nearest columns, for each row of distances."""
+    return majority_vote(codes[np.argsort(distances, axis=1, kind="stable")[:, :neighbours]], classes)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sysbags.classifiers.votes import NO_PREDICTION, majority_vote, vote
+from helpers import vote
+from sysbags.classifiers.votes import NO_PREDICTION, majority_vote
 
 
 def by_definition(codes, counted):

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import make_stream
+from helpers import make_stream, vote
 from sysbags import alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
-from sysbags.classifiers.votes import vote
 from sysbags.distances.pairwise import METRICS
 from sysbags.errors import ParameterError, SysbagsError
 from sysbags.evaluate import CLASSIFIERS, LeaveOneOut, leave_one_out

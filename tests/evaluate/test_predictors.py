@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import make_stream
+from helpers import make_stream, vote
 from sysbags import alignment_distance, cross_gram, frechet_mean, identify, medoid, pairwise_distances
-from sysbags.classifiers.votes import vote
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.errors import ParameterError
 from sysbags.evaluate.predictors import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.types import Array, IntArray
+from sysbags._common.types import IntArray
 
-__all__ = ["NO_PREDICTION", "majority_vote", "vote"]
+__all__ = ["NO_PREDICTION", "majority_vote"]
 
 NO_PREDICTION = -1  # the index of no class
 
@@ -49,9 +49,3 @@ def majority_vote(
     best = np.where(counted, worth, -1).argmax(axis=1)[:, None]
     winners = np.take_along_axis(codes_of_nearest, best, axis=1)
     return np.where(np.take_along_axis(counted, best, axis=1), winners, NO_PREDICTION)[:, 0]
-
-
-def vote(distances: Array, codes: IntArray, classes: int, neighbours: int) -> IntArray:
-    """`majority_vote` of the nearest columns, for each row of distances."""
-    nearest = np.argsort(distances, axis=1, kind="stable")[:, :neighbours]
-    return majority_vote(codes[nearest], classes)

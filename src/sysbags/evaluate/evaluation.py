@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.cache import Cache
-from sysbags._common.parallel import check_jobs
+from sysbags._common.parallel import check_jobs, run
 from sysbags._common.seeds import seed_of
 from sysbags._common.stages import Stages
 from sysbags._common.types import Array, IntArray
@@ -464,8 +464,6 @@ class _Experiment:
     def _system_sets(
         self, streams: Sequence[Sequence[Array]], kernel: str, orders: Sequence[int | str]
     ) -> list[SystemSet]:
-        from sysbags._common.parallel import run
-
         identify_one = partial(identify_first, orders=orders, kernel=kernel)
         return [
             self._system_set(run(identify_one, version, self.items.n_jobs, "systems")) for version in streams
