@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 
 from sysbags.classifiers.votes import majority_vote
 from sysbags.systems.identification import identify
 
 NOISE = 0.3
+
+
+def from_python(function):
+    """A kernel that is compiled for other kernels alone, made callable from Python."""
+
+    @numba.njit(error_model="numpy")
+    def call(*arguments):
+        return function(*arguments)
+
+    return call
 
 
 def orthogonal(n, rng, determinant=None):

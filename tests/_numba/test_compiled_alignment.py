@@ -7,11 +7,16 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from helpers import make_pair, orthogonal, plane_rotation, polar, rho
-from sysbags._numba import jacobi, newton, products
-from sysbags._numba.alignment import align_many, ascend, polar_starts, states, sweeps_of
+from helpers import from_python, make_pair, orthogonal, plane_rotation, polar, rho
+from sysbags._numba import alignment, jacobi, newton, products
+from sysbags._numba.alignment import align_many, polar_starts, sweeps_of
 from sysbags._numba.lanes import LANES, fill, largest, load, magnitude, pick, root, store
 from sysbags.distances.starts import start_tables
+
+multiply, refresh, spread = map(from_python, (products.multiply, products.refresh, products.spread))
+transpose, workspace = from_python(products.transpose), from_python(products.workspace)
+gradient, sweep = from_python(newton.gradient), from_python(jacobi.sweep)
+ascend, states = from_python(alignment.ascend), from_python(alignment.states)
 
 SIZES = range(2, 9)
 # Sums of at most a few hundred products of numbers below 10.
@@ -115,7 +120,7 @@ def test_multiply(n, keep, sign):
     rng = np.random.default_rng(n)
     X, Y, out = rng.standard_normal((3, n, n, LANES))
     expected = keep * apart(out) + sign * apart(X) @ apart(Y)
-    products.multiply(X, Y, keep, sign, out)
+    multiply(X, Y, keep, sign, out)
     np.testing.assert_allclose(apart(out), expected, atol=EXACT)
 
 
@@ -123,13 +128,13 @@ def test_multiply(n, keep, sign):
 def test_transpose_spread_workspace_and_skew_inner(n):
     rng = np.random.default_rng(n)
     X, out = rng.standard_normal((2, n, n, LANES))
-    products.transpose(X, out)
+    transpose(X, out)
     np.testing.assert_array_equal(out, X.swapaxes(0, 1))
     A, A2, M = rng.standard_normal((3, n, n))
     np.testing.assert_array_equal(
-        products.spread(A, A2, M), np.stack([A, A.T, A2, M])[..., None].repeat(LANES, axis=-1)
+        spread(A, A2, M), np.stack([A, A.T, A2, M])[..., None].repeat(LANES, axis=-1)
     )
-    assert not products.workspace(n).any()
+    assert not workspace(n).any()
     Y = rng.standard_normal((n, n, LANES))
     X, Y = X - X.swapaxes(0, 1), Y - Y.swapaxes(0, 1)
     total = np.empty((1, 1, LANES))
@@ -140,9 +145,9 @@ def test_transpose_spread_workspace_and_skew_inner(n):
 @pytest.mark.parametrize("n", [1, *SIZES])
 def test_refresh_and_objective(n):
     A, A2, M, Q, B, MQ = make_state(n, 0)
-    problem, total = products.spread(A, A2, M), np.empty((1, 1, LANES))
+    problem, total = spread(A, A2, M), np.empty((1, 1, LANES))
     new_B, new_MQ = np.zeros_like(B), np.zeros_like(MQ)
-    products.refresh(problem, abreast(Q), new_B, new_MQ, products.workspace(n))
+    refresh(problem, abreast(Q), new_B, new_MQ, workspace(n))
     np.testing.assert_allclose(new_B, B, atol=EXACT)
     np.testing.assert_allclose(new_MQ, MQ, atol=EXACT)
     objective_into(problem[0], B, MQ, total)
@@ -161,8 +166,8 @@ def skew(rng, n):
 @pytest.mark.parametrize("kind", ["random", "related"])
 def test_gradient_is_the_slope_along_rotations(n, kind):
     A, A2, M, Q, B, MQ = make_state(n, 1, kind)
-    work = products.workspace(n)
-    newton.gradient(products.spread(A, A2, M), B, MQ, work)
+    work = workspace(n)
+    gradient(spread(A, A2, M), B, MQ, work)
     rng = np.random.default_rng(n)
     h = 1e-5
     for lane, q in enumerate(Q):
@@ -178,8 +183,8 @@ def test_gradient_is_the_slope_along_rotations(n, kind):
 @pytest.mark.parametrize("n", SIZES)
 def test_negative_hessian_is_minus_the_curvature_along_rotations(n):
     A, A2, M, Q, B, MQ = make_state(n, 2)
-    problem, work = products.spread(A, A2, M), products.workspace(n)
-    newton.gradient(problem, B, MQ, work)
+    problem, work = spread(A, A2, M), workspace(n)
+    gradient(problem, B, MQ, work)
     T, Bt = work[1].copy(), np.ascontiguousarray(B.swapaxes(0, 1))
     rng = np.random.default_rng(n)
     h = 1e-3
@@ -203,8 +208,8 @@ def test_negative_hessian_is_minus_the_curvature_along_rotations(n):
 @pytest.mark.parametrize("n", SIZES)
 def test_inverse_diagonal_is_the_hessian_in_one_plane(n):
     A, A2, M, _, B, MQ = make_state(n, 3, "related")
-    problem, work = products.spread(A, A2, M), products.workspace(n)
-    newton.gradient(problem, B, MQ, work)
+    problem, work = spread(A, A2, M), workspace(n)
+    gradient(problem, B, MQ, work)
     T, Bt, inverse = work[1].copy(), np.ascontiguousarray(B.swapaxes(0, 1)), np.empty((n, n, LANES))
     newton.inverse_diagonal(problem[0], Bt, T, inverse)
     checked = 0
@@ -238,12 +243,12 @@ def test_newton_steps_never_fall_keep_orthogonality_and_leave_idle_lanes(n):
     for pairs in start_tables(n, None, 0)[1][:8]:
         Q, B, MQ = swept(A, B, MQ, Q, pairs, True)
         B, MQ = abreast(B), abreast(MQ)
-    problem, work, q = products.spread(A, A2, M), products.workspace(n), abreast(Q)
+    problem, work, q = spread(A, A2, M), workspace(n), abreast(Q)
     active = np.ones((1, 1, LANES))
     active[0, 0, 1] = 0.0
     values = np.array([rho(A, A2, M, x, 1.0) for x in Q])
     for _ in range(8):
-        newton.gradient(problem, B, MQ, work)
+        gradient(problem, B, MQ, work)
         newton_step(problem, B, MQ, q, work, active)
         after = np.array([rho(A, A2, M, x, 1.0) for x in apart(q)])
         # 1e-15 |rho| of slack is granted by design, the rest is the twin's own round-off.
@@ -254,7 +259,7 @@ def test_newton_steps_never_fall_keep_orthogonality_and_leave_idle_lanes(n):
         )
         np.testing.assert_allclose(apart(B), apart(q).swapaxes(1, 2) @ A2 @ apart(q), atol=1e-12)
     np.testing.assert_allclose(apart(q)[1], Q[1], atol=1e-13)
-    newton.gradient(problem, B, MQ, work)
+    gradient(problem, B, MQ, work)
     slopes = np.linalg.norm(apart(work[0]), axis=(1, 2))
     assert np.all(slopes[[0, 2, 3]] < 1e-9)
 
@@ -265,9 +270,9 @@ def test_newton_does_not_rest_where_the_curvature_is_negative():
     M = np.diag([3.0, 2.0, 1.0])
     rng = np.random.default_rng(0)
     Q = [-expm(0.01 * skew(rng, n)) for _ in range(LANES)]
-    B, MQ, work = np.zeros((n, n, LANES)), abreast([M @ x for x in Q]), products.workspace(n)
-    problem = products.spread(np.zeros((n, n)), np.zeros((n, n)), M)
-    newton.gradient(problem, B, MQ, work)
+    B, MQ, work = np.zeros((n, n, LANES)), abreast([M @ x for x in Q]), workspace(n)
+    problem = spread(np.zeros((n, n)), np.zeros((n, n)), M)
+    gradient(problem, B, MQ, work)
     q = abreast(Q)
     lost = newton_step(problem, B, MQ, q, work, np.ones((1, 1, LANES)))
     rise = np.array([np.trace(M @ (new - old)) for new, old in zip(apart(q), Q, strict=True)])
@@ -282,7 +287,7 @@ def swept(A, B, MQ, Q, pairs, scan):
     """`sweep` on copies, with the transposes that it wants; returns Q, B and MQ by lane."""
     B = B.copy()
     MQt, Qt = np.ascontiguousarray(MQ.swapaxes(0, 1)), abreast([x.T for x in Q])
-    jacobi.sweep(A, B, MQt, Qt, np.asarray(pairs, dtype=np.int64), scan)
+    sweep(A, B, MQt, Qt, np.asarray(pairs, dtype=np.int64), scan)
     return apart(Qt).swapaxes(1, 2), apart(B), apart(MQt).swapaxes(1, 2)
 
 
@@ -346,7 +351,7 @@ def test_sweeps_of_is_sweep_in_turn():
     A, _, _, Q, B, MQ = make_state(n, 6)
     orders = start_tables(n, None, 0)[1]
     state = np.stack([abreast(Q), B, MQ])
-    sweeps_of(A, state, products.workspace(n), orders, 15, 3, 1)
+    sweeps_of(A, state, workspace(n), orders, 15, 3, 1)
     for k in range(3):
         Q, new_B, new_MQ = swept(A, B, MQ, Q, orders[(15 + k) % 16], k < 1)
         B, MQ = abreast(new_B), abreast(new_MQ)
@@ -380,7 +385,7 @@ def test_polar_starts(n):
 @pytest.mark.parametrize("finish", [True, False])
 def test_ascend_ends_at_critical_points_not_below_the_start(n, finish):
     A, A2, M, Q, _, _ = make_state(n, 7, "related")
-    problem, work, state = products.spread(A, A2, M), products.workspace(n), states(n)
+    problem, work, state = spread(A, A2, M), workspace(n), states(n)
     report, orders = np.zeros((2, 2, LANES)), start_tables(n, None, 0)[1]
     state[0] = abreast(Q)
     ascend(problem, A, state, work, orders, 1.0, True, np.inf, -np.inf, finish, report)

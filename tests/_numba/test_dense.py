@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from helpers import orthogonal
-from sysbags._numba.dense import svd
+from helpers import from_python, orthogonal
+from sysbags._numba import dense
+
+svd = from_python(dense.svd)
 
 # One-sided Jacobi is backward stable: each of a few sweeps of n rotations adds an error of one ulp.
 ULP = np.finfo(float).eps

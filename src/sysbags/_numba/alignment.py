@@ -30,7 +30,7 @@ BENIGN_SHARE = 0.2
 """Below this share of the transitions in the cost, local optima are rare (measured)."""
 
 
-@compiled()
+@compiled(wrapper=False)
 def states(n: int) -> Array:
     """Room for the state of `LANES` starts: Q, B and MQ."""
     return np.zeros((3, n, n, LANES))
@@ -77,7 +77,7 @@ def sweeps_of(
     transpose(work[1], Q)
 
 
-@compiled()
+@compiled(wrapper=False)
 def ascend(
     problem: Array,
     A: Array,

@@ -28,7 +28,7 @@ def rotate_rows(x: Array, y: Array, c: float, s: float) -> None:
         y[i] = s * u + c * v
 
 
-@compiled()
+@compiled(wrapper=False)
 def square_norm(matrix: Array) -> float:
     """Sum of the squared entries of a matrix."""
     total = 0.0
@@ -38,7 +38,7 @@ def square_norm(matrix: Array) -> float:
     return total
 
 
-@compiled()
+@compiled(wrapper=False)
 def svd(matrix: Array) -> tuple[Array, Array, Array]:
     """Singular value decomposition of a small square matrix by one-sided Jacobi rotations.
 

@@ -26,7 +26,7 @@ def rotate(array: Array, i: int, j: int, k: int, m: int, c: Any, s: Any) -> None
     store(array, k, m, u * s + v * c)
 
 
-@compiled(fastmath=True)
+@compiled(fastmath=True, wrapper=False)
 def sweep(A: Array, B: Array, MQt: Array, Qt: Array, pairs: IntArray, scan: bool) -> None:
     """One Jacobi sweep of every lane: for each pair (p, q) the best plane rotation, in place.
 

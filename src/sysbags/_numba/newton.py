@@ -18,7 +18,7 @@ MAX_TURN = 0.5
 """Longest Newton step, as an angle: up to here three Newton-Schulz steps restore orthogonality."""
 
 
-@compiled(fastmath=True)
+@compiled(fastmath=True, wrapper=False)
 def gradient(problem: Array, B: Array, MQ: Array, work: Array) -> None:
     """Slope ``G = skew((A'B - BA' + MQ)')`` of rho along ``Q exp(X)``, and ``T = sym(A'B + BA' + MQ)``.
 
@@ -128,7 +128,7 @@ def newton_direction(problem: Array, B: Array, work: Array, active: Any) -> None
                 store(P, j, i, direction * -1.0)
 
 
-@compiled(fastmath=True)
+@compiled(fastmath=True, inline="always")
 def newton(problem: Array, B: Array, MQ: Array, Q: Array, work: Array, active: Any) -> float:
     """One Newton step of every active lane, in place; a lane where it does not gain stays where it was.
 

@@ -13,7 +13,7 @@ from sysbags._numba.lanes import LANES, fill, load, store
 __all__ = ["multiply", "objective", "refresh", "skew_inner", "spread", "transpose", "workspace"]
 
 
-@compiled()
+@compiled(wrapper=False)
 def spread(A: Array, A2: Array, M: Array) -> Array:
     """The problem's matrices A, A', A2 and M, repeated over the lanes."""
     n = A.shape[0]
@@ -27,13 +27,13 @@ def spread(A: Array, A2: Array, M: Array) -> Array:
     return problem
 
 
-@compiled()
+@compiled(wrapper=False)
 def workspace(n: int) -> Array:
     """Scratch for `newton`: nine (n, n, LANES) arrays, zero because `multiply` may read what it writes."""
     return np.zeros((9, n, n, LANES))
 
 
-@compiled(fastmath=True)
+@compiled(fastmath=True, wrapper=False)
 def multiply(X: Array, Y: Array, keep: float, sign: float, out: Array) -> None:
     """Lane by lane ``out = keep * out + sign * X Y``.
 
@@ -77,7 +77,7 @@ def multiply(X: Array, Y: Array, keep: float, sign: float, out: Array) -> None:
             store(out, i_too, j4, b4)
 
 
-@compiled(fastmath=True)
+@compiled(fastmath=True, wrapper=False)
 def transpose(X: Array, out: Array) -> None:
     """Lane by lane ``out = X'``."""
     n = X.shape[0]
@@ -86,7 +86,7 @@ def transpose(X: Array, out: Array) -> None:
             store(out, j, i, load(X, i, j))
 
 
-@compiled(fastmath=True)
+@compiled(fastmath=True, wrapper=False)
 def skew_inner(X: Array, Y: Array) -> Any:
     """Lane by lane the inner product of two skew-symmetric matrices, from their lower halves."""
     total = fill(0.0)
@@ -98,7 +98,7 @@ def skew_inner(X: Array, Y: Array) -> Any:
     return total * 2.0
 
 
-@compiled(fastmath=True)
+@compiled(fastmath=True, wrapper=False)
 def refresh(problem: Array, Q: Array, B: Array, MQ: Array, work: Array) -> None:
     """``B = Q' A2 Q`` and ``MQ = M Q`` from Q, free of the drift of many rotations."""
     multiply(problem[2], Q, 0.0, 1.0, work[0])
@@ -107,7 +107,7 @@ def refresh(problem: Array, Q: Array, B: Array, MQ: Array, work: Array) -> None:
     multiply(work[1], work[0], 0.0, 1.0, B)
 
 
-@compiled(fastmath=True)
+@compiled(fastmath=True, wrapper=False)
 def objective(A: Array, B: Array, MQ: Array) -> Any:
     """``tr(A' B) + tr(MQ)`` of every lane."""
     n = B.shape[0]

@@ -51,19 +51,23 @@ def _broadcast(builder: Any, value: Any) -> Any:
     )
 
 
-def _address(context: Any, builder: Any, array_type: Any, array: Any, indices: list[Any]) -> Any:
-    view = context.make_array(array_type)(context, builder, array)
-    zero = context.get_constant(types.intp, 0)
-    pointer = cgutils.get_item_pointer(context, builder, array_type, view, [*indices, zero])
-    return builder.bitcast(pointer, VECTOR.as_pointer())
+def _address(context: Any, builder: Any, array_type: Any, array: Any, row: Any, column: Any) -> Any:
+    """Pointer to ``array[row, column]`` of a contiguous array whose last axis has `LANES` entries."""
+    fields = context.data_model_manager[array_type]
+    columns = builder.extract_value(fields.get(builder, array, "shape"), 1)
+    index = builder.add(builder.mul(row, columns), column)
+    start = builder.bitcast(fields.get(builder, array, "data"), VECTOR.as_pointer())
+    return builder.gep(start, [index])
 
 
 @intrinsic
 def load(typing: Any, array: Any, row: Any, column: Any) -> Any:
-    """Read ``array[row, column, :]``."""
+    """Read ``array[row, column, :]`` of a contiguous array."""
+    if array.layout != "C":
+        return None
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _address(context, builder, signature.args[0], arguments[0], list(arguments[1:]))
+        pointer = _address(context, builder, signature.args[0], *arguments)
         return builder.load(pointer, align=8)
 
     return lanes(array, types.intp, types.intp), generate
@@ -71,10 +75,12 @@ def load(typing: Any, array: Any, row: Any, column: Any) -> Any:
 
 @intrinsic
 def store(typing: Any, array: Any, row: Any, column: Any, value: Any) -> Any:
-    """Write ``array[row, column, :]``."""
+    """Write ``array[row, column, :]`` of a contiguous array."""
+    if array.layout != "C":
+        return None
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _address(context, builder, signature.args[0], arguments[0], list(arguments[1:3]))
+        pointer = _address(context, builder, signature.args[0], *arguments[:3])
         builder.store(arguments[3], pointer, align=8)
         return context.get_dummy_value()
 

@@ -34,8 +34,9 @@ def compiled_ahead(part: str = "means") -> Iterator[None]:
         return
     # Silent: where it fails, the same is compiled here. One process says that there is compilation.
     quiet = subprocess.DEVNULL
+    # By its path, as importing the package `evaluate` takes longer than some parts need.
     process = subprocess.Popen(
-        [sys.executable, "-m", __name__, part], stdin=quiet, stdout=quiet, stderr=quiet
+        [sys.executable, "-P", __file__, part], stdin=quiet, stdout=quiet, stderr=quiet
     )
     try:
         yield
