@@ -7,12 +7,9 @@ distances (`pairwise_distances`), means (`frechet_mean`) and classifiers (`Neare
 
 from __future__ import annotations
 
-TYPE_CHECKING = (
-    False  # that of typing, which is not imported here: Ctrl-C during an import prints a traceback
-)
-if TYPE_CHECKING:
-    from typing import Any
+from sysbags._common.lazy import TYPE_CHECKING, lazy_names
 
+if TYPE_CHECKING:
     from sysbags import bags as bags
     from sysbags import comparators as comparators
     from sysbags import datasets as datasets
@@ -24,16 +21,16 @@ if TYPE_CHECKING:
     from sysbags.classifiers import NearestMean as NearestMean
     from sysbags.classifiers import NearestSystem as NearestSystem
     from sysbags.classifiers import SystemIdentifier as SystemIdentifier
-    from sysbags.distances import Alignment as Alignment
-    from sysbags.distances import BlockAlignment as BlockAlignment
-    from sysbags.distances import CrossGram as CrossGram
-    from sysbags.distances import align as align
-    from sysbags.distances import align_blocks as align_blocks
-    from sysbags.distances import alignment_distance as alignment_distance
-    from sysbags.distances import cross_gram as cross_gram
-    from sysbags.distances import martin_distance as martin_distance
-    from sysbags.distances import max_singular_value_distance as max_singular_value_distance
-    from sysbags.distances import pairwise_distances as pairwise_distances
+    from sysbags.distances.alignment import Alignment as Alignment
+    from sysbags.distances.alignment import BlockAlignment as BlockAlignment
+    from sysbags.distances.alignment import align as align
+    from sysbags.distances.alignment import align_blocks as align_blocks
+    from sysbags.distances.alignment import alignment_distance as alignment_distance
+    from sysbags.distances.baselines import martin_distance as martin_distance
+    from sysbags.distances.baselines import max_singular_value_distance as max_singular_value_distance
+    from sysbags.distances.gram import CrossGram as CrossGram
+    from sysbags.distances.gram import cross_gram as cross_gram
+    from sysbags.distances.pairwise import pairwise_distances as pairwise_distances
     from sysbags.errors import SysbagsError as SysbagsError
     from sysbags.means import FrechetMean as FrechetMean
     from sysbags.means import frechet_mean as frechet_mean
@@ -44,46 +41,36 @@ if TYPE_CHECKING:
     from sysbags.systems import identify as identify
 
 
-_HOMES = {
-    "Alignment": "distances",
-    "BlockAlignment": "distances",
-    "CrossGram": "distances",
-    "FrechetMean": "means",
-    "KernelRidgeClassifier": "classifiers",
-    "NearestMean": "classifiers",
-    "NearestSystem": "classifiers",
-    "SysbagsError": "errors",
-    "System": "systems",
-    "SystemIdentifier": "classifiers",
-    "align": "distances",
-    "align_blocks": "distances",
-    "alignment_distance": "distances",
-    "cross_gram": "distances",
-    "frechet_mean": "means",
-    "identify": "systems",
-    "load": "storage",
-    "martin_distance": "distances",
-    "max_singular_value_distance": "distances",
-    "medoid": "means",
-    "pairwise_distances": "distances",
-    "save": "storage",
+_MODULES = {
+    "Alignment": "sysbags.distances.alignment",
+    "BlockAlignment": "sysbags.distances.alignment",
+    "CrossGram": "sysbags.distances.gram",
+    "FrechetMean": "sysbags.means",
+    "KernelRidgeClassifier": "sysbags.classifiers",
+    "NearestMean": "sysbags.classifiers",
+    "NearestSystem": "sysbags.classifiers",
+    "SysbagsError": "sysbags.errors",
+    "System": "sysbags.systems",
+    "SystemIdentifier": "sysbags.classifiers",
+    "align": "sysbags.distances.alignment",
+    "align_blocks": "sysbags.distances.alignment",
+    "alignment_distance": "sysbags.distances.alignment",
+    "bags": "sysbags",
+    "comparators": "sysbags",
+    "cross_gram": "sysbags.distances.gram",
+    "datasets": "sysbags",
+    "evaluate": "sysbags",
+    "frechet_mean": "sysbags.means",
+    "identify": "sysbags.systems",
+    "kernels": "sysbags",
+    "load": "sysbags.storage",
+    "martin_distance": "sysbags.distances.baselines",
+    "max_singular_value_distance": "sysbags.distances.baselines",
+    "medoid": "sysbags.means",
+    "pairwise_distances": "sysbags.distances.pairwise",
+    "save": "sysbags.storage",
+    "video": "sysbags",
 }
-_MODULES = ("bags", "comparators", "datasets", "evaluate", "kernels", "video")
 
-__all__ = [*sorted([*_HOMES, *_MODULES])]
-
-
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
-    if name == "__version__":
-        return import_module("sysbags._common.version").__version__
-    if name in _HOMES:
-        return getattr(import_module(f"sysbags.{_HOMES[name]}"), name)
-    if name in _MODULES:
-        return import_module(f"sysbags.{name}")
-    raise AttributeError(f"module 'sysbags' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+__all__ = [*sorted(_MODULES)]
+__getattr__, __dir__ = lazy_names(__name__, {**_MODULES, "__version__": "sysbags._common.version"})

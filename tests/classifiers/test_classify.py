@@ -20,7 +20,7 @@ from sysbags import (
     medoid,
     pairwise_distances,
 )
-from sysbags.distances.pairwise import METRICS
+from sysbags.distances.registry import METRICS
 from sysbags.errors import IncompatibleSystemsError, OrderError, ParameterError, StreamError
 
 CLASSIFIERS = (NearestSystem, NearestMean)

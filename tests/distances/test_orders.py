@@ -7,7 +7,8 @@ import pytest
 
 from helpers import make_stream
 from sysbags import cross_gram, identify
-from sysbags.distances.pairwise import METRICS, distance_matrix
+from sysbags.distances.pairwise import distance_matrix
+from sysbags.distances.registry import METRICS
 from sysbags.distances.truncation import truncate
 from sysbags.errors import ParameterError
 from sysbags.systems.system import System

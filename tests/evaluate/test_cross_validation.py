@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from helpers import make_stream, vote
 from sysbags import alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
-from sysbags.distances.pairwise import METRICS
+from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError, SysbagsError
 from sysbags.evaluate import CLASSIFIERS, LeaveOneOut, leave_one_out
 from sysbags.systems.system import System

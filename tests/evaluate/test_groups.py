@@ -9,7 +9,7 @@ import pytest
 
 from helpers import make_stream
 from sysbags import alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
-from sysbags.distances.pairwise import METRICS
+from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
 from sysbags.evaluate import CLASSIFIERS, choose_weights, cross_validation, leave_one_out
 

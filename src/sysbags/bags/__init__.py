@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sysbags._common.lazy import lazy_names
 from sysbags.bags.registry import CLASSES
 
 if TYPE_CHECKING:
@@ -16,13 +16,4 @@ if TYPE_CHECKING:
     from sysbags.bags.words import VisualWords as VisualWords
 
 __all__ = [*sorted(CLASSES)]
-
-
-def __getattr__(name: str) -> Any:
-    if name in CLASSES:
-        return getattr(import_module(CLASSES[name].module), name)
-    raise AttributeError(f"module 'sysbags.bags' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = lazy_names(__name__, {name: bag.module for name, bag in CLASSES.items()})

@@ -19,7 +19,8 @@ from sysbags.classifiers.explanation import Explanation
 from sysbags.classifiers.votes import majority_vote
 from sysbags.distances.alignment import align
 from sysbags.distances.gram import CrossGram
-from sysbags.distances.pairwise import METRICS, pairwise_distances
+from sysbags.distances.pairwise import pairwise_distances
+from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
 from sysbags.means.frechet import frechet_mean, medoid
 from sysbags.systems.system import System

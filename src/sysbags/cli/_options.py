@@ -9,35 +9,28 @@ from typing import Annotated
 import typer
 
 from sysbags.bags.registry import BAGS
+from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
+from sysbags.kernels.registry import KERNELS
 
-__all__ = ["Bag", "Json", "LambdaA", "LambdaMu", "Metric", "Model", "NJobs", "RandomState", "number_or_auto"]
-
-
-class Bag(StrEnum):
-    """What is counted in a frame: the names in the list of bags."""
-
-    _ignore_ = "bag"
-    for bag in BAGS:
-        locals()[bag.upper().replace("-", "_")] = bag
-
-
-class Kernel(StrEnum):
-    """Kernels between two bags."""
-
-    CHI2 = "chi2"
-    BHATTACHARYYA = "bhattacharyya"
-    INTERSECTION = "intersection"
-    LINEAR = "linear"
+__all__ = [
+    "ALIGNMENT",
+    "Bag",
+    "Json",
+    "LambdaA",
+    "LambdaMu",
+    "Metric",
+    "Model",
+    "NJobs",
+    "RandomState",
+    "number_or_auto",
+]
 
 
-class Metric(StrEnum):
-    """Distances between two systems."""
-
-    ALIGNMENT = "alignment"
-    MARTIN = "martin"
-    MAX_SINGULAR_VALUE = "max-singular-value"
-
+Bag = StrEnum("Bag", {name: name for name in BAGS})  # type: ignore[misc]
+Kernel = StrEnum("Kernel", {name: name for name in KERNELS})  # type: ignore[misc]
+Metric = StrEnum("Metric", {name: name for name in METRICS})  # type: ignore[misc]
+ALIGNMENT = Metric("alignment")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 NJobs = Annotated[int, typer.Option(metavar="N", help="Number of threads; -1 is all cores.")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 
 from sysbags._common.stages import Stages
 from sysbags.cli._model import Features
-from sysbags.cli._options import Json, LambdaA, LambdaMu, Metric, Model, NJobs, RandomState
+from sysbags.cli._options import ALIGNMENT, Json, LambdaA, LambdaMu, Metric, Model, NJobs, RandomState
 from sysbags.cli._output import number, print_json, show_table
 from sysbags.cli._settings import Settings, with_settings
 
@@ -21,7 +22,7 @@ __all__ = ["distance"]
 def distance(
     first: Annotated[Path, typer.Argument(metavar="CLIP", help="A video file or a folder of images.")],
     second: Annotated[Path, typer.Argument(metavar="CLIP", help="Another clip.")],
-    metric: Annotated[Metric, typer.Option(help="Distance between two systems.")] = Metric.ALIGNMENT,
+    metric: Annotated[Metric, typer.Option(help="Distance between two systems.")] = ALIGNMENT,
     lambda_a: LambdaA = None,
     lambda_mu: LambdaMu = None,
     model: Model = None,
@@ -40,12 +41,14 @@ def distance(
     """
     from sysbags.distances.alignment import align
     from sysbags.distances.pairwise import pairwise_distances
+    from sysbags.evaluate.compilation import compiled_ahead
 
     features = Features.of(settings, model, lambda_a, lambda_mu, random_state)
-    clips = features.read([first, second], Stages(), n_jobs)
+    with compiled_ahead("alignment") if metric == ALIGNMENT else nullcontext():
+        clips = features.read([first, second], Stages(), n_jobs)
     clips.raise_first_error()
     facts: dict[str, Any] = {"clips": [first, second], "metric": str(metric)}
-    if metric == Metric.ALIGNMENT:
+    if metric == ALIGNMENT:
         weights = {"lambda_a": features.lambda_a, "lambda_mu": features.lambda_mu}
         one, other = clips.systems[0]
         alignment = align(one, other, features.lambda_a, features.lambda_mu, random_state=random_state)

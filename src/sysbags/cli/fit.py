@@ -63,6 +63,7 @@ def fit(
     from sysbags.datasets.folder import class_folders
     from sysbags.distances.gram import cross_gram
     from sysbags.evaluate import LAMBDA_A_GRID, LAMBDA_MU_GRID, choose_weights, single_group_classes
+    from sysbags.evaluate.compilation import compiled_ahead
     from sysbags.storage import save
 
     fixed_a, fixed_mu = number_or_auto(lambda_a, "--lambda-a"), number_or_auto(lambda_mu, "--lambda-mu")
@@ -73,7 +74,8 @@ def fit(
         note(text)
     if len(set(data.labels)) < 2:
         raise FileError(f"{folder} holds a single class, {data.labels[0]}, but there must be at least two")
-    clips = read_clips(data.paths, bags, identifier, stages, n_jobs, fit=True)
+    with compiled_ahead("means" if classifier == Classifier.NEAREST_MEAN else "alignment"):
+        clips = read_clips(data.paths, bags, identifier, stages, n_jobs, fit=True)
     report_skipped(clips)
     labels = check_classes(data.paths, data.labels, clips)
     [systems] = clips.systems

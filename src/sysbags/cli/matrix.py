@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from sysbags._common.stages import Stages
 from sysbags.cli._model import Features
-from sysbags.cli._options import Json, LambdaA, LambdaMu, Metric, Model, NJobs, RandomState
+from sysbags.cli._options import ALIGNMENT, Json, LambdaA, LambdaMu, Metric, Model, NJobs, RandomState
 from sysbags.cli._output import check_out, print_json, say
 from sysbags.cli._reading import report_skipped, skipped
 from sysbags.cli._settings import Settings, with_settings
@@ -26,7 +27,7 @@ def matrix(
     out: Annotated[
         Path, typer.Option(metavar="FILE.csv", help="The table to write, comma-separated values.")
     ],
-    metric: Annotated[Metric, typer.Option(help="Distance between two systems.")] = Metric.ALIGNMENT,
+    metric: Annotated[Metric, typer.Option(help="Distance between two systems.")] = ALIGNMENT,
     lambda_a: LambdaA = None,
     lambda_mu: LambdaMu = None,
     model: Model = None,
@@ -46,10 +47,12 @@ def matrix(
     from sysbags._common.files import atomic_write
     from sysbags.datasets.folder import clips_under
     from sysbags.distances.pairwise import pairwise_distances
+    from sysbags.evaluate.compilation import compiled_ahead
 
     check_out(out, [folder, *([] if model is None else [model])])
     features, stages = Features.of(settings, model, lambda_a, lambda_mu, random_state), Stages()
-    clips = features.read(clips_under(folder), stages, n_jobs)
+    with compiled_ahead("alignment") if metric == ALIGNMENT else nullcontext():
+        clips = features.read(clips_under(folder), stages, n_jobs)
     report_skipped(clips)
     with stages("distances"):
         distances = pairwise_distances(

@@ -39,12 +39,14 @@ def mean(
 
     Example: sysbags mean fire/*.mp4 --out fire.system
     """
+    from sysbags.evaluate.compilation import compiled_ahead
     from sysbags.means.frechet import frechet_mean
     from sysbags.storage import save
 
     check_out(out, [*clips, *([] if model is None else [model])])
     features, stages = Features.of(settings, model, lambda_a, lambda_mu, random_state), Stages()
-    read = features.read(clips, stages, n_jobs)
+    with compiled_ahead("means"):
+        read = features.read(clips, stages, n_jobs)
     read.raise_first_error()
     with stages("mean"):
         result = frechet_mean(

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._numba.histograms import cross_blocks
-from sysbags.kernels import call_kernel, check_precision, feature_map
+from sysbags.kernels.functions import call_kernel, check_precision, feature_map
 from sysbags.kernels.histograms import Code, density, in_tiles
 from sysbags.systems.validation import check_same_space, check_systems
 

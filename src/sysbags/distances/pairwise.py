@@ -2,45 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from sysbags._common.lazy import load_name
 from sysbags._common.types import Array
 from sysbags._common.validation import check_choice
-from sysbags.distances.alignment_matrix import alignment_matrix
-from sysbags.distances.baselines import martin_matrix, max_singular_value_matrix
 from sysbags.distances.gram import CrossGram, cross_gram
+from sysbags.distances.registry import METRICS
 from sysbags.systems.system import System
 
-__all__ = ["METRICS", "Metric", "distance_matrix", "pairwise_distances"]
-
-
-class Metric(NamedTuple):
-    """A distance between systems.
-
-    Attributes
-    ----------
-    title : str
-        The name in tables.
-    matrix : callable
-        Function from a CrossGram to the matrix of squared distances.
-    weighted : bool
-        Whether it takes `lambda_a`, `lambda_mu` and `random_state`.
-    """
-
-    title: str
-    matrix: Callable[..., Array]
-    weighted: bool = False
-
-
-METRICS = {
-    "alignment": Metric("alignment", alignment_matrix, weighted=True),
-    "martin": Metric("Martin", martin_matrix),
-    "max-singular-value": Metric("maximum singular value", max_singular_value_matrix),
-}
+__all__ = ["distance_matrix", "pairwise_distances"]
 
 
 def pairwise_distances(
@@ -101,6 +75,7 @@ def distance_matrix(
 ) -> Array:
     """Return `pairwise_distances` from a CrossGram."""
     entry = METRICS[check_choice(metric, "metric", METRICS)]
-    if not entry.weighted:
-        return entry.matrix(gram, n_jobs=n_jobs)
-    return entry.matrix(gram, lambda_a, lambda_mu, random_state=random_state, n_jobs=n_jobs)
+    weights = (lambda_a, lambda_mu) if entry.weighted else ()
+    options = {"random_state": random_state} if entry.weighted else {}
+    squared: Array = load_name(entry.matrix)(gram, *weights, **options, n_jobs=n_jobs)
+    return squared

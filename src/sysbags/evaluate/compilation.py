@@ -11,23 +11,26 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from sysbags.distances.gram import CrossGram
 
 __all__ = ["compile_everything", "compiled_ahead"]
 
 
 @contextmanager
-def compiled_ahead(part: str = "means") -> Iterator[None]:
+def compiled_ahead(part: str) -> Iterator[None]:
     """Compile a part in a second process while the body runs, and wait for it at the end.
 
     Nothing is started where the cache holds the part already.
 
     Parameters
     ----------
-    part : {"alignment", "means", "clips"}, default="means"
-        "alignment" is the distance of two systems, "means" also has those of collections and their means,
-        "clips" is all that comes before: frames, bags, systems and their kernels.
+    part : {"alignment", "means", "metrics"}
+        "alignment" is that distance, "means" also has means, and "metrics" all the other distances too.
     """
     if _is_cached(part):
         yield
@@ -50,18 +53,18 @@ def compiled_ahead(part: str = "means") -> Iterator[None]:
 
 def compile_everything() -> None:
     """Compile all kernels, half of them in a second process."""
-    with compiled_ahead("means"):
+    with compiled_ahead("metrics"):
         _use_clips()
-    _use_means()
+    _use_metrics()
 
 
 def _is_cached(part: str) -> bool:
     """Whether the last function of a part is in the cache on disk, for whatever types."""
     from sysbags._numba.alignment import align_many
-    from sysbags._numba.histograms import cross_blocks
     from sysbags._numba.mean import mean_descent
+    from sysbags._numba.stein import singular_value_rows
 
-    function = {"alignment": align_many, "means": mean_descent, "clips": cross_blocks}[part]
+    function = {"alignment": align_many, "means": mean_descent, "metrics": singular_value_rows}[part]
     folder = Path(function.stats.cache_path)  # type: ignore[attr-defined]
     return any(folder.glob(f"*.{function.__name__}-*.nbi"))
 
@@ -82,10 +85,9 @@ def _use_blocks() -> None:
     cross_gram([System(samples, samples, samples, np.full(2, 0.5))] * 2)
 
 
-def _use_means() -> None:
-    """Work out the distances between the smallest systems there are, and their mean."""
+def _use_means() -> CrossGram:
+    """Align the smallest systems there are and compute their mean; return their kernels."""
     from sysbags.distances.gram import cross_gram
-    from sysbags.distances.pairwise import METRICS, distance_matrix
     from sysbags.means.frechet import mean_of_gram
     from sysbags.systems.system import System
 
@@ -94,6 +96,15 @@ def _use_means() -> None:
     systems = [System(scale * samples, samples, samples, np.full(2, 0.5), "linear") for scale in (0.2, 0.5)]
     gram = cross_gram(systems)
     mean_of_gram(gram)
+    return gram
+
+
+def _use_metrics() -> None:
+    """Compute every distance between the smallest systems there are, and their mean."""
+    from sysbags.distances.pairwise import distance_matrix
+    from sysbags.distances.registry import METRICS
+
+    gram = _use_means()
     for metric in METRICS:
         distance_matrix(gram, metric)
 
@@ -118,7 +129,11 @@ def _use_clips() -> None:
     cross_gram([identify(system.samples, 2, "intersection") for system in systems])
 
 
-USES: dict[str, Callable[[], None]] = {"alignment": _use_alignment, "means": _use_means, "clips": _use_clips}
+USES: dict[str, Callable[[], object]] = {
+    "alignment": _use_alignment,
+    "means": _use_means,
+    "metrics": _use_metrics,
+}
 
 
 if __name__ == "__main__":

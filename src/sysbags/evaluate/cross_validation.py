@@ -13,7 +13,8 @@ from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels, check_weight
 from sysbags.distances.gram import CrossGram
-from sysbags.distances.pairwise import METRICS, distance_matrix
+from sysbags.distances.pairwise import distance_matrix
+from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
 from sysbags.evaluate.predictors import DistancePredictor, NearestCenter, NearestNeighbors, medoid_centers
 from sysbags.evaluate.system_predictors import PredictorFamily, alignment_predictors

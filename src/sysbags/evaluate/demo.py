@@ -50,7 +50,7 @@ def experiment(settings: Settings, stages: Stages | None = None) -> Outcome:
     from sysbags.storage import load, save
 
     s, stage, n_jobs = settings, stages or Stages(), settings.n_jobs
-    with compiled_ahead():
+    with compiled_ahead("metrics"):
         with stage("make clips"):
             clips, labels = make_clips(
                 s.out / "clips", s.per_class, s.frames, random_state=s.random_state, n_jobs=n_jobs

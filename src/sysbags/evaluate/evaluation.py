@@ -28,6 +28,7 @@ from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.evaluate.atlas import atlas
 from sysbags.evaluate.cached import cached_gram
 from sysbags.evaluate.comparators import COMPARATORS, comparator_methods
+from sysbags.evaluate.compilation import compiled_ahead
 from sysbags.evaluate.cross_validation import LAMBDA_A_GRID, LAMBDA_MU_GRID
 from sysbags.evaluate.details import curves, relations
 from sysbags.evaluate.features import ClipFeatures, good
@@ -193,9 +194,10 @@ def evaluate(
         parts = None
     else:
         paths = [Path(clip) for clip in clips]
-        read, further, units, parts = _read(
-            paths, names, sources, request, protocol, folds, identify_one, store, times, seed, n_jobs
-        )
+        with compiled_ahead("metrics" if compare else "means"):
+            read, further, units, parts = _read(
+                paths, names, sources, request, protocol, folds, identify_one, store, times, seed, n_jobs
+            )
     usable = read.indices
     units = np.unique(units[usable], return_inverse=True)[1]
     parts = None if parts is None else parts[usable]

@@ -17,7 +17,8 @@ from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_labels
 from sysbags.distances.alignment_matrix import alignment_matrix, mean_term
 from sysbags.distances.gram import CrossGram
-from sysbags.distances.pairwise import METRICS, distance_matrix
+from sysbags.distances.pairwise import distance_matrix
+from sysbags.distances.registry import METRICS
 from sysbags.evaluate.predictors import (
     CodebookFolds,
     KernelRidge,

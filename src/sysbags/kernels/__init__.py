@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from sysbags.kernels.functions import (
-    KERNELS,
-    bhattacharyya,
-    call_kernel,
-    check_kernel,
-    check_precision,
-    chi2,
-    feature_map,
-    intersection,
-    kernel_matrix,
-    linear,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "KERNELS",
-    "bhattacharyya",
-    "call_kernel",
-    "check_kernel",
-    "check_precision",
-    "chi2",
-    "feature_map",
-    "intersection",
-    "kernel_matrix",
-    "linear",
-]
+from sysbags._common.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from sysbags.kernels.functions import bhattacharyya as bhattacharyya
+    from sysbags.kernels.functions import chi2 as chi2
+    from sysbags.kernels.functions import feature_map as feature_map
+    from sysbags.kernels.functions import intersection as intersection
+    from sysbags.kernels.functions import kernel_matrix as kernel_matrix
+    from sysbags.kernels.functions import linear as linear
+    from sysbags.kernels.registry import KERNELS as KERNELS
+
+_MODULES = {
+    "KERNELS": "sysbags.kernels.registry",
+    "bhattacharyya": "sysbags.kernels.functions",
+    "chi2": "sysbags.kernels.functions",
+    "feature_map": "sysbags.kernels.functions",
+    "intersection": "sysbags.kernels.functions",
+    "kernel_matrix": "sysbags.kernels.functions",
+    "linear": "sysbags.kernels.functions",
+}
+
+__all__ = [*sorted(_MODULES)]
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

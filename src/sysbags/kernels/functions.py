@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sysbags._common.lazy import load_name
 from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import check_stream, kernel_name
 from sysbags.errors import ParameterError, StreamError
 from sysbags.kernels.histograms import histogram_matrix
+from sysbags.kernels.registry import FEATURE_MAPS, KERNELS
 
 __all__ = [
-    "KERNELS",
     "bhattacharyya",
     "check_kernel",
     "chi2",
@@ -23,16 +24,6 @@ __all__ = [
     "kernel_matrix",
     "linear",
 ]
-
-FEATURE_MAPS: dict[str, Callable[[Array], Array] | None] = {
-    "chi2": None,
-    "bhattacharyya": np.sqrt,
-    "intersection": None,
-    "linear": np.asarray,
-}
-"""All kernels with their explicit feature maps; None is a sum over bins, see `sysbags.kernels.histograms`."""
-
-KERNELS = tuple(FEATURE_MAPS)
 
 
 def kernel_matrix(
@@ -149,7 +140,8 @@ def feature_map(kernel: KernelLike) -> Callable[[Array], Array] | None:
     >>> feature_map("bhattacharyya")(np.array([[0.25, 0.75]])).round(3)
     array([[0.5  , 0.866]])
     """
-    return FEATURE_MAPS.get(kernel) if isinstance(kernel, str) else None
+    path = FEATURE_MAPS.get(kernel) if isinstance(kernel, str) else None
+    return None if path is None else load_name(path)
 
 
 def check_kernel(kernel: Any) -> KernelLike:

@@ -8,7 +8,7 @@ from pathlib import Path
 from sysbags._common.parallel import check_jobs
 from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
-from sysbags.distances.pairwise import METRICS
+from sysbags.distances.registry import METRICS
 from sysbags.report.results import LeaveOneOut
 from sysbags.systems.system import System
 

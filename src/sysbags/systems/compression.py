@@ -23,7 +23,7 @@ import scipy.linalg
 from sysbags._common.types import Array, IntArray, KernelLike
 from sysbags._common.validation import check_choice, check_integer, check_weight
 from sysbags.errors import ParameterError
-from sysbags.kernels import feature_map, kernel_matrix
+from sysbags.kernels.functions import feature_map, kernel_matrix
 
 __all__ = ["Compressed", "compress", "feature_gram", "feature_product"]
 

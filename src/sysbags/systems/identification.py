@@ -11,7 +11,7 @@ import scipy.linalg
 from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import check_choice, check_integer, check_share, check_stream, kernel_name
 from sysbags.errors import OrderError, ParameterError, StreamError
-from sysbags.kernels import check_kernel, kernel_matrix
+from sysbags.kernels.functions import check_kernel, kernel_matrix
 from sysbags.systems.stability import STABILITIES, stable_transition
 from sysbags.systems.system import System
 

@@ -11,7 +11,7 @@ import numpy as np
 from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import check_matrix, check_stream, check_weight, kernel_name
 from sysbags.errors import ParameterError
-from sysbags.kernels import check_kernel
+from sysbags.kernels.functions import check_kernel
 from sysbags.systems import compression
 
 __all__ = ["System"]
