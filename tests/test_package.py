@@ -32,8 +32,8 @@ def test_public_names_resolve(name):
 
 
 def test_public_names_are_where_they_say():
-    for name, home in sysbags._HOMES.items():
-        module = importlib.import_module(f"sysbags.{home}")
+    for name, home in sysbags._MODULES.items():
+        module = importlib.import_module(home)
         assert getattr(sysbags, name) is getattr(module, name)
         assert name in module.__all__ or name == "SysbagsError"
 

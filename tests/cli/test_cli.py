@@ -231,4 +231,4 @@ def test_only_what_is_quick_is_imported_before_ctrl_c_is_handled():
         "print(sorted(set(sys.modules) - before - {'__future__'}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "['sysbags', 'sysbags.__main__']\n"
+    assert done.stdout == "['sysbags', 'sysbags.__main__', 'sysbags._common', 'sysbags._common.lazy']\n"
