@@ -202,8 +202,8 @@ def check_choice(value: Any, name: str, choices: Collection[str]) -> str:
 
 def check_integer(value: Any, name: str, minimum: int = 1) -> int:
     """Return a whole number that is not below the minimum."""
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
-    if not whole or value < minimum:
+    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
+    if not is_integer or value < minimum:
         raise ParameterError(f"{name} is {value!r}, but it must be a whole number of at least {minimum}")
     return int(value)
 

@@ -33,11 +33,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class _Announcement(event.Listener):  # type: ignore[misc]
     """Says once, on a terminal, why the first run takes long."""
 
-    made = False
+    announced = False
 
     def on_start(self, event: Any) -> None:
-        if not self.made and sys.stderr.isatty():
-            self.made = True
+        if not self.announced and sys.stderr.isatty():
+            self.announced = True
             print("compiling, once ...", file=sys.stderr)
 
     def on_end(self, event: Any) -> None:

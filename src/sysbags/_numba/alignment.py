@@ -117,9 +117,9 @@ def ascend(
         busy = False
         for lane in range(LANES):
             # What a quadratic model with the mean curvature would rise by.
-            left = 0.25 * n * slopes[lane] / (abs(best) + 1e-300)
+            rise = 0.25 * n * slopes[lane] / (abs(best) + 1e-300)
             steep = slopes[lane] > (TOLERANCE * scale) ** 2
-            going = steep and values[lane] + patience * left >= best
+            going = steep and values[lane] + patience * rise >= best
             active[lane] = 1.0 if going else 0.0
             busy = busy or going
         if not busy or rounds == MAX_ROUNDS:
@@ -189,7 +189,7 @@ def align_many(
         size_a, size_m = np.sqrt(square_norm(A) * square_norm(A2)), np.sqrt(square_norm(M))
         scale = size_a + size_m + 1e-300
         best, slope, nuclear, sweeps, agreed, tried = -np.inf, 0.0, 0.0, 0, 0, 0
-        enough, spent, groups = 1, 0, starts.shape[0]
+        required, spent, groups = 1, 0, starts.shape[0]
         if not np.isfinite(scale):
             best, slope, nuclear, groups = np.nan, np.nan, np.nan, 0
         for group in range(groups):
@@ -201,8 +201,8 @@ def align_many(
                 nuclear = polar_starts(M, state[0]) if size_m > 0.0 else 0.0
                 # The larger the transitions' share of the cost, the more local optima there are.
                 share = size_a / (size_a + nuclear + 1e-300)
-                enough = 1 + int(np.ceil(15.0 * max(0.0, share - BENIGN_SHARE)))
-            made, rounds = ascend(
+                required = 1 + int(np.ceil(15.0 * max(0.0, share - BENIGN_SHARE)))
+            group_sweeps, rounds = ascend(
                 problem, A, state, work, orders, scale, warm, patience, best, finish, report
             )
             tried += LANES
@@ -214,11 +214,11 @@ def align_many(
                 if value > best - SAME_VALUE * scale:
                     agreed += 1
                 if value > best:
-                    best, slope, sweeps = value, np.sqrt(report[1, 0, lane]), made
+                    best, slope, sweeps = value, np.sqrt(report[1, 0, lane]), group_sweeps
                     for i in range(n):
                         for j in range(n):
                             rotations[k, i, j] = state[0, i, j, lane]
-            if not thorough and (agreed >= enough or spent * n >= EFFORT):
+            if not thorough and (agreed >= required or spent * n >= EFFORT):
                 break
         reports[k, 0], reports[k, 1], reports[k, 2] = best, nuclear, slope
         reports[k, 3], reports[k, 4], reports[k, 5] = sweeps, agreed, tried

@@ -95,13 +95,13 @@ def pattern_bins(points: int, method: int) -> IntArray:
 def _tally(codes: Codes, turns: npt.NDArray[np.uint32]) -> None:
     """Count codes in histograms that take turns: a count cannot rise again before it has been written."""
     first, second, third, fourth = turns[0], turns[1], turns[2], turns[3]
-    whole = np.uint64(codes.size // TURNS * TURNS)
-    for c in range(np.uint64(0), whole, np.uint64(TURNS)):
+    unrolled_size = np.uint64(codes.size // TURNS * TURNS)
+    for c in range(np.uint64(0), unrolled_size, np.uint64(TURNS)):
         first[codes[c]] += ONE
         second[codes[c + np.uint64(1)]] += ONE
         third[codes[c + np.uint64(2)]] += ONE
         fourth[codes[c + np.uint64(3)]] += ONE
-    for c in range(whole, np.uint64(codes.size)):
+    for c in range(unrolled_size, np.uint64(codes.size)):
         first[codes[c]] += ONE
 
 
@@ -219,9 +219,9 @@ def count_patterns(
 
 
 @compiled(wrapper=False)
-def _share(one: Any, other: Any) -> Any:
+def _share(first: Any, second: Any) -> Any:
     """What the corners beside the centre, less it, add to the opposite corner; rounded down, see the top."""
-    s = np.int32(np.add(one, other))
+    s = np.int32(np.add(first, second))
     return np.int16(np.right_shift(np.multiply(s, RATIO), SIXTEEN))
 
 
@@ -249,10 +249,10 @@ def _tied(picture: Bytes, y: int, x: int) -> bool:
     """Whether one of a pixel's diagonals is a tie that is not flat."""
     g, left, right = int(picture[y, x]), int(picture[y, x - 1]), int(picture[y, x + 1])
     for k in (y - 1, y + 1):
-        one = int(picture[k, x])
-        if one != g and (
-            (picture[k, x - 1] == g and one + left == 2 * g)
-            or (picture[k, x + 1] == g and one + right == 2 * g)
+        neighbour = int(picture[k, x])
+        if neighbour != g and (
+            (picture[k, x - 1] == g and neighbour + left == 2 * g)
+            or (picture[k, x + 1] == g and neighbour + right == 2 * g)
         ):
             return True
     return False

@@ -118,8 +118,8 @@ def realign(mean: Array, A: Array, blocks: Array, Q: Array, orders: IntArray, va
                     problem[2, i, j, lane] = A[t, i, j]
                     problem[3, i, j, lane] = blocks[t, i, j]
                     state[0, i, j, lane] = Q[t, i, j]
-        yes = np.bool_(True)
-        ascend(problem, mean, state, work, orders, scale, yes, np.inf, -np.inf, yes, report)
+        enabled = np.bool_(True)
+        ascend(problem, mean, state, work, orders, scale, enabled, np.inf, -np.inf, enabled, report)
         for lane in range(min(LANES, members - begin)):
             t = begin + lane
             values[t] = report[0, 0, lane]
@@ -172,8 +172,8 @@ def mean_descent(
             for j in range(n):
                 scaled[0, i, j] = mean[i, j] * lambda_a
         realign(scaled[0], A, blocks, Q, orders, values)
-        own = constant + lambda_a * square_norm(mean) + rank
-        objective = own - 2.0 * weighted_sum(weights, values)
+        squared_norms = constant + lambda_a * square_norm(mean) + rank
+        objective = squared_norms - 2.0 * weighted_sum(weights, values)
         settled = iteration > 0 and history[iteration - 1] - objective <= tolerance * constant
         if settled or iteration == 0:
             align_many(scaled, A, blocks, pairs, 1.0, starts, orders, thorough, finish, reports, rotations)
@@ -183,7 +183,7 @@ def mean_descent(
                     for i in range(n):
                         for j in range(n):
                             Q[t, i, j] = rotations[t, i, j]
-            better = own - 2.0 * weighted_sum(weights, values)
+            better = squared_norms - 2.0 * weighted_sum(weights, values)
             settled = settled and objective - better <= tolerance * constant
             objective = better
         history[iteration] = objective

@@ -99,7 +99,7 @@ def newton_direction(problem: Array, B: Array, work: Array, active: Any) -> None
             store(X, i, j, zero)
             store(P, i, j, g * load(Z, i, j))
     residual = skew_inner(G, P)
-    enough = residual * pick(fill(0.3), residual, residual, fill(0.3)) + tiny
+    tolerance = residual * pick(fill(0.3), residual, residual, fill(0.3)) + tiny
     uphill = one
     for _ in range(n):
         negative_hessian(problem, Bt, T, P, D, E, H)
@@ -117,7 +117,7 @@ def newton_direction(problem: Array, B: Array, work: Array, active: Any) -> None
                 store(G, i, j, g)
                 following = following + g * g * load(Z, i, j)
         following = following * convex * 2.0
-        if largest(following - enough) <= 0.0:
+        if largest(following - tolerance) <= 0.0:
             break
         beta = following / (residual + tiny)
         residual = following

@@ -162,10 +162,10 @@ def read_clips(
 
 def check_classes(paths: Sequence[Path], labels: Sequence[str], clips: ClipSystems) -> list[str]:
     """Return the labels of the clips that can be used; raise if a class has none of them."""
-    left = {labels[k] for k in clips.indices}
+    usable_classes = {labels[k] for k in clips.indices}
     for path, label in zip(paths, labels, strict=True):
-        if label not in left:
+        if label not in usable_classes:
             error = clips.failures[path]
             what = f"no clip of the class {label} can be used, but there must be one"
-            raise type(error)(f"{what if left else 'none of the clips can be used'}: {error}")
+            raise type(error)(f"{what if usable_classes else 'none of the clips can be used'}: {error}")
     return [labels[k] for k in clips.indices]

@@ -190,8 +190,8 @@ class NearestSystem(_DistanceClassifier):
         """
         distances = self._distances(systems)
         classes = self.classes_
-        own = self.labels_ == classes[:, None]
-        nearest = np.where(own, distances[:, None, :], np.inf).argmin(axis=2)
+        same_class = self.labels_ == classes[:, None]
+        nearest = np.where(same_class, distances[:, None, :], np.inf).argmin(axis=2)
         return self._explain(
             systems,
             classes.tolist(),

@@ -132,4 +132,4 @@ def _is_input(file: Path) -> bool:
         return True
     if file.suffix.lower() not in IMAGE_SUFFIXES:
         return False
-    return any(other.suffix.lower() in IMAGE_SUFFIXES for other in file.parent.iterdir())
+    return any(sibling.suffix.lower() in IMAGE_SUFFIXES for sibling in file.parent.iterdir())

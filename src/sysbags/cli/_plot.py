@@ -63,7 +63,7 @@ def _spectra(axes: Any, systems: Named) -> None:
     names = list(dict.fromkeys(name for name, _ in systems))
     for k, name in enumerate(names):
         values = np.concatenate(
-            [np.linalg.eigvals(system.transition) for other, system in systems if other == name]
+            [np.linalg.eigvals(system.transition) for system_name, system in systems if system_name == name]
         )
         colour, marker = f"C{k % 10}", "osv^D"[k // 10 % 5]
         axes.scatter(values.real, values.imag, s=34, color=colour, marker=marker, alpha=0.8, label=name)

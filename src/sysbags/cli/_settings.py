@@ -78,14 +78,14 @@ class Settings:
         reading = {name: getattr(self, name) for name in ("start", "stop", "stride", "max_frames", "size")}
         frames = {name: value for name, value in reading.items() if value is not None}
         taken = BAGS[name].bag_class.options
-        own = {
+        values = {
             "words": self.words,
             "random_state": seed,
             "size": frames.pop("size", None) if "size" in taken else None,
             "keep_aspect": self.keep_aspect,
         }
-        given = {option: own[option] for option in taken if own[option] is not None}
-        return make_bag(name, window=self.window or 1, frames=frames or None, **given)
+        options = {option: values[option] for option in taken if values[option] is not None}
+        return make_bag(name, window=self.window or 1, frames=frames or None, **options)
 
     def make_identifier(self) -> SystemIdentifier:
         """Return the transformer of streams to systems."""
@@ -99,15 +99,17 @@ class Settings:
 
 def with_settings(function: Callable[..., None]) -> Callable[..., None]:
     """Make each field of the parameter `settings` an option of the command."""
-    own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "settings"]
+    command_parameters = [
+        p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "settings"
+    ]
     shared = list(inspect.signature(Settings, eval_str=True).parameters.values())
 
     @wraps(function)
-    def command(**given: Any) -> None:
-        settings = Settings(**{parameter.name: given.pop(parameter.name) for parameter in shared})
-        function(settings=settings, **given)
+    def command(**arguments: Any) -> None:
+        settings = Settings(**{parameter.name: arguments.pop(parameter.name) for parameter in shared})
+        function(settings=settings, **arguments)
 
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *shared)]
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*command_parameters, *shared)]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command

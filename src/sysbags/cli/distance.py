@@ -50,8 +50,10 @@ def distance(
     facts: dict[str, Any] = {"clips": [first, second], "metric": str(metric)}
     if metric == ALIGNMENT:
         weights = {"lambda_a": features.lambda_a, "lambda_mu": features.lambda_mu}
-        one, other = clips.systems[0]
-        alignment = align(one, other, features.lambda_a, features.lambda_mu, random_state=random_state)
+        first_system, second_system = clips.systems[0]
+        alignment = align(
+            first_system, second_system, features.lambda_a, features.lambda_mu, random_state=random_state
+        )
         squared = alignment.distance
         facts |= {
             "squared_distance": squared,

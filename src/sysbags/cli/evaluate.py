@@ -207,7 +207,7 @@ def _show(outcome: Evaluation) -> None:
             say(f"Chosen for {method.name}, {method.classifier}, and how often:")
             counts = (", ".join(f"{v} ({count})" for v, count in value.items()) for value in chosen.values())
             show_table(["setting", "values"], zip(chosen, counts, strict=True))
-    show_table(["stage", "seconds"], [[name, number(took)] for name, took in outcome.seconds.items()])
+    show_table(["stage", "seconds"], [[name, number(seconds)] for name, seconds in outcome.seconds.items()])
 
 
 def _listed(settings: dict[str, Any]) -> str:

@@ -85,12 +85,12 @@ def fit(
         groups = None
     with stages("kernel"):
         gram = cross_gram(systems, n_jobs=n_jobs)
-    alone = single_group_classes(labels, groups or clips.paths)
-    if len(alone) == len(set(labels)):
+    isolated_classes = single_group_classes(labels, groups or clips.paths)
+    if len(isolated_classes) == len(set(labels)):
         raise FileError(
             "each class has a single clip or source, but cross-validation needs at least two in one of them"
         )
-    for name in alone:
+    for name in isolated_classes:
         note(f"the class {name} has a single clip or source: when that is left out, it is classified wrongly")
     with stages("leave-one-out"):
         chosen = choose_weights(
@@ -149,4 +149,4 @@ def _report(facts: dict[str, Any], as_json: bool) -> None:
     biased = ", slightly optimistic, as the weights were chosen by it" if facts["chosen"] else ""
     say(f"leave-one-{facts['left_out']}-out accuracy {100 * facts['accuracy']:.1f} % ({share}){biased}")
     say(f"saved in {facts['model']} ({facts['bytes'] / 1e6:.2f} MB)")
-    show_table(["stage", "seconds"], [[name, number(took)] for name, took in facts["seconds"].items()])
+    show_table(["stage", "seconds"], [[name, number(seconds)] for name, seconds in facts["seconds"].items()])

@@ -205,8 +205,8 @@ def _show(name: str, outcome: Outcome, stages: Stages) -> None:
         _show_confusion(printed["classes"], printed["counts"])
         say(printed["note"])
     for curve in evaluation.curves:
-        other = "lambda_mu" if curve.weight == "lambda_a" else "lambda_a"
-        say(f"{curve.classifier} with alignment, {other} = {curve.fixed:g}:")
+        fixed_weight = "lambda_mu" if curve.weight == "lambda_a" else "lambda_a"
+        say(f"{curve.classifier} with alignment, {fixed_weight} = {curve.fixed:g}:")
         pairs = zip(curve.values, curve.accuracies, strict=True)
         show_table([curve.weight, "accuracy"], [[f"{value:g}", f"{100 * a:.1f} %"] for value, a in pairs])
     say(f"Seconds for alignment distances, without features, on {evaluation.facts['threads']} threads:")
@@ -217,7 +217,7 @@ def _show(name: str, outcome: Outcome, stages: Stages) -> None:
             for what, (ours, paper) in outcome.runtimes.items()
         ],
     )
-    show_table(["stage", "seconds"], [[stage, number(took)] for stage, took in stages.seconds.items()])
+    show_table(["stage", "seconds"], [[stage, number(seconds)] for stage, seconds in stages.seconds.items()])
 
 
 def _show_confusion(classes: Sequence[str], counts: Sequence[Sequence[int]]) -> None:

@@ -121,11 +121,11 @@ def neighbours(radii: tuple[int, int, int]) -> tuple[IntArray, Array]:
     for plane, axes in enumerate(PLANES):
         for bit, (axis, turn) in enumerate(zip(axes, (np.cos(angles), np.sin(angles)), strict=True)):
             position = np.round(sizes[axis] * turn * GRAIN) / GRAIN
-            whole = np.floor(position)
-            share = position - whole
+            floor = np.floor(position)
+            share = position - floor
             upper = np.arange(4) >> bit & 1  # whether a corner lies beyond the neighbour on this axis
             # the voxel beyond a neighbour on the grid is not used, because it may not exist
-            corners[plane, :, :, axis] = whole[:, None] + upper * (share > 0.0)[:, None]
+            corners[plane, :, :, axis] = floor[:, None] + upper * (share > 0.0)[:, None]
             weights[plane] *= np.where(upper, share[:, None], 1.0 - share[:, None])
     return corners, weights
 

@@ -172,14 +172,14 @@ def grass(rng: np.random.Generator, frames: int, height: int, width: int) -> Ite
     hues, along = (hue - 0.03, hue + 0.03), np.linspace(0.0, 1.0, 7)
     paints = [255.0 * colour(rng, hues, (0.35, 0.75), (0.15 + 0.2 * n, 0.4 + 0.5 * n)) for n in near]
     half = 0.5 * np.multiply.outer(rng.uniform(0.008, 0.02) * (0.4 + 0.6 * near), 1.0 - along)
-    rest, give, wind = rng.normal(0.0, 0.25, blades), rng.uniform(0.6, 1.3, blades), rng.uniform(0.15, 0.6)
+    lean, give, wind = rng.normal(0.0, 0.25, blades), rng.uniform(0.6, 1.3, blades), rng.uniform(0.15, 0.6)
     gusts, speed = TURN * rng.uniform(0.4, 1.5, 3), rng.uniform(0.01, 0.035)
     shiver, rate = rng.uniform(0.03, 0.12), rng.uniform(6.0, 18.0, blades)
     lag = rng.uniform(0.0, TURN, blades)
     for t in range(frames):
         travelled = root_x + 0.5 * root_y - speed * t
         gust = np.sin(np.multiply.outer(gusts, travelled) + np.arange(3)[:, None]).sum(axis=0) / 2.0
-        bend = rest + give * wind * (0.5 + gust) + shiver * np.sin(lag + rate * speed * t)
+        bend = lean + give * wind * (0.5 + gust) + shiver * np.sin(lag + rate * speed * t)
         spine_x = root_x[:, None] + np.multiply.outer(size * bend, along**2)
         droop = 1.0 - 0.3 * np.multiply.outer(np.minimum(bend**2, 1.0), along)
         spine_y = root_y[:, None] - size[:, None] * along * droop

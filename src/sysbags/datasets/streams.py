@@ -75,8 +75,8 @@ def make_streams(
     for label in range(classes):
         if label % 2 == 0:
             mean = 0.6 * rng.standard_normal(bins)
-            own = rng.standard_normal((bins, STATES))
-            observer = np.sqrt(SHARED) * common + np.sqrt(1.0 - SHARED) * own
+            specific = rng.standard_normal((bins, STATES))
+            observer = np.sqrt(SHARED) * common + np.sqrt(1.0 - SHARED) * specific
         angles = rng.uniform(*(FAST if label % 2 else SLOW), size=STATES // 2)
         damping = rng.uniform(*DAMPING, size=STATES // 2)
         for _ in range(per_class):

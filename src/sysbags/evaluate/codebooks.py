@@ -101,8 +101,8 @@ def codebooks(
     def learn(fold: int) -> tuple[Array, float | None]:
         parts = [
             part
-            for part, own in zip(samples, folds, strict=True)
-            if own != fold and not isinstance(part, SysbagsError)
+            for part, part_fold in zip(samples, folds, strict=True)
+            if part_fold != fold and not isinstance(part, SysbagsError)
         ]
         sample: Descriptors = np.concatenate(parts)
         distinct = len(np.unique(sample, axis=0))

@@ -84,8 +84,8 @@ def curves(
         accuracies: dict[tuple[float, float], float] = {}
         for a in dict.fromkeys((*values_a, fixed_a)):
             families = [
-                alignment_predictors(one, codes, units, name, a, random_state=seed, n_jobs=n_jobs)
-                for one in grams
+                alignment_predictors(fold_gram, codes, units, name, a, random_state=seed, n_jobs=n_jobs)
+                for fold_gram in grams
             ]
             for mu in (*values_mu, fixed_mu) if a == fixed_a else (fixed_mu,):
                 predictors: list[Predictor] = [family(mu, 1) for family in families]
@@ -193,5 +193,10 @@ def class_parts(
             pairs = np.column_stack([np.zeros_like(tested), np.arange(len(tested))])
             parts[tested, c] = alignment_parts(blocks, pairs, lambda_a, lambda_mu, random_state=seed)
 
-    run(fill, [(c, group) for c, there in enumerate(within) for group in there], n_jobs, "class means")
+    run(
+        fill,
+        [(c, group) for c, class_groups in enumerate(within) for group in class_groups],
+        n_jobs,
+        "class means",
+    )
     return parts

@@ -181,13 +181,15 @@ def evaluate(
     identify_one = partial(identify_first, orders=request.orders, kernel=request.kernel_name)
     if not all(isinstance(clip, (str, os.PathLike)) for clip in clips):
         request = _Request(**{**vars(request), "bags": {"stream": None}})
-        given = [check_stream(clip, request.kernel_name, name=f"clips[{k}]") for k, clip in enumerate(clips)]
+        streams = [
+            check_stream(clip, request.kernel_name, name=f"clips[{k}]") for k, clip in enumerate(clips)
+        ]
         with times("systems"):
             read = ClipSystems(
                 paths=[Path(str(k)) for k in range(count)],
                 indices=list(range(count)),
-                streams=[given],
-                systems=[[identify_one(stream) for stream in given]],
+                streams=[streams],
+                systems=[[identify_one(stream) for stream in streams]],
             )
         units = protocol_groups(names, protocol, sources, folds=folds, random_state=seed)
         further: list[Versions] = []
@@ -212,13 +214,13 @@ def evaluate(
         random_state=seed,
         n_jobs=n_jobs,
     )
-    alone = single_group_classes([names[k] for k in usable], units.tolist())
-    if len(alone) == len({names[k] for k in usable}):
+    isolated_classes = single_group_classes([names[k] for k in usable], units.tolist())
+    if len(isolated_classes) == len({names[k] for k in usable}):
         raise FileError(
             "each class has its clips in a single group, so none can be left out: there must be two groups"
         )
     features = ClipFeatures(read.paths, parts, store, n_jobs)
-    return _Experiment(title, items, read, further, features, request, times).run(tuple(alone))
+    return _Experiment(title, items, read, further, features, request, times).run(tuple(isolated_classes))
 
 
 def single_group_classes(labels: Sequence[str], groups: Sequence[Any]) -> list[str]:
@@ -279,15 +281,15 @@ def _named_bags(bags: BagsLike) -> dict[str, BagTransformer | None]:
     named: dict[str, BagTransformer | None] = {}
     for bag in listed:
         if isinstance(bag, str):
-            title, made = BAGS[check_choice(bag, "bags", BAGS)].title, make_bag(bag)
+            title, transformer = BAGS[check_choice(bag, "bags", BAGS)].title, make_bag(bag)
         elif isinstance(bag, BagTransformer):
             titles = [known.title for known in BAGS.values() if known.bag_class.name == type(bag).__name__]
-            title, made = titles[0] if titles else type(bag).__name__, bag
+            title, transformer = titles[0] if titles else type(bag).__name__, bag
         else:
             raise ParameterError(f"bags holds a {type(bag).__name__}, but it must hold names or bags")
         if title in named:
             raise ParameterError(f"bags holds {title} twice: give a mapping, whose keys are different names")
-        named[title] = made
+        named[title] = transformer
     return named
 
 
@@ -315,18 +317,18 @@ def _read(
 
     def describe_readable(indices: list[int]) -> list[list[Array | SysbagsError]]:
         nonlocal parts
-        own = [labels[k] for k in indices]
+        readable_labels = [labels[k] for k in indices]
         origins = None if sources is None else [sources[k] for k in indices]
-        groups[indices] = protocol_groups(own, protocol, origins, folds=folds, random_state=seed)
+        groups[indices] = protocol_groups(readable_labels, protocol, origins, folds=folds, random_state=seed)
         if groups[indices].max() > 1:
             parts = np.zeros(len(paths), dtype=np.int64)
-            parts[indices] = codebook_folds(own, groups[indices], random_state=seed)
-        some = None if parts is None else parts[indices]
+            parts[indices] = codebook_folds(readable_labels, groups[indices], random_state=seed)
+        readable_folds = None if parts is None else parts[indices]
         with stages("frames and bags"):
-            features = ClipFeatures([paths[k] for k in indices], some, cache, n_jobs)
-            own_streams, *others[:] = features.streams_of_several(bags)
+            features = ClipFeatures([paths[k] for k in indices], readable_folds, cache, n_jobs)
+            main_streams, *others[:] = features.streams_of_several(bags)
         places.update({k: place for place, k in enumerate(indices)})
-        return own_streams
+        return main_streams
 
     places: dict[int, int] = {}
     read = read_clips(paths, bags[0], describe_readable, identify_one, fit=True, n_jobs=n_jobs, stages=stages)
@@ -360,10 +362,10 @@ class _Experiment:
         """Evaluate every method."""
         request, items, stages = self.request, self.items, self.stages
         with stages("systems and kernel"):
-            own = [self._system_set(systems) for systems in self.read.systems]
+            system_sets = [self._system_set(systems) for systems in self.read.systems]
         methods: list[Method] = []
         main: dict[str, Any] = {}
-        for spec in self._specs(own):
+        for spec in self._specs(system_sets):
             right = np.array(methods[0].predictions) == items.labels if methods else None
             with stages(spec.name):
                 method, chosen = evaluate_method(spec, items, right)
@@ -381,7 +383,7 @@ class _Experiment:
             groups=tuple(items.groups.tolist()),
             classes=tuple(np.unique(items.labels).tolist()),
             methods=tuple(methods),
-            make_details=partial(self._details, own, bags, order, kernel, weights),
+            make_details=partial(self._details, system_sets, bags, order, kernel, weights),
             failures=self.read.failures,
             single_group_classes=single_groups,
             seconds=stages.seconds,
@@ -397,20 +399,20 @@ class _Experiment:
             },
         )
 
-    def _specs(self, own: list[SystemSet]) -> list[MethodSpec]:
+    def _specs(self, system_sets: list[SystemSet]) -> list[MethodSpec]:
         """The rows of the table, the main method first."""
         request, items = self.request, self.items
         name, bags = request.main_bag
-        specs = alignment_methods(f"{name} systems", "systems", own, items, self.grid_a, self.grid_mu)
+        specs = alignment_methods(f"{name} systems", "systems", system_sets, items, self.grid_a, self.grid_mu)
         specs = [spec for spec in specs if spec.classifier in request.methods]
         if "kernel ridge" in request.methods:
-            together = [own]
+            sets_per_bag = [system_sets]
             with self.stages("systems and kernel"):
                 orders = descending_orders([request.order or 5])
                 for streams in self.further:
-                    together.append(self._system_sets(streams, request.kernel_name, orders))
+                    sets_per_bag.append(self._system_sets(streams, request.kernel_name, orders))
             joint = kernel_ridge_method(
-                list(request.bags), together, items, request.lambda_a, request.lambda_mu
+                list(request.bags), sets_per_bag, items, request.lambda_a, request.lambda_mu
             )
             specs.insert(0 if len(request.bags) > 1 else len(specs), joint)
         if request.tune:
@@ -432,12 +434,12 @@ class _Experiment:
             )
             specs.insert(0, tuned)
         if request.compare:
-            specs += self._rivals(name, own)
+            specs += self._rivals(name, system_sets)
         return specs
 
-    def _rivals(self, name: str, own: list[SystemSet]) -> list[MethodSpec]:
+    def _rivals(self, name: str, system_sets: list[SystemSet]) -> list[MethodSpec]:
         """Other distances, averages over time, and other people's methods."""
-        specs = baseline_methods(f"{name} systems", "systems", own, self.items)
+        specs = baseline_methods(f"{name} systems", "systems", system_sets, self.items)
         averages = [np.stack([stream.mean(axis=0) for stream in version]) for version in self.read.streams]
         title = f"{name} bags averaged over time"
         specs += vector_methods(title, averages, self.items, AVERAGE_CLASSIFIERS, "chi2")
@@ -476,7 +478,7 @@ class _Experiment:
 
     def _details(
         self,
-        own: list[SystemSet],
+        system_sets: list[SystemSet],
         bags: BagTransformer | None,
         order: int | str,
         kernel: str,
@@ -487,15 +489,15 @@ class _Experiment:
         common: dict[str, Any] = {"random_state": items.random_state, "n_jobs": items.n_jobs}
         if self.request.tune:
             with stages("systems and kernel"):
-                own = self._system_sets(self._streams(bags), kernel, descending_orders([order]))
+                system_sets = self._system_sets(self._streams(bags), kernel, descending_orders([order]))
         # With codebooks, what is shown is that of the first.
-        systems, gram = own[0]
+        systems, gram = system_sets[0]
         with stages("curves"):
             lines = curves(
-                [one.gram for one in own],
+                [system_set.gram for system_set in system_sets],
                 items.labels,
                 items.groups,
-                codebook_folds=items.codebook_folds if len(own) > 1 else None,
+                codebook_folds=items.codebook_folds if len(system_sets) > 1 else None,
                 lambda_a=weights[0],
                 lambda_mu=weights[1],
                 classifiers=("1-NN", "nearest mean"),
@@ -510,7 +512,7 @@ class _Experiment:
             systems=tuple(systems),
             relations=places,
             atlas=means,
-            facts={"seconds for a pair after the kernel": _seconds_per_pair(own[0], weights[0])},
+            facts={"seconds for a pair after the kernel": _seconds_per_pair(system_sets[0], weights[0])},
         )
 
 
@@ -520,9 +522,9 @@ def _from_the_middle(grid: Sequence[float]) -> list[float]:
     return [grid[k] for k in sorted(range(len(grid)), key=lambda k: abs(k - middle))]
 
 
-def _seconds_per_pair(one: SystemSet, lambda_a: float) -> float:
+def _seconds_per_pair(system_set: SystemSet, lambda_a: float) -> float:
     """Measure what one alignment takes, on one thread."""
-    some = np.arange(min(len(one.systems), int(np.sqrt(2 * TIMED_PAIRS))))
-    part, started = one.gram.subset(some), time.perf_counter()
+    indices = np.arange(min(len(system_set.systems), int(np.sqrt(2 * TIMED_PAIRS))))
+    part, started = system_set.gram.subset(indices), time.perf_counter()
     alignment_matrix(part, lambda_a)
-    return (time.perf_counter() - started) / max(1, len(some) * (len(some) - 1) // 2)
+    return (time.perf_counter() - started) / max(1, len(indices) * (len(indices) - 1) // 2)

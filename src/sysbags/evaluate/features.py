@@ -76,7 +76,9 @@ class ClipFeatures:
         if isinstance(bags, VisualWords):
             return codebook_streams(self.cache, bags, self.paths, self.codebook_folds, n_jobs=self.n_jobs)
         fitted = [self._fitted(bags, fold) for fold in range(3)]
-        return [cached_streams(self.cache, one, self.paths, n_jobs=self.n_jobs) for one in fitted]
+        return [
+            cached_streams(self.cache, transformer, self.paths, n_jobs=self.n_jobs) for transformer in fitted
+        ]
 
     def good_streams(self, bags: BagTransformer) -> list[list[Array]]:
         """`streams`, but the first error is raised."""
@@ -102,7 +104,9 @@ class ClipFeatures:
             method: Any = clone(comparator).set_params(n_jobs=self.n_jobs)
             local, vectors = method.each(method.local, self.paths), {}
             for fold in range(3):
-                method.learn([x for x, own in zip(local, self.codebook_folds, strict=True) if own != fold])
+                method.learn(
+                    [x for x, clip_fold in zip(local, self.codebook_folds, strict=True) if clip_fold != fold]
+                )
                 vectors[str(fold)] = np.stack(run(method.count, local, self.n_jobs, method.title))
             return vectors
 
@@ -126,7 +130,9 @@ class ClipFeatures:
 
     def _fitted(self, bags: BagTransformer, fold: int) -> BagTransformer:
         """Return bags that were fitted to all clips but those of a codebook fold."""
-        train = [path for path, own in zip(self.paths, self.codebook_folds, strict=True) if own != fold]
+        train = [
+            path for path, clip_fold in zip(self.paths, self.codebook_folds, strict=True) if clip_fold != fold
+        ]
 
         def make() -> dict[str, Any]:
             return dict(clone(bags).set_params(n_jobs=self.n_jobs).fit(train).fitted_arrays())

@@ -231,7 +231,7 @@ def alignment_alternatives(
     for a in grid_a:
         families = [
             alignment_predictors(
-                one.gram,
+                system_set.gram,
                 items.codes,
                 items.groups,
                 classifier,
@@ -239,7 +239,7 @@ def alignment_alternatives(
                 random_state=items.random_state,
                 n_jobs=items.n_jobs,
             )
-            for one in sets
+            for system_set in sets
         ]
         for mu, count in product(grid_mu, n_neighbors):
             title = classifier if count == 1 else f"{count}-NN"
@@ -276,8 +276,8 @@ def baseline_methods(
 
     def alternatives(metric: str, classifier: str) -> list[Alternative]:
         predictors: list[Predictor] = []
-        for one in sets:
-            between = distance_matrix(one.gram, metric, n_jobs=items.n_jobs)
+        for system_set in sets:
+            between = distance_matrix(system_set.gram, metric, n_jobs=items.n_jobs)
             if classifier == "1-NN":
                 predictors.append(NearestNeighbors(between, items.codes, items.groups))
             else:
@@ -305,7 +305,7 @@ def vector_methods(
         folds = items.codebook_folds if len(points) > 1 else None
         predictors = [
             vector_predictor(
-                one,
+                vectors,
                 items.codes,
                 items.groups,
                 classifier,
@@ -313,7 +313,7 @@ def vector_methods(
                 wanted=None if folds is None else folds == k,
                 n_jobs=items.n_jobs,
             )
-            for k, one in enumerate(points)
+            for k, vectors in enumerate(points)
         ]
         return [({}, items.combine(predictors))]
 
@@ -353,14 +353,14 @@ def kernel_ridge_method(
     grid_a = RIDGE_LAMBDA_A if lambda_a is None else (lambda_a,)
     grid_mu = RIDGE_LAMBDA_MU if lambda_mu is None else (lambda_mu,)
 
-    def terms(one: SystemSet, a: float) -> tuple[Array, Array]:
-        aligned = alignment_matrix(one.gram, a, random_state=items.random_state, n_jobs=items.n_jobs)
-        return aligned, mean_term(one.gram)
+    def terms(system_set: SystemSet, a: float) -> tuple[Array, Array]:
+        aligned = alignment_matrix(system_set.gram, a, random_state=items.random_state, n_jobs=items.n_jobs)
+        return aligned, mean_term(system_set.gram)
 
     def alternatives() -> list[Alternative]:
-        found: list[Alternative] = []
+        candidates: list[Alternative] = []
         for a in grid_a:
-            known = [[terms(one, a) for one in sets] for sets in bags]
+            known = [[terms(system_set, a) for system_set in sets] for sets in bags]
             for mu, *further, ridge in product(grid_mu, *[BAG_WEIGHTS] * (len(bags) - 1), RIDGES):
                 weights = np.array([1.0, *further])
                 scaled = ridge * max(mu, 1.0) * float(weights.sum())
@@ -374,8 +374,8 @@ def kernel_ridge_method(
                     predictors.append(KernelRidge(np.asarray(between), items.codes, items.groups, scaled))
                 settings: dict[str, Any] = {"lambda_a": float(a), "lambda_mu": float(mu), "ridge": scaled}
                 settings |= {f"weight of {name}": w for name, w in zip(names[1:], further, strict=True)}
-                found.append((settings, items.combine(predictors)))
-        return found
+                candidates.append((settings, items.combine(predictors)))
+        return candidates
 
     return MethodSpec(
         name=f"{' + '.join(names)} systems, alignment",

@@ -99,11 +99,11 @@ class NearestNeighbors:
         self._count = check_integer(n_neighbors, "n_neighbors")
         self._codes, self._groups = codes, groups
         self._rows = np.arange(len(codes)) if rows is None else rows
-        own = groups[self._rows, None] == groups
+        same_group = groups[self._rows, None] == groups
         # The own group comes last, even after items that are infinitely far away.
-        self._distances = np.where(own, np.inf, _finite(distances, (len(self._rows), len(codes))))
+        self._distances = np.where(same_group, np.inf, _finite(distances, (len(self._rows), len(codes))))
         self._ranked = np.argsort(self._distances, axis=1, kind="stable")
-        self._allowed = ~np.take_along_axis(own, self._ranked, axis=1)
+        self._allowed = ~np.take_along_axis(same_group, self._ranked, axis=1)
 
     def predict(self, excluding: int | None = None) -> IntArray:
         """Return the class code of each item; see `Predictor`."""
@@ -157,21 +157,21 @@ class ClassCenters:
         n_jobs: int | None = None,
     ) -> None:
         self._make, self._n_jobs, self._lock = make, n_jobs, Lock()
-        self._groups, own = np.unique(groups, return_inverse=True)
+        self._groups, group_indices = np.unique(groups, return_inverse=True)
         classes = int(codes.max()) + 1
         # place[c, g]: which of the groups of class c group g is, 1, 2, ..., or 0 where it has no items in c.
         self._place = np.zeros((classes, len(self._groups)), dtype=np.int64)
         for c in range(classes):
-            present = np.unique(own[codes == c])
+            present = np.unique(group_indices[codes == c])
             self._place[c, present] = np.arange(1, len(present) + 1)
-        self._own = self._place[:, own]
+        self._item_places = self._place[:, group_indices]
         sizes = self._place.max(axis=1) + 1
         # subset[c, p, q]: the number of the subset of class c without its groups p and q; 0 is empty.
         self._subset = np.zeros((classes, sizes.max(), sizes.max()), dtype=np.int64)
         self._members: list[IntArray] = [np.arange(0)]
         # What is measured for no further group, and what in addition for one: a subset and some items.
         self._tasks: tuple[list[Task], list[Task]] = ([], [])
-        for c, places in enumerate(self._own):
+        for c, places in enumerate(self._item_places):
             for p, q in [(0, 0), *combinations(range(sizes[c]), 2)]:
                 members = np.flatnonzero((codes == c) & (places != p) & (places != q))
                 if not members.size:
@@ -197,10 +197,12 @@ class ClassCenters:
         """
         self._compute(1 if excluding is None else 2)
         further = (
-            self._own if excluding is None else self._place[:, np.searchsorted(self._groups, [excluding])]
+            self._item_places
+            if excluding is None
+            else self._place[:, np.searchsorted(self._groups, [excluding])]
         )
-        subsets = self._subset[np.arange(len(self._subset))[:, None], further, self._own]
-        return self._table[subsets.T, np.arange(self._own.shape[1])[:, None]]
+        subsets = self._subset[np.arange(len(self._subset))[:, None], further, self._item_places]
+        return self._table[subsets.T, np.arange(self._item_places.shape[1])[:, None]]
 
     def _compute(self, stages: int) -> None:
         """Fill the table as far as needed, once, whatever threads ask."""
@@ -289,10 +291,10 @@ class KernelRidge:
         self._targets = targets(codes, classes)
         self._inverse = np.linalg.inv(bordered(distances, ridge))[:items, :items]
         self._coefficients = self._inverse @ self._targets
-        self._groups, self._own = np.unique(groups, return_inverse=True)
+        self._groups, self._group_indices = np.unique(groups, return_inverse=True)
         self._counts = np.zeros((len(self._groups), classes), dtype=np.int64)
-        np.add.at(self._counts, (self._own, codes), 1)
-        self._members = [np.flatnonzero(self._own == k) for k in range(len(self._groups))]
+        np.add.at(self._counts, (self._group_indices, codes), 1)
+        self._members = [np.flatnonzero(self._group_indices == k) for k in range(len(self._groups))]
         # Groups of one size are solved for at once.
         sizes = sorted({len(members) for members in self._members})
         self._stacks = [np.array([m for m in self._members if len(m) == size]) for size in sizes]
@@ -300,9 +302,9 @@ class KernelRidge:
     def predict(self, excluding: int | None = None) -> IntArray:
         """Return the class code of each item; see `Predictor`."""
         inverse, coefficients = self._inverse, self._coefficients
-        left = self._counts.sum(axis=0) - self._counts[self._own]
+        training_counts = self._counts.sum(axis=0) - self._counts[self._group_indices]
         if excluding is not None and len(self._groups) == 2:
-            return np.full(len(self._own), NO_PREDICTION)  # no group is left to learn from
+            return np.full(len(self._group_indices), NO_PREDICTION)  # no group is left to learn from
         if excluding is not None:
             place = int(np.searchsorted(self._groups, excluding))
             out = self._members[place]
@@ -310,13 +312,13 @@ class KernelRidge:
             coefficients = coefficients - step.T @ coefficients[out]
             inverse = inverse - inverse[:, out] @ step
             inverse[out, out] = 1.0  # of the items that are excluded; their predictions have no meaning
-            left = left - self._counts[place]
+            training_counts = training_counts - self._counts[place]
         scores = np.empty_like(self._targets)
         for stack in self._stacks:
             blocks = inverse[stack[:, :, None], stack[:, None, :]]
             scores[stack] = self._targets[stack] - np.linalg.solve(blocks, coefficients[stack])
-        best = np.where(left > 0, scores, -np.inf).argmax(axis=1)
-        return np.where((left > 0).any(axis=1), best, NO_PREDICTION)
+        best = np.where(training_counts > 0, scores, -np.inf).argmax(axis=1)
+        return np.where((training_counts > 0).any(axis=1), best, NO_PREDICTION)
 
 
 class CodebookFolds:
@@ -347,8 +349,8 @@ class CodebookFolds:
             )
         self._predictors, self._folds = predictors, folds
         self._fold_of = {int(group): np.unique(folds[groups == group]) for group in np.unique(groups)}
-        for group, own in self._fold_of.items():
-            if len(own) > 1:
+        for group, group_folds in self._fold_of.items():
+            if len(group_folds) > 1:
                 raise ParameterError(f"group {group} is in two codebook folds, but each group must be in one")
 
     def predict(self, excluding: int | None = None) -> IntArray:

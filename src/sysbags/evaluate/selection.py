@@ -47,8 +47,8 @@ def nested_accuracies(
     """
     if not predictors:
         raise ParameterError("there are no predictors, but there must be at least one to choose")
-    names, own = np.unique(groups, return_inverse=True)
-    outside = own != np.arange(len(names))[:, None]
+    names, group_indices = np.unique(groups, return_inverse=True)
+    outside = group_indices != np.arange(len(names))[:, None]
 
     def accuracies(predictor: Predictor) -> Array:
         right = np.stack([predictor.predict(int(group)) for group in names]) == codes
@@ -60,8 +60,8 @@ def nested_accuracies(
 def nested_predictions(predictors: Sequence[Predictor], chosen: IntArray, groups: IntArray) -> IntArray:
     """Predict the items of each group by the predictor that was chosen for it; see `nested_accuracies`."""
     predicted = {int(k): predictors[k].predict() for k in np.unique(chosen)}
-    own = np.unique(groups, return_inverse=True)[1]
-    return np.array([predicted[int(chosen[group])][item] for item, group in enumerate(own)])
+    group_indices = np.unique(groups, return_inverse=True)[1]
+    return np.array([predicted[int(chosen[group])][item] for item, group in enumerate(group_indices)])
 
 
 def one_standard_error_rule(accuracies: Array, items: int) -> IntArray:

@@ -101,9 +101,9 @@ def frechet_centers(
     weight, seed = check_weight(lambda_a, "lambda_a"), seed_of(random_state)
     between = np.zeros(gram.mean.shape)
     for c in np.unique(codes):
-        own = np.flatnonzero(codes == c)
-        between[np.ix_(own, own)] = alignment_matrix(
-            gram.subset(own), weight, random_state=seed, n_jobs=n_jobs
+        class_members = np.flatnonzero(codes == c)
+        between[np.ix_(class_members, class_members)] = alignment_matrix(
+            gram.subset(class_members), weight, random_state=seed, n_jobs=n_jobs
         )
 
     def make(members: IntArray) -> Callable[[IntArray], Array]:

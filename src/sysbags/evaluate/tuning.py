@@ -89,10 +89,10 @@ def tuning_alternatives(
     for name, changed in choices.items():
         try:
             described = streams(changed)
-            for way in KERNELS if kernel is None else (kernel,):
-                largest = system_sets(described, way, descending_orders(orders))
+            for kernel_name in KERNELS if kernel is None else (kernel,):
+                largest = system_sets(described, kernel_name, descending_orders(orders))
                 for n, cut in _orders(largest, orders):
-                    known: dict[str, Any] = {"bag parameters": name, "kernel": way, "order": n}
+                    known: dict[str, Any] = {"bag parameters": name, "kernel": kernel_name, "order": n}
                     for classifier, counts in (("nearest mean", (1,)), ("1-NN", NEIGHBORS)):
                         alternatives += [
                             ({**known, **settings}, TabulatedPredictor(predictor, items.groups))
@@ -109,9 +109,9 @@ def _orders(
     sets: list[SystemSet], orders: Sequence[int | str]
 ) -> Iterator[tuple[int | str, list[SystemSet]]]:
     """The systems at each of some orders that at least one clip has."""
-    largest = max(system.order for one in sets for system in one.systems)
+    largest = max(system.order for system_set in sets for system in system_set.systems)
     for order in orders:
         if isinstance(order, str) or order == largest:
             yield order, sets
         elif order < largest:
-            yield order, [SystemSet(*truncate(*one, order)) for one in sets]
+            yield order, [SystemSet(*truncate(*system_set, order)) for system_set in sets]

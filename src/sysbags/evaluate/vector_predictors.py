@@ -126,8 +126,9 @@ class LinearModel:
         usable = np.ones(len(self._codes), dtype=bool) if excluding is None else self._groups != excluding
         predicted = np.full(len(self._codes), NO_PREDICTION)
 
-        def fill(own: int) -> None:
-            train, test = np.flatnonzero(usable & (self._groups != own)), np.flatnonzero(self._groups == own)
+        def fill(group: int) -> None:
+            train = np.flatnonzero(usable & (self._groups != group))
+            test = np.flatnonzero(self._groups == group)
             if train.size:
                 codes = self._codes[train]
                 first, second = _scaled(self._points[train], self._points[test])

@@ -184,8 +184,8 @@ def _smallest_order(K: Array, variance: float, rank_tolerance: float, noise: flo
     eigenvalues = _positive(K, rank_tolerance, noise)
     if eigenvalues.size == 0:
         _refuse(1, K, rank_tolerance, noise)
-    enough = np.cumsum(eigenvalues) >= variance * np.trace(K)
-    return int(enough.argmax()) + 1 if enough.any() else eigenvalues.size
+    sufficient = np.cumsum(eigenvalues) >= variance * np.trace(K)
+    return int(sufficient.argmax()) + 1 if sufficient.any() else eigenvalues.size
 
 
 def _refuse(order: int, K: Array, rank_tolerance: float, noise: float) -> NoReturn:
