@@ -88,12 +88,12 @@ def compare(peer: str, n: int, kind: Kind, pairs: int = PAIRS) -> Comparison:
     _peer(peer, problems[0], 0)
     for index, pair in enumerate(problems):
         spent, rotations = _timed(partial(_repeated, pair))
-        seconds, found = _timed(partial(_peer, peer, pair, index))
+        seconds, solution = _timed(partial(_peer, peer, pair, index))
         result.our_seconds.append(spent / CALLS)
         result.peer_seconds.append(seconds)
         # Both are judged by the same float64 expression, at an exactly orthogonal rotation.
         result.our_values.append(objective(pair, _orthogonal(rotations[0])))
-        result.peer_values.append(objective(pair, _orthogonal(found.rotation)))
+        result.peer_values.append(objective(pair, _orthogonal(solution.rotation)))
     return result
 
 

@@ -54,8 +54,8 @@ def scipy_distance(metric: str, A1: Array, A2: Array, F11: Array, F12: Array, F2
         solution = scipy.linalg.solve_discrete_lyapunov(stacked.T, blocks)
         L1, L2 = np.linalg.cholesky(solution[:n, :n]), np.linalg.cholesky(solution[n:, n:])
         half = scipy.linalg.solve_triangular(L1, solution[:n, n:], lower=True)
-        whole = scipy.linalg.solve_triangular(L2, half.T, lower=True)
-        return float(-2.0 * np.log(np.linalg.svd(whole, compute_uv=False)).sum())
+        whitened = scipy.linalg.solve_triangular(L2, half.T, lower=True)
+        return float(-2.0 * np.log(np.linalg.svd(whitened, compute_uv=False)).sum())
     solution = scipy.linalg.solve_discrete_lyapunov(np.sqrt(DISCOUNT) * stacked.T, blocks)
     k11, k12, k22 = (
         np.linalg.svd(block, compute_uv=False)[0]
@@ -66,7 +66,7 @@ def scipy_distance(metric: str, A1: Array, A2: Array, F11: Array, F12: Array, F2
 
 def compare(metric: str, gram: CrossGram) -> tuple[float, float]:
     """Return seconds for all pairs: ours, and SciPy's scaled from `SCIPY_PAIRS` of them."""
-    A, F, own = gram.rows.transition, gram.observer, gram.rows.observer_gram
+    A, F, observer_grams = gram.rows.transition, gram.observer, gram.rows.observer_gram
     pairs = list(itertools.combinations(range(A.shape[0]), 2))
     part = np.random.default_rng(1).permutation(len(pairs))[:SCIPY_PAIRS]
     chosen = [pairs[i] for i in part]
@@ -78,11 +78,14 @@ def compare(metric: str, gram: CrossGram) -> tuple[float, float]:
             matrix = distance_matrix(gram, metric, n_jobs=1)
             ours.append(time.process_time() - started)
             started = time.process_time()
-            values = [scipy_distance(metric, A[i], A[j], own[i], F[i, j], own[j]) for i, j in chosen]
+            values = [
+                scipy_distance(metric, A[i], A[j], observer_grams[i], F[i, j], observer_grams[j])
+                for i, j in chosen
+            ]
             theirs.append(time.process_time() - started)
-    found = np.array([matrix[i, j] for i, j in chosen])
-    if not np.allclose(found, values, rtol=1e-8, atol=1e-10):
-        raise AssertionError(f"the {metric} distances differ by {np.abs(found - values).max():.2g}")
+    distances = np.array([matrix[i, j] for i, j in chosen])
+    if not np.allclose(distances, values, rtol=1e-8, atol=1e-10):
+        raise AssertionError(f"the {metric} distances differ by {np.abs(distances - values).max():.2g}")
     return min(ours), min(theirs) * len(pairs) / len(chosen)
 
 

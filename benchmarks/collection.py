@@ -68,26 +68,26 @@ def streams(clips: int = CLIPS, seed: int = 0) -> tuple[list[Array], IntArray]:
     paces = rng.uniform(0.05, 1.0, size=(len(SIZES), ORDER))
     # Evenly spread, so that fewer clips keep the classes' proportions.
     labels = np.repeat(np.arange(len(SIZES)), SIZES)[np.linspace(0, CLIPS - 1, clips).astype(int)]
-    made = []
+    clip_streams = []
     for label in labels:
         pace = paces[label] * rng.normal(1.0, 0.05, size=ORDER)
         angle = np.arange(FRAMES)[:, None] * pace + rng.uniform(0.0, 2 * np.pi, size=ORDER)
         shares = 1.0 + np.hstack([np.cos(angle), np.sin(angle)])
-        own = bags[label] + 0.5 * rng.dirichlet(np.ones(BINS), size=2 * ORDER)
+        clip_bags = bags[label] + 0.5 * rng.dirichlet(np.ones(BINS), size=2 * ORDER)
         noise = rng.dirichlet(np.ones(BINS), size=FRAMES)
-        stream = shares @ own + 3.0 * noise
-        made.append(stream / stream.sum(axis=1, keepdims=True))
-    return made, labels
+        stream = shares @ clip_bags + 3.0 * noise
+        clip_streams.append(stream / stream.sum(axis=1, keepdims=True))
+    return clip_streams, labels
 
 
 def measure(clips: int = CLIPS, subset: int = SUBSET) -> Times:
     """Time every step of both sides; BLAS on one thread throughout."""
     times = Times(clips, min(subset, clips))
-    made, labels = streams(clips)
+    clip_streams, labels = streams(clips)
     with threadpool_limits(limits=1):
-        _compile(made, labels)
+        _compile(clip_streams, labels)
         with _step(times.ours, "identification"):
-            systems = SystemIdentifier(order=ORDER, n_jobs=1).fit_transform(made)
+            systems = SystemIdentifier(order=ORDER, n_jobs=1).fit_transform(clip_streams)
         with _step(times.ours, "CrossGram"):
             gram = cross_gram(systems, n_jobs=1)
         with _step(times.ours, "all distances"):
@@ -113,11 +113,13 @@ def _measure_twin(
     """Time the plain NumPy twin on a subset, and scale."""
     A, blocks = gram.rows.transition, gram.observer
     pairs = list(itertools.combinations(range(len(systems)), 2))
-    some = [pairs[i] for i in np.random.default_rng(1).permutation(len(pairs))[:TWIN_PAIRS]]
+    timed_pairs = [pairs[i] for i in np.random.default_rng(1).permutation(len(pairs))[:TWIN_PAIRS]]
     spent: Steps = {}
     with _step(spent, "kernel"):
-        found = [twin.cross_block(systems[i], systems[j]) for i, j in some]
-    error = max(np.abs(block - blocks[pair]).max() for pair, block in zip(some, found, strict=True))
+        twin_blocks = [twin.cross_block(systems[i], systems[j]) for i, j in timed_pairs]
+    error = max(
+        np.abs(block - blocks[pair]).max() for pair, block in zip(timed_pairs, twin_blocks, strict=True)
+    )
     if error > 1e-9:
         raise AssertionError(f"the blocks of the twin differ by {error:.2g}")
     with _step(spent, "alignments"):
@@ -130,13 +132,13 @@ def _measure_twin(
             members = np.flatnonzero(labels == label).tolist()
             twin.mean_distance(A, blocks, members, [], LAMBDA_A)
             for item in members:
-                rest = [member for member in members if member != item]
-                if rest:
-                    twin.mean_distance(A, blocks, rest, [item], LAMBDA_A)
+                others = [member for member in members if member != item]
+                if others:
+                    twin.mean_distance(A, blocks, others, [item], LAMBDA_A)
     count = times.clips * (times.clips - 1) / 2
     unknown_folders = times.clips * (len(np.unique(all_labels)) - 1)  # items and the means of other classes
     times.twin = {
-        "CrossGram": spent["kernel"] * count / len(some),
+        "CrossGram": spent["kernel"] * count / len(timed_pairs),
         "all distances": spent["alignments"] * count / len(pairs),
         "leave-one-out 1-NN": spent["alignments"] * count / len(pairs),
         "leave-one-out NCC": spent["means"] * _members_aligned(all_labels) / _members_aligned(labels)
@@ -199,8 +201,8 @@ def _members_aligned(labels: IntArray) -> float:
     return float(np.sum(sizes**2))
 
 
-def _compile(made: list[Array], labels: IntArray) -> None:
-    few = SystemIdentifier(order=ORDER).fit_transform([stream[:20] for stream in made[:4]])
+def _compile(clip_streams: list[Array], labels: IntArray) -> None:
+    few = SystemIdentifier(order=ORDER).fit_transform([stream[:20] for stream in clip_streams[:4]])
     gram = cross_gram(few)
     for classifier in ("nearest-system", "nearest-mean"):
         leave_one_out(gram, [0, 0, 1, 1], classifier=classifier)

@@ -73,9 +73,9 @@ def alignment_methods(streams: list[Array], codes: IntArray, groups: IntArray) -
         f"LBP systems, order {FIXED[0]}, lambda_a = {FIXED[1]:g}": tried[FIXED],
         f"LBP systems, order {PAPER[0]}, lambda_a = {PAPER[1]:g} (the paper's)": predictors(*PAPER),
     }
-    predictions = {(name, kind): some[kind].predict() for name, some in named.items() for kind in SYSTEMS}
+    predictions = {(name, kind): family[kind].predict() for name, family in named.items() for kind in SYSTEMS}
     for kind in SYSTEMS:
-        choices = [some[kind] for some in tried.values()]
+        choices = [family[kind] for family in tried.values()]
         chosen = nested_accuracies(choices, codes, groups).argmax(axis=1)
         predicted = nested_predictions(choices, chosen, groups)
         predictions["LBP systems, order and lambda_a by nested selection", kind] = predicted
@@ -143,10 +143,12 @@ def table(results: list[tuple[Predictions, IntArray, IntArray]], seeds: list[int
     yield f"| described by | classifier | {' | '.join(f'seed {seed}' for seed in seeds)} | all |"
     yield f"| --- | --- | {' | '.join(['---:'] * len(seeds))} | ---: |"
     # Clips of two seeds have nothing in common, so their groups differ.
-    groups = np.concatenate([len(kept) * k + kept for k, (_, _, kept) in enumerate(results)])
+    groups = np.concatenate(
+        [len(clip_groups) * k + clip_groups for k, (_, _, clip_groups) in enumerate(results)]
+    )
     for name, kind in results[0][0]:
         right = [predictions[name, kind] == codes for predictions, codes, _ in results]
-        cells = [f"{100 * np.mean(some):.1f} %" for some in right]
+        cells = [f"{100 * np.mean(hits):.1f} %" for hits in right]
         yield f"| {name} | {kind} | {' | '.join(cells)} | {rate(np.concatenate(right), groups)} |"
     chance = f"{100 / len(DYNAMICS):.1f} %"
     yield f"| chance | | {' | '.join([chance] * len(seeds))} | {chance} |"
@@ -159,11 +161,11 @@ def main() -> None:
     parser.add_argument("--write", type=Path, metavar="FILE")
     arguments = parser.parse_args()
     deep = importlib.util.find_spec("torch") is not None
-    shared, own = [], []
+    shared, separate = [], []
     for seed in arguments.seeds:
         Console(stderr=True).print(f"seed {seed} ...", style="dim")
         shared.append(shared_pictures(seed, deep))
-        own.append(own_pictures(seed))
+        separate.append(own_pictures(seed))
     lines = [
         "# Accuracies where only the dynamics differ",
         "",
@@ -180,7 +182,7 @@ def main() -> None:
         "",
         "Every clip has pictures of its own; one clip of each class left out at a time:",
         "",
-        *table(own, arguments.seeds),
+        *table(separate, arguments.seeds),
     ]
     text = "\n".join(lines) + "\n"
     print(text)

@@ -64,9 +64,9 @@ def main() -> int:
     for name in arguments.bag:
         started = perf_counter()
         bag = BAGS[name].fit(paths)
-        found = run(partial(stream_or_sentence, bag), paths, -1, name)
-        lengths = [length for length in found if isinstance(length, int)]
-        failures += [f"{name}: {sentence}" for sentence in found if isinstance(sentence, str)]
+        outcomes = run(partial(stream_or_sentence, bag), paths, -1, name)
+        lengths = [length for length in outcomes if isinstance(length, int)]
+        failures += [f"{name}: {sentence}" for sentence in outcomes if isinstance(sentence, str)]
         seconds = f"{perf_counter() - started:.0f}"
         table.add_row(name, f"{len(lengths)} of {len(paths)}", f"{sum(lengths):,}", seconds)
     console = Console(width=140)

@@ -26,21 +26,21 @@ def main(arguments: list[str]) -> int:
         small = [*options, "--max-frames", "12", "--json"]
         with redirect_stdout(io.StringIO()):
             code = sysbags_main(["fit", folder, "--out", f"{scratch}/small", *small])
-        said = io.StringIO()
-        with redirect_stdout(said):
+        buffer = io.StringIO()
+        with redirect_stdout(buffer):
             code = code or sysbags_main(["fit", folder, "--out", f"{scratch}/model", *options, "--json"])
         if code:
             return code
-        found = json.loads(said.getvalue())
+        output = json.loads(buffer.getvalue())
         # The exact mean of a class rests on every frame of it.
         arrays = describe(f"{scratch}/model")["arrays"]
         frames = sum(array["shape"][0] for name, array in arrays.items() if name.endswith("/samples"))
-    total = sum(found["seconds"].values())
+    total = sum(output["seconds"].values())
     command = shlex.join(["python", "-m", "benchmarks.fit", Path(folder).name, *options])
     print("\n".join(facts(command, ("numpy", "numba", "av"))))
-    print(f"\n{found['clips']} clips, {frames:,} frames in {total:.1f} s: {frames / total:,.0f} a second\n")
+    print(f"\n{output['clips']} clips, {frames:,} frames in {total:.1f} s: {frames / total:,.0f} a second\n")
     print("| stage | seconds | share | frames a second |\n| --- | ---: | ---: | ---: |")
-    for name, seconds in found["seconds"].items():
+    for name, seconds in output["seconds"].items():
         print(f"| {name} | {seconds:.1f} | {seconds / total:.0%} | {frames / max(seconds, 1e-9):,.0f} |")
     return 0
 

@@ -66,7 +66,7 @@ def results(source: Path, inputs: dict[str, list[str]], work: Path) -> dict[str,
     work.mkdir()
     environment = {**os.environ, "PYTHONPATH": str(source / "src")}
     words = {**inputs, "MODEL": [str(work / "model")], "REPORT": [str(work / "report.html")]}
-    found = {}
+    decisions = {}
     for name, arguments in RUNS.items():
         print(f"{source.name}: {name}", file=sys.stderr, flush=True)
         listed = [text for argument in arguments for text in words.get(argument, [argument])]
@@ -87,8 +87,8 @@ def results(source: Path, inputs: dict[str, list[str]], work: Path) -> dict[str,
             text=True,
             check=False,
         )
-        found[name] = decided(json.loads(done.stdout)) if done.returncode == 0 else done.stderr
-    return found
+        decisions[name] = decided(json.loads(done.stdout)) if done.returncode == 0 else done.stderr
+    return decisions
 
 
 def decided(document: dict[str, Any]) -> dict[str, Any]:

@@ -66,8 +66,8 @@ def main() -> None:
     rows = []
     for classifier in reversed(CLASSIFIERS):
         started = perf_counter()
-        found = sweep(gram, clips.labels, clips.sources, classifier)
-        rates = 100 * found.accuracies
+        result = sweep(gram, clips.labels, clips.sources, classifier)
+        rates = 100 * result.accuracies
         rows.append(
             f"| {classifier} | {perf_counter() - started:.1f} s | {rates.min():.1f} to {rates.max():.1f} % |"
         )

@@ -23,8 +23,8 @@ def chi2_gram(first: Array, second: Array) -> Array:
     """`eq:chi` by broadcasting, a few rows at a time."""
     rows = []
     for start in range(0, len(first), BLOCK_ROWS):
-        one, two = first[start : start + BLOCK_ROWS, None, :], second[None, :, :]
-        difference, total = one - two, one + two
+        left, right = first[start : start + BLOCK_ROWS, None, :], second[None, :, :]
+        difference, total = left - right, left + right
         difference *= difference
         rows.append(np.exp(-0.5 * np.divide(difference, total, out=difference, where=total > 0).sum(axis=2)))
     return np.concatenate(rows)

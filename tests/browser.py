@@ -131,12 +131,12 @@ class Browser:
 
     def evaluate(self, expression):
         """The value of a JavaScript expression, or of what it promises."""
-        found = self.call(
+        answer = self.call(
             "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True, userGesture=True
         )
-        if "exceptionDetails" in found:
-            raise RuntimeError(found["exceptionDetails"]["exception"].get("description", expression))
-        return found["result"].get("value")
+        if "exceptionDetails" in answer:
+            raise RuntimeError(answer["exceptionDetails"]["exception"].get("description", expression))
+        return answer["result"].get("value")
 
     def press(self, key):
         """Press and release a key."""

@@ -37,12 +37,12 @@ def call(capsys, *argv):
     """The exit code, the output and the complaints of a command."""
     capsys.readouterr()
     code = main([str(word) for word in argv])
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
 
 
 def call_json(capsys, *argv, code=0):
     """The one JSON document that a command prints."""
-    got, out, err = call(capsys, *argv, "--json")
-    assert got == code, err
+    exit_code, out, err = call(capsys, *argv, "--json")
+    assert exit_code == code, err
     return json.loads(out)

@@ -43,7 +43,7 @@ def make_evaluation(
         clips.append(Clip(name, path, used[code], f"source {2 * code + k % 2}"))
     distances = pairwise_distances(systems, lambda_a=LAMBDA_A, lambda_mu=LAMBDA_MU)
     between = distances.copy()
-    between[[[one.source == two.source for two in clips] for one in clips]] = np.inf
+    between[[[first.source == second.source for second in clips] for first in clips]] = np.inf
     main = [clips[k].label for k in between.argmin(axis=1)]
     rng = np.random.default_rng(seed)
     methods = (
@@ -132,7 +132,7 @@ def _by_lot(clips, classes, rng, share=0.7):
 
 
 def _method(name, classifier, kind, predictions, clips, p_value):
-    right = sum(verdict == clip.label for verdict, clip in zip(predictions, clips, strict=True))
+    right = sum(prediction == clip.label for prediction, clip in zip(predictions, clips, strict=True))
     share, half = right / len(clips), 1 / np.sqrt(len(clips))  # a simple interval, wide enough to be seen
     rate = Rate(right, len(clips), max(0.0, share - half), min(1.0, share + half))
     settings = {"lambda_a": LAMBDA_A, "order": 3}
@@ -163,8 +163,8 @@ def _curves(rng):
     )
 
 
-def _parts(one, two):
-    parts = align(one, two, LAMBDA_A, LAMBDA_MU).parts
+def _parts(first, second):
+    parts = align(first, second, LAMBDA_A, LAMBDA_MU).parts
     return [parts["transition"], parts["observer"], parts["mean"]]
 
 

@@ -29,8 +29,8 @@ def miniature(root, name, per_class, classes=None, textures=tuple(TEXTURES)):
     return small, small.find(root)
 
 
-def run(experiment, found, cache, **more):
-    return experiment(found, Options(cache=Cache(cache), words=WORDS, n_jobs=1, **more), Stages())
+def run(experiment, clips, cache, **more):
+    return experiment(clips, Options(cache=Cache(cache), words=WORDS, n_jobs=1, **more), Stages())
 
 
 def findings(outcome):

@@ -22,11 +22,11 @@ def frobenius(first, second, lambda_a=0.25, lambda_mu=1.0):
 
 def constants(A, B, M, p, q, weight):
     """k0 to k4 as docs/errata.md has them."""
-    rest = [r for r in range(len(A)) if r not in (p, q)]
+    indices = [r for r in range(len(A)) if r not in (p, q)]
     turned = [
         (A[p, r] * B[p, r] + A[q, r] * B[q, r] + A[r, p] * B[r, p] + A[r, q] * B[r, q])
         + 1j * (A[q, r] * B[p, r] - A[p, r] * B[q, r] + A[r, q] * B[r, p] - A[r, p] * B[r, q])
-        for r in rest
+        for r in indices
     ]
     others = weight * sum(turned, start=0j)
     k0 = weight * (A[p, p] * B[p, p] + A[p, q] * B[p, q] + A[q, p] * B[q, p] + A[q, q] * B[q, q])
@@ -103,9 +103,9 @@ def test_the_constants_of_a_plane(n):
         c, s = np.cos(t), np.sin(t)
         predicted = k0 * c**2 + k1 * s**2 + k2 * c * s + k3 * c + k4 * s
         in_the_angle = (k0 - k1) / 2 * np.cos(2 * t) + k2 / 2 * np.sin(2 * t) + k3 * c + k4 * s
-        found = np.array([rho(A, B, M, plane_rotation(n, p, q, angle), 0.7) for angle in t])
-        np.testing.assert_allclose(found - found[-1], predicted - predicted[-1], atol=1e-13)
-        np.testing.assert_allclose(found - found[-1], in_the_angle - in_the_angle[-1], atol=1e-13)
+        values = np.array([rho(A, B, M, plane_rotation(n, p, q, angle), 0.7) for angle in t])
+        np.testing.assert_allclose(values - values[-1], predicted - predicted[-1], atol=1e-13)
+        np.testing.assert_allclose(values - values[-1], in_the_angle - in_the_angle[-1], atol=1e-13)
 
 
 def test_the_quartic_is_right_as_printed():

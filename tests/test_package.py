@@ -26,8 +26,8 @@ def test_import_is_light():
 
 @pytest.mark.parametrize("name", sysbags.__all__)
 def test_public_names_resolve(name):
-    thing = getattr(sysbags, name)
-    assert thing.__doc__
+    obj = getattr(sysbags, name)
+    assert obj.__doc__
     assert name in dir(sysbags)
 
 
@@ -55,9 +55,9 @@ def test_readme_example_runs(capsys, tmp_path, monkeypatch):
     assert len(examples) == 3
     code = "".join(examples)
     exec(compile(code, "README.md", "exec"), {})
-    said = [line for line in capsys.readouterr().out.splitlines() if line]
+    printed = [line for line in capsys.readouterr().out.splitlines() if line]
     promised = [line.split("  # ", 1)[1] for line in code.splitlines() if line.startswith("print(")]
-    assert said == promised
+    assert printed == promised
 
 
 @pytest.mark.parametrize("example", sorted(path.stem for path in (ROOT / "examples").glob("*.py")))
@@ -137,19 +137,19 @@ def test_source_labels_are_mapped():
 def _resolve(name):
     """The object of a dotted name: a module, what is in it, or an attribute or field of that."""
     parts = name.split(".")
-    thing, rest = sysbags, parts[1:]
-    while rest:
+    obj, remaining = sysbags, parts[1:]
+    while remaining:
         try:
-            thing = importlib.import_module(f"{thing.__name__}.{rest[0]}")
+            obj = importlib.import_module(f"{obj.__name__}.{remaining[0]}")
         except (ImportError, AttributeError):
             break
-        rest = rest[1:]
-    for part in rest:
-        fields = getattr(thing, "__dataclass_fields__", {})
-        if not hasattr(thing, part) and part in fields:
+        remaining = remaining[1:]
+    for part in remaining:
+        fields = getattr(obj, "__dataclass_fields__", {})
+        if not hasattr(obj, part) and part in fields:
             return fields[part]
-        thing = getattr(thing, part)
-    return thing
+        obj = getattr(obj, part)
+    return obj
 
 
 LABELS = """eq:LDS eq:chi eq:KLDS eq:KLDS_rewritten alg:llama eq:frobDist eq:tau eq:P_tran eq:sym eq:tau_smpl

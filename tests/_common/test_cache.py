@@ -155,7 +155,7 @@ def test_a_clip_that_is_not_there(tmp_path):
 
 
 def test_fingerprints_tell_estimators_apart():
-    made = [
+    estimators = [
         LocalBinaryPatterns(),
         LocalBinaryPatterns(radius=2),
         LocalBinaryPatterns(frames={"stride": 2}),
@@ -165,7 +165,7 @@ def test_fingerprints_tell_estimators_apart():
         Concatenated([LocalBinaryPatterns(), OpticalFlow()]),
         Concatenated([LocalBinaryPatterns(radius=2), OpticalFlow()]),
     ]
-    prints = [repr(fingerprint(bags)) for bags in made]
+    prints = [repr(fingerprint(bags)) for bags in estimators]
     assert len(set(prints)) == len(prints)
     assert fingerprint(LocalBinaryPatterns(n_jobs=3)) == fingerprint(LocalBinaryPatterns())
 
@@ -237,9 +237,9 @@ def test_a_mistake_of_the_caller_is_raised(clips):
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_a_clip_that_breaks_off_warns_from_the_cache_too(tmp_path, clips, n_jobs):
-    whole = write_clip(tmp_path / "whole.ts", moving_frames(30, 64, 96))
+    complete = write_clip(tmp_path / "whole.ts", moving_frames(30, 64, 96))
     cut = tmp_path / "cut.ts"
-    cut.write_bytes(whole.read_bytes()[:-2000])
+    cut.write_bytes(complete.read_bytes()[:-2000])
     runs = []
     for _ in range(2):
         with warnings.catch_warnings(record=True) as caught:

@@ -111,8 +111,8 @@ def test_a_full_disk_in_the_middle(tmp_path):
     """
     (tmp_path / "model").write_text("old")
     run = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "model")]
-    said = subprocess.run(run, capture_output=True, text=True, check=True).stdout
-    assert said == f"FileError cannot write {tmp_path / 'model'}: File too large\n"
+    output = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    assert output == f"FileError cannot write {tmp_path / 'model'}: File too large\n"
     assert (tmp_path / "model").read_text() == "old"
     assert names(tmp_path) == ["model"]
 
@@ -151,7 +151,7 @@ def test_what_is_no_file_gets_a_sentence(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to("loop")
     before = names(tmp_path)
-    for path, said in [
+    for path, reason in [
         (tmp_path, "it is a folder, but it must be the name of a file"),
         ("/", "it is a folder, but it must be the name of a file"),
         (tmp_path / "pipe", "it is a device or a pipe, but it must be the name of a file"),
@@ -163,6 +163,6 @@ def test_what_is_no_file_gets_a_sentence(tmp_path):
     ]:
         with pytest.raises(FileError) as caught:
             put(path, "new")
-        assert str(caught.value) == f"cannot write {path}: {said}"
+        assert str(caught.value) == f"cannot write {path}: {reason}"
     assert names(tmp_path) == before
     assert (tmp_path / "file").read_text() == "old"

@@ -409,10 +409,10 @@ def test_align_many_aligns_each_pair_alone_in_its_leading_block():
     align_many(first, second, observer, pairs, 0.3, *tables, True, reports, rotations)
     for k, (i, j) in enumerate(pairs):
         A, A2, M = first[i, :n, :n], second[j, :n, :n], observer[k, :n, :n]
-        alone, rotation = np.empty((1, 6)), np.empty((1, n, n))
+        report, rotation = np.empty((1, 6)), np.empty((1, n, n))
         blocks = [np.ascontiguousarray(block)[None] for block in (A, A2, M)]
-        align_many(*blocks, np.zeros((1, 2), np.int64), 0.3, *tables, True, alone, rotation)
-        np.testing.assert_array_equal(alone[0], reports[k])
+        align_many(*blocks, np.zeros((1, 2), np.int64), 0.3, *tables, True, report, rotation)
+        np.testing.assert_array_equal(report[0], reports[k])
         np.testing.assert_array_equal(rotation[0], rotations[k])
         assert rho(0.3 * A, A2, M, rotations[k], 1.0) == pytest.approx(reports[k, 0], rel=1e-13)
         assert reports[k, 1] == pytest.approx(np.linalg.svd(M, compute_uv=False).sum(), rel=1e-12)

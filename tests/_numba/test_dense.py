@@ -114,5 +114,5 @@ def test_scales_that_differ_within_one_matrix():
 
 def test_same_bits_twice():
     matrix = np.random.default_rng(3).standard_normal((7, 7))
-    for one, two in zip(svd(matrix), svd(matrix.copy()), strict=True):
-        np.testing.assert_array_equal(one, two)
+    for first, second in zip(svd(matrix), svd(matrix.copy()), strict=True):
+        np.testing.assert_array_equal(first, second)

@@ -142,9 +142,9 @@ def test_manners_of_a_transformer():
     check_is_fitted(bags)
     assert bags.fit([moving_frames(3)]) is bags
     assert repr(LocalBinaryPatterns(method="uniform")) == "LocalBinaryPatterns(method='uniform')"
-    both = [moving_frames(4), moving_frames(5)]
-    for one, other in zip(bags.fit_transform(both), bags.transform(both), strict=True):
-        np.testing.assert_array_equal(one, other)
+    videos = [moving_frames(4), moving_frames(5)]
+    for first, second in zip(bags.fit_transform(videos), bags.transform(videos), strict=True):
+        np.testing.assert_array_equal(first, second)
 
 
 def test_sources_of_all_kinds(clips, tmp_path):
@@ -168,8 +168,8 @@ def test_sources_of_all_kinds(clips, tmp_path):
 def test_the_same_for_any_number_of_threads(clips):
     first, *others = (LocalBinaryPatterns(n_jobs=n, window=2).transform(clips[0]) for n in (None, 2, 3, -1))
     for other in others:
-        for one, two in zip(first, other, strict=True):
-            np.testing.assert_array_equal(one, two)
+        for expected, stream in zip(first, other, strict=True):
+            np.testing.assert_array_equal(expected, stream)
 
 
 @pytest.mark.parametrize("n_jobs", [None, 2])

@@ -69,8 +69,8 @@ def test_every_pixel_counts_once_in_its_cell(height, width, bins, grid, seed):
     counts = colour_histogram(frame, bins, grid)
     np.testing.assert_array_equal(counts, twin(frame, bins, grid))
     assert counts.sum() == height * width
-    whole = counts.reshape(grid * grid, -1).sum(axis=0)
-    np.testing.assert_array_equal(whole, colour_histogram(frame, bins))
+    total = counts.reshape(grid * grid, -1).sum(axis=0)
+    np.testing.assert_array_equal(total, colour_histogram(frame, bins))
 
 
 def test_bins_are_those_of_cielab():
@@ -113,8 +113,8 @@ def test_cells_stand_side_by_side_row_by_row():
 def test_a_mirror_image_has_the_same_histogram_without_a_grid_and_swapped_cells_with_one():
     video = np.stack([picture(10, 12, seed) for seed in range(3)])
     mirrored = video[:, :, ::-1]
-    whole = ColourHistogram(grid=1)
-    np.testing.assert_array_equal(whole.stream(video), whole.stream(mirrored))
+    bags = ColourHistogram(grid=1)
+    np.testing.assert_array_equal(bags.stream(video), bags.stream(mirrored))
     cells = ColourHistogram().stream(video).reshape(3, 2, 2, -1)
     swapped = ColourHistogram().stream(mirrored).reshape(3, 2, 2, -1)
     np.testing.assert_array_equal(cells[:, :, ::-1], swapped)
@@ -147,11 +147,12 @@ def test_files_give_streams_that_do_not_depend_on_threads(tmp_path):
     bags = ColourHistogram(frames={"size": 24, "stride": 2})
     streams = bags.fit(paths).transform(paths)
     again = clone(bags).set_params(n_jobs=2).transform(paths)
-    for one, other in zip(streams, again, strict=True):
-        assert one.shape == (2, 4 * 6 * 8 * 8)
-        np.testing.assert_allclose(one.sum(axis=1), 1.0, rtol=1e-14)
-        np.testing.assert_array_equal(one * 24 * 32, np.round(one * 24 * 32))  # counts of the small frame
-        np.testing.assert_array_equal(one, other)
+    for stream, expected in zip(streams, again, strict=True):
+        assert stream.shape == (2, 4 * 6 * 8 * 8)
+        np.testing.assert_allclose(stream.sum(axis=1), 1.0, rtol=1e-14)
+        # counts of the small frame
+        np.testing.assert_array_equal(stream * 24 * 32, np.round(stream * 24 * 32))
+        np.testing.assert_array_equal(stream, expected)
 
 
 BINS = "but it must be three whole numbers: 1 to 256 for L, and 1 to 128 for a and for b$"

@@ -51,8 +51,8 @@ class Learnt(Levels):
 
 
 def test_rows_side_by_side():
-    both = Concatenated([Levels(4), Levels(6)], weights=[3, 1])
-    stream = both.stream(CLIP)
+    bags = Concatenated([Levels(4), Levels(6)], weights=[3, 1])
+    stream = bags.stream(CLIP)
     expected = np.hstack([0.75 * Levels(4).stream(CLIP), 0.25 * Levels(6).stream(CLIP)])
     np.testing.assert_allclose(stream, expected, rtol=1e-15)
     np.testing.assert_allclose(stream.sum(axis=1), 1.0, rtol=1e-14)
@@ -90,11 +90,11 @@ def test_different_numbers_of_rows():
 
 
 def test_iterators_are_read_once():
-    both = Concatenated([Levels(2), Levels(3)])
-    expected = both.stream(CLIP)
-    np.testing.assert_array_equal(both.stream(iter(CLIP)), expected)
-    np.testing.assert_array_equal(both.stream(frame for frame in CLIP), expected)
-    np.testing.assert_array_equal(both.transform([iter(CLIP)])[0], expected)
+    bags = Concatenated([Levels(2), Levels(3)])
+    expected = bags.stream(CLIP)
+    np.testing.assert_array_equal(bags.stream(iter(CLIP)), expected)
+    np.testing.assert_array_equal(bags.stream(frame for frame in CLIP), expected)
+    np.testing.assert_array_equal(bags.transform([iter(CLIP)])[0], expected)
 
 
 def test_fit_transform_of_iterators():
@@ -108,17 +108,17 @@ def test_fit_transform_of_iterators():
 
 def test_fit_leaves_the_members_given_alone():
     members = [Learnt(), Levels()]
-    both = Concatenated(members)
+    bags = Concatenated(members)
     with pytest.raises(NotFittedError):
-        both.stream(CLIP)
+        bags.stream(CLIP)
     with pytest.raises(NotFittedError):
-        check_is_fitted(both)
-    assert both.fit([CLIP]) is both
-    check_is_fitted(both)
-    assert both.bags is members
+        check_is_fitted(bags)
+    assert bags.fit([CLIP]) is bags
+    check_is_fitted(bags)
+    assert bags.bags is members
     assert not hasattr(members[0], "level_")
-    assert both.bags_[0].level_ == pytest.approx(CLIP.mean(), rel=1e-12)
-    np.testing.assert_allclose(2.0 * both.stream(CLIP)[:, :2], Learnt().fit([CLIP]).stream(CLIP), rtol=1e-15)
+    assert bags.bags_[0].level_ == pytest.approx(CLIP.mean(), rel=1e-12)
+    np.testing.assert_allclose(2.0 * bags.stream(CLIP)[:, :2], Learnt().fit([CLIP]).stream(CLIP), rtol=1e-15)
 
 
 def test_members_that_need_or_have_had_no_fitting():
@@ -129,21 +129,21 @@ def test_members_that_need_or_have_had_no_fitting():
 
 
 def test_nested_parameters():
-    both = Concatenated([Levels(2), Concatenated([Levels(3)])], weights=(1, 2))
-    params = both.get_params()
+    bags = Concatenated([Levels(2), Concatenated([Levels(3)])], weights=(1, 2))
+    params = bags.get_params()
     assert params["0__bins"] == 2
     assert params["1__0__bins"] == 3
-    assert set(both.get_params(deep=False)) == {"bags", "weights", "n_jobs"}
-    assert both.set_params(**{"0__bins": 5, "1__0__bins": 7, "weights": None}) is both
-    assert both.stream(CLIP).shape == (7, 12)
-    both.set_params(**{"1": Levels(4), "1__drop": 1})
-    assert (both.bags[1].bins, both.bags[1].drop) == (4, 1)
-    both.set_params(**{"bags": [Levels(8), Levels(8)], "1__bins": 9})
-    assert both.stream(CLIP).shape == (7, 17)
+    assert set(bags.get_params(deep=False)) == {"bags", "weights", "n_jobs"}
+    assert bags.set_params(**{"0__bins": 5, "1__0__bins": 7, "weights": None}) is bags
+    assert bags.stream(CLIP).shape == (7, 12)
+    bags.set_params(**{"1": Levels(4), "1__drop": 1})
+    assert (bags.bags[1].bins, bags.bags[1].drop) == (4, 1)
+    bags.set_params(**{"bags": [Levels(8), Levels(8)], "1__bins": 9})
+    assert bags.stream(CLIP).shape == (7, 17)
     with pytest.raises(ParameterError, match="there is no bag 2, but the bags are numbered from 0 to 1"):
-        both.set_params(**{"2": Levels()})
+        bags.set_params(**{"2": Levels()})
     with pytest.raises(ValueError, match="Invalid parameter 'wrong'"):
-        both.set_params(**{"0__wrong": 1})
+        bags.set_params(**{"0__wrong": 1})
 
 
 def test_a_grid_of_nested_parameters_in_a_pipeline():
@@ -157,23 +157,23 @@ def test_a_grid_of_nested_parameters_in_a_pipeline():
 
 
 def test_clone_pickle_and_hash():
-    both = Concatenated([Learnt(), Levels(3)], weights=[0.2, 0.8]).fit([CLIP])
-    stream = both.stream(CLIP)
-    before = joblib.hash(both)
-    both.stream(CLIP)
-    assert joblib.hash(both) == before
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(both)).stream(CLIP), stream)
-    copy = clone(both)
+    bags = Concatenated([Learnt(), Levels(3)], weights=[0.2, 0.8]).fit([CLIP])
+    stream = bags.stream(CLIP)
+    before = joblib.hash(bags)
+    bags.stream(CLIP)
+    assert joblib.hash(bags) == before
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(bags)).stream(CLIP), stream)
+    copy = clone(bags)
     assert not hasattr(copy, "bags_")
-    assert copy.bags[0] is not both.bags[0]
+    assert copy.bags[0] is not bags.bags[0]
     assert copy.bags[1].bins == 3
     np.testing.assert_array_equal(copy.fit([CLIP]).stream(CLIP), stream)
 
 
 def test_threads_change_nothing():
     clips = [moving_frames(4, seed=seed) for seed in range(5)]
-    one, two = (Concatenated([Levels(), Levels(9)], n_jobs=jobs).transform(clips) for jobs in (1, 2))
-    for a, b in zip(one, two, strict=True):
+    first, second = (Concatenated([Levels(), Levels(9)], n_jobs=jobs).transform(clips) for jobs in (1, 2))
+    for a, b in zip(first, second, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -242,7 +242,7 @@ def test_an_evaluation_describes_clips_by_it(tmp_path, member):
     first = features.good_streams(bags)
     assert len(first) == (3 if bags.requires_fit else 1)
     for k, streams in enumerate(first):
-        alone = clone(bags).fit([path for path, fold in zip(paths, folds, strict=True) if fold != k])
-        np.testing.assert_array_equal(streams[0], alone.stream(paths[0]))
+        fitted = clone(bags).fit([path for path, fold in zip(paths, folds, strict=True) if fold != k])
+        np.testing.assert_array_equal(streams[0], fitted.stream(paths[0]))
     for streams, again in zip(first, features.good_streams(bags), strict=True):
         np.testing.assert_array_equal(streams, again)

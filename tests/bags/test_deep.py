@@ -155,8 +155,8 @@ class TestDefaultNetwork:
 
     def test_threads_change_nothing(self):
         clips = [moving_frames(3, 24, 32, seed=seed, colour=True) for seed in range(4)]
-        one, two = (DeepActivations(size=SIZE, n_jobs=jobs).transform(clips) for jobs in (1, 2))
-        for a, b in zip(one, two, strict=True):
+        first, second = (DeepActivations(size=SIZE, n_jobs=jobs).transform(clips) for jobs in (1, 2))
+        for a, b in zip(first, second, strict=True):
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
 
 
@@ -333,8 +333,10 @@ class TestOnnx:
             activations = tiny()(inputs())
         pooled = normalised(activations.mean(dim=(2, 3)).clamp(min=0))
         np.testing.assert_allclose(tiny_bags(model, "pooled").stream(CLIP), pooled, rtol=0, atol=1e-5)
-        both = tiny_bags(model, ["relu", "last"], grid=2).stream(CLIP)
-        np.testing.assert_allclose(both, tiny_bags(None, ["1", "2"], grid=2).stream(CLIP), rtol=0, atol=1e-6)
+        stream = tiny_bags(model, ["relu", "last"], grid=2).stream(CLIP)
+        np.testing.assert_allclose(
+            stream, tiny_bags(None, ["1", "2"], grid=2).stream(CLIP), rtol=0, atol=1e-6
+        )
 
     def test_without_the_package_onnx(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "onnx", None)
@@ -365,8 +367,8 @@ class TestOnnx:
 
     def test_threads_change_nothing(self):
         clips = [CLIP, CLIP[::-1].copy(), CLIP[:2]]
-        one, two = (tiny_bags(onnx_model(), n_jobs=jobs).transform(clips) for jobs in (1, 2))
-        for a, b in zip(one, two, strict=True):
+        first, second = (tiny_bags(onnx_model(), n_jobs=jobs).transform(clips) for jobs in (1, 2))
+        for a, b in zip(first, second, strict=True):
             np.testing.assert_array_equal(a, b)
 
     def test_files_that_do_not_fit(self, tmp_path, capfd):

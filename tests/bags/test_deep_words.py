@@ -142,19 +142,19 @@ def paths(tmp_path):
 @pytest.fixture
 def frames_seen(monkeypatch):
     """How many frames each pass of the network had, one entry per call."""
-    seen, usual = [], networks._torch_network
+    sizes, usual = [], networks._torch_network
 
     def counting(module, layers):
         run = usual(module, layers)
 
         def counted(batch):
-            seen.append(len(batch))
+            sizes.append(len(batch))
             return run(batch)
 
         return counted
 
     monkeypatch.setattr(networks, "_torch_network", counting)
-    return seen
+    return sizes
 
 
 SEVERAL = [
@@ -170,8 +170,8 @@ def test_several_bags_of_one_network_run_it_once(paths, frames_seen, tmp_path, f
     store = Cache(folder and tmp_path / folder)
     streams = cached_streams_of_several(store, SEVERAL, paths, n_jobs=2)
     assert frames_seen == [5, 5]  # two clips, each in one batch
-    for bag, own in zip(SEVERAL, streams, strict=True):
-        for path, stream in zip(paths, own, strict=True):
+    for bag, bag_streams in zip(SEVERAL, streams, strict=True):
+        for path, stream in zip(paths, bag_streams, strict=True):
             np.testing.assert_array_equal(stream, bag.stream(path))
 
 
@@ -179,13 +179,13 @@ def test_the_records_are_those_of_each_bag_alone(paths, frames_seen, tmp_path):
     store = Cache(tmp_path / "cache")
     plain = cached_streams(store, SEVERAL[0], paths)
     assert frames_seen == [5, 5]
-    together = cached_streams_of_several(store, [SEVERAL[0], SEVERAL[2]], paths)
+    streams = cached_streams_of_several(store, [SEVERAL[0], SEVERAL[2]], paths)
     assert frames_seen == [5, 5, 5, 5]  # the words were missing
     words = cached_streams(store, SEVERAL[2], paths)
     cached_streams_of_several(store, [SEVERAL[2], SEVERAL[0]], paths)
     assert frames_seen == [5, 5, 5, 5]
-    np.testing.assert_array_equal(together[0], plain)
-    np.testing.assert_array_equal(together[1], words)
+    np.testing.assert_array_equal(streams[0], plain)
+    np.testing.assert_array_equal(streams[1], words)
 
 
 def test_a_bad_clip_takes_its_place_and_the_fault_of_one_bag_is_not_that_of_another(paths, monkeypatch):

@@ -170,8 +170,8 @@ def tie_values(vertical, horizontal, row, column, centre, excess):
     down, across = y - np.floor(y), x - np.floor(x)
 
     def along(own_row):
-        own, other = (centre, centre - excess) if own_row else (centre + excess, centre)
-        left, right = (other, own) if horizontal < 0 else (own, other)
+        own_column, other_column = (centre, centre - excess) if own_row else (centre + excess, centre)
+        left, right = (other_column, own_column) if horizontal < 0 else (own_column, other_column)
         return (1 - across) * left + across * right
 
     upper, lower = along(vertical > 0), along(vertical < 0)
@@ -250,11 +250,11 @@ def test_stream_of_a_clip():
 
 def test_several_radii_stand_side_by_side_with_equal_mass():
     clip = moving_frames(4)
-    both = LocalBinaryPatterns((8, 16), [1, 2.5], "uniform").stream(clip)
+    stream = LocalBinaryPatterns((8, 16), [1, 2.5], "uniform").stream(clip)
     singles = [
         LocalBinaryPatterns(points, radius, "uniform").stream(clip) for points, radius in ((8, 1), (16, 2.5))
     ]
-    np.testing.assert_allclose(both, np.hstack(singles) / 2.0, rtol=1e-14)
+    np.testing.assert_allclose(stream, np.hstack(singles) / 2.0, rtol=1e-14)
     same = LocalBinaryPatterns(8, np.array([1, 2, 3]), "nri_uniform").stream(clip)
     assert same.shape == (4, 3 * 59)
     np.testing.assert_allclose(same.reshape(4, 3, 59).sum(axis=2), 1 / 3, rtol=1e-14)

@@ -26,10 +26,10 @@ def children(cls):
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_class_is_where_the_list_says(name):
     bag_class = CLASSES[name]
-    found = getattr(import_module(bag_class.module), name)
-    assert issubclass(found, BagTransformer)
-    assert getattr(bags, name) is found
-    parameters = set(inspect.signature(found).parameters)
+    cls = getattr(import_module(bag_class.module), name)
+    assert issubclass(cls, BagTransformer)
+    assert getattr(bags, name) is cls
+    parameters = set(inspect.signature(cls).parameters)
     assert set(bag_class.options).union(*bag_class.tuning) <= parameters | COMMON
     assert bag_class.tuning[0] == {}
     assert all(attribute.endswith("_") for attribute in bag_class.learnt)
@@ -39,8 +39,8 @@ def test_a_class_is_where_the_list_says(name):
 def test_no_class_is_missing():
     for path in Path(bags.__file__).parent.glob("*.py"):
         import_module(f"sysbags.bags.{path.stem}")
-    own = {cls.__name__ for cls in children(BagTransformer) if cls.__module__.startswith("sysbags.")}
-    assert own == set(CLASSES) == set(bags.__all__)
+    names = {cls.__name__ for cls in children(BagTransformer) if cls.__module__.startswith("sysbags.")}
+    assert names == set(CLASSES) == set(bags.__all__)
 
 
 def test_type_checkers_see_every_class():
@@ -54,10 +54,10 @@ def test_type_checkers_see_every_class():
 @pytest.mark.parametrize("name", BAGS)
 def test_each_name_makes_its_bag(name):
     bag = BAGS[name]
-    made = make_bag(name, window=2, frames={"stride": 3})
-    assert type(made) is getattr(bags, bag.bag_class.name)
-    assert made.get_params(deep=False).items() >= {**bag.arguments, "window": 2}.items()
-    assert made.requires_fit == bool(bag.bag_class.learnt)
+    transformer = make_bag(name, window=2, frames={"stride": 3})
+    assert type(transformer) is getattr(bags, bag.bag_class.name)
+    assert transformer.get_params(deep=False).items() >= {**bag.arguments, "window": 2}.items()
+    assert transformer.requires_fit == bool(bag.bag_class.learnt)
     assert Bag(name) == name
 
 

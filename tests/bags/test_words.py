@@ -97,8 +97,8 @@ def test_the_codebook_finds_clusters_that_are_there():
     assert sorted(squares.argmin(axis=1)) == list(range(15))
     # A word is the mean of its 60 descriptors: off by 64 / 60 in the square; those of mini-batches by more.
     assert squares.min(axis=1).max() < 10.0
-    own = distances(sample[::7], words).min(axis=1)
-    assert own.mean() < 1.2 * 64
+    squared_errors = distances(sample[::7], words).min(axis=1)
+    assert squared_errors.mean() < 1.2 * 64
 
 
 def test_a_draw_is_a_sample_without_repetition_and_fair():
@@ -121,9 +121,9 @@ def test_the_grid_covers_the_frame_and_surf_describes_each_of_its_points():
     points = grid_points(frame, 8)
     assert {tuple(point) for point in points} == set(product(range(4, 50, 8), range(4, 30, 8)))
     assert grid_points(frame[:1, :1], 8).shape == (0, 2)
-    found = surf_at(frame, points, 1.6)
-    assert found.shape == (len(points), 64)
-    np.testing.assert_allclose((found**2).sum(axis=1), 1.0, rtol=1e-6)
+    descriptors = surf_at(frame, points, 1.6)
+    assert descriptors.shape == (len(points), 64)
+    np.testing.assert_allclose((descriptors**2).sum(axis=1), 1.0, rtol=1e-6)
 
 
 def test_surf_on_the_grid_is_mahotas_own_inside_the_frame():
@@ -132,12 +132,15 @@ def test_surf_on_the_grid_is_mahotas_own_inside_the_frame():
     frame = blobs(1, 120, 140)[0]
     points = grid_points(frame, 8)
     inner = ((points >= 40) & (points < np.array(frame.shape) - 40)).all(axis=1)
-    own = surf.dense(frame, 8, 1.6, include_interest_point=True)
-    own = {(y, x): descriptor for y, x, descriptor in zip(own[:, 0], own[:, 1], own[:, 6:], strict=True)}
-    found = surf_at(frame, points, 1.6)[inner]
-    assert len(found) > 20
-    expected = np.array([own[tuple(point)] for point in points[inner]])
-    np.testing.assert_allclose(found, expected, atol=1e-9)  # sums of integral images end in other digits
+    rows = surf.dense(frame, 8, 1.6, include_interest_point=True)
+    by_point = {
+        (y, x): descriptor for y, x, descriptor in zip(rows[:, 0], rows[:, 1], rows[:, 6:], strict=True)
+    }
+    descriptors = surf_at(frame, points, 1.6)[inner]
+    assert len(descriptors) > 20
+    expected = np.array([by_point[tuple(point)] for point in points[inner]])
+    # sums of integral images end in other digits
+    np.testing.assert_allclose(descriptors, expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("assignment", ["hard", "soft"])
@@ -161,14 +164,16 @@ def test_a_seed_gives_the_same_bits_for_any_number_of_threads(kind, fitted, path
     again = clone(bags).set_params(n_jobs=2).fit(paths)
     np.testing.assert_array_equal(bags.words_, again.words_)
     assert bags.bandwidth_ == again.bandwidth_
-    for one, other, path in zip(bags.transform(paths), again.transform(paths), paths, strict=True):
-        np.testing.assert_array_equal(one, other)
-        np.testing.assert_array_equal(one, bags.stream(path))
+    for first, second, path in zip(bags.transform(paths), again.transform(paths), paths, strict=True):
+        np.testing.assert_array_equal(first, second)
+        np.testing.assert_array_equal(first, bags.stream(path))
 
 
 def test_other_seeds_give_other_words(paths):
-    one, other = (VisualWords(5, "sift", samples=50, random_state=seed).fit(paths).words_ for seed in (0, 1))
-    assert np.abs(one - other).max() > 1.0
+    first, second = (
+        VisualWords(5, "sift", samples=50, random_state=seed).fit(paths).words_ for seed in (0, 1)
+    )
+    assert np.abs(first - second).max() > 1.0
 
 
 def test_a_sample_takes_the_same_number_of_descriptors_from_each_video(paths, monkeypatch):

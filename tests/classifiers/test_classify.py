@@ -61,19 +61,19 @@ def streams():
 
 
 def test_identifier_is_identify(streams):
-    found = SystemIdentifier(2, "bhattacharyya", stability="clip", margin=0.2).fit_transform(streams[0])
-    for stream, theta in zip(streams[0], found, strict=True):
-        alone = identify(stream, 2, "bhattacharyya", stability="clip", margin=0.2)
+    systems = SystemIdentifier(2, "bhattacharyya", stability="clip", margin=0.2).fit_transform(streams[0])
+    for stream, theta in zip(streams[0], systems, strict=True):
+        expected = identify(stream, 2, "bhattacharyya", stability="clip", margin=0.2)
         assert theta.kernel == "bhattacharyya"
-        np.testing.assert_array_equal(theta.transition, alone.transition)
-        np.testing.assert_array_equal(theta.alpha, alone.alpha)
+        np.testing.assert_array_equal(theta.transition, expected.transition)
+        np.testing.assert_array_equal(theta.alpha, expected.alpha)
         np.testing.assert_array_equal(theta.samples, stream)
 
 
 def test_identifier_takes_arrays_lengths_and_threads(streams):
-    one = SystemIdentifier(order=2).fit(streams[0]).transform(np.stack(streams[0]))
-    two = SystemIdentifier(order=2, n_jobs=2).transform(streams[0])
-    for first, second in zip(one, two, strict=True):
+    stacked = SystemIdentifier(order=2).fit(streams[0]).transform(np.stack(streams[0]))
+    threaded = SystemIdentifier(order=2, n_jobs=2).transform(streams[0])
+    for first, second in zip(stacked, threaded, strict=True):
         np.testing.assert_array_equal(first.transition, second.transition)
         np.testing.assert_array_equal(first.alpha, second.alpha)
     lengths = SystemIdentifier(order="auto").transform([streams[0][0], streams[0][1][:17]])
@@ -122,9 +122,9 @@ def test_neighbours_are_the_nearest(training, queries, metric):
     for count in (None, 1, len(systems)):
         distances, indices = model.kneighbors(queries[0], count)
         assert distances.shape == indices.shape == (len(queries[0]), count or 2)
-        for row, (some, which) in zip(expected, zip(distances, indices, strict=True), strict=True):
+        for row, (nearest, which) in zip(expected, zip(distances, indices, strict=True), strict=True):
             assert which.tolist() == sorted(range(len(systems)), key=row.__getitem__)[: count or 2]
-            np.testing.assert_array_equal(some, row[which])
+            np.testing.assert_array_equal(nearest, row[which])
         np.testing.assert_array_equal(model.kneighbors(queries[0], count, return_distance=False), indices)
 
 
@@ -213,7 +213,7 @@ def test_means_are_frechet_means(training, queries):
     assert model.classes_.tolist() == ["calm", "fire", "wave"]
     distances = np.empty((len(queries[0]), 3))
     for c, label in enumerate(model.classes_):
-        members = [s for s, own in zip(systems, labels, strict=True) if own == label]
+        members = [s for s, name in zip(systems, labels, strict=True) if name == label]
         centre = frechet_mean(members, **WEIGHTS).system
         np.testing.assert_array_equal(model.centers_[c].transition, centre.transition)
         np.testing.assert_array_equal(model.centers_[c].alpha, centre.alpha)
@@ -231,7 +231,7 @@ def test_baselines_have_medoids(training, queries, metric):
     systems, labels = training
     model = NearestMean(metric=metric).fit(systems, labels)
     for label, centre in zip(model.classes_, model.centers_, strict=True):
-        members = [s for s, own in zip(systems, labels, strict=True) if own == label]
+        members = [s for s, name in zip(systems, labels, strict=True) if name == label]
         assert centre is members[medoid(members, metric)]
     expected = pairwise_distances(queries[0], model.centers_, metric)
     np.testing.assert_array_equal(model.decision_function(queries[0]), -expected)
@@ -259,8 +259,10 @@ def test_compressed_means_rest_on_few_samples_and_say_what_was_lost(training, qu
     for size in (4, 15, 60):
         model = NearestMean(lambda_mu=1.0, compress=size).fit(systems, labels)
         assert [mean.size for mean in model.centers_] == [size] * 3
-        for mean, whole, error in zip(model.centers_, exact.centers_, model.compression_errors_, strict=True):
-            lost = alignment_distance(mean, whole, lambda_a=0.0, lambda_mu=1.0)
+        for mean, exact_mean, error in zip(
+            model.centers_, exact.centers_, model.compression_errors_, strict=True
+        ):
+            lost = alignment_distance(mean, exact_mean, lambda_a=0.0, lambda_mu=1.0)
             # Alignment may undo a part of the observer's error, never of the mean's.
             assert mean.compression_error["mean"] - 1e-9 <= lost
             assert lost <= mean.compression_error["observer"] + mean.compression_error["mean"] + 1e-9
@@ -297,9 +299,11 @@ def test_class_with_one_member_is_that_member(training, queries):
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
 @pytest.mark.parametrize("metric", METRICS)
 def test_same_bits_for_any_number_of_threads(training, queries, estimator, metric):
-    one, two = (estimator(metric=metric, n_jobs=jobs).fit(*training) for jobs in (1, 2))
+    single, threaded = (estimator(metric=metric, n_jobs=jobs).fit(*training) for jobs in (1, 2))
     method = "kneighbors" if estimator is NearestSystem else "decision_function"
-    for first, second in zip(getattr(one, method)(queries[0]), getattr(two, method)(queries[0]), strict=True):
+    for first, second in zip(
+        getattr(single, method)(queries[0]), getattr(threaded, method)(queries[0]), strict=True
+    ):
         np.testing.assert_array_equal(first, second)
 
 
@@ -355,7 +359,7 @@ def test_nothing_is_modified(training, queries, estimator):
     before = model.get_params()
     model.fit(systems, labels).predict(queries[0])
     assert model.get_params() == before
-    assert all(one is other for one, other in zip(systems, training[0], strict=True))
+    assert all(system is original for system, original in zip(systems, training[0], strict=True))
     np.testing.assert_array_equal(labels, training[1])
     for theta, copies in zip(systems, arrays, strict=True):
         for array, copy in zip(

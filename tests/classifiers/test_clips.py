@@ -87,8 +87,8 @@ def test_codebooks_are_fitted_to_the_clips_that_can_be_read(good, bad):
     assert list(stages.seconds) == ["first frames", "codebook", "frames and bags", "systems"]
     again = describe_clips(paths, bags, identify_two)  # fitted now, and not to be fitted again
     np.testing.assert_array_equal(bags.words_, expected.words_)
-    for one, other in zip(clips.streams[0], again.streams[0], strict=True):
-        np.testing.assert_array_equal(one, other)
+    for first, second in zip(clips.streams[0], again.streams[0], strict=True):
+        np.testing.assert_array_equal(first, second)
 
 
 def test_bags_that_learn_nothing_are_not_fitted(good, monkeypatch):
@@ -119,8 +119,8 @@ def test_streams_are_found_again(good, tmp_path, monkeypatch):
     first = describe_clips(good, LocalBinaryPatterns(), identify_two, cache=cache)
     monkeypatch.setattr(LocalBinaryPatterns, "stream", lambda *arguments: pytest.fail("computed again"))
     again = describe_clips(good, LocalBinaryPatterns(), identify_two, cache=cache)
-    for one, other in zip(first.streams[0], again.streams[0], strict=True):
-        np.testing.assert_array_equal(one, other)
+    for stream, cached in zip(first.streams[0], again.streams[0], strict=True):
+        np.testing.assert_array_equal(stream, cached)
 
 
 def test_a_wrong_parameter_is_not_the_fault_of_a_clip(good):

@@ -42,11 +42,11 @@ def test_without_any_group_it_is_ridge_regression_of_the_rest(seed, ridge):
     for group in (None, 0, 5):
         predicted = predict(group)
         for i in range(16):
-            rest = (groups != groups[i]) & (groups != group)
+            train = (groups != groups[i]) & (groups != group)
             if groups[i] == group:
                 continue
-            scores = least_squares(points[rest], codes[rest], points[[i]], ridge, 3)[0]
-            scores[~np.isin(np.arange(3), codes[rest])] = -np.inf
+            scores = least_squares(points[train], codes[train], points[[i]], ridge, 3)[0]
+            scores[~np.isin(np.arange(3), codes[train])] = -np.inf
             assert scores[predicted[i]] > scores.max() - 1e-9  # equal but for round-off
 
 
@@ -56,8 +56,8 @@ def test_a_class_of_which_nobody_is_left_is_never_predicted():
     predict = KernelRidge(squares(points), codes, groups).predict
     assert predict(None)[4] == 1
     assert 2 not in predict(4)[:4]
-    alone = KernelRidge(squares(points[:2]), codes[:2], np.array([0, 1]))
-    assert alone.predict(0)[1] == -1
+    predictor = KernelRidge(squares(points[:2]), codes[:2], np.array([0, 1]))
+    assert predictor.predict(0)[1] == -1
 
 
 @pytest.fixture(scope="module")
@@ -71,15 +71,15 @@ def clips():
 def test_closed_form_is_the_estimator_fitted_anew(clips):
     first, second, labels = clips
     groups, codes = np.arange(15) // 2, np.unique(labels, return_inverse=True)[1]
-    both = list(zip(first, second, strict=True))
+    pairs = list(zip(first, second, strict=True))
     between = pairwise_distances(first, **WEIGHTS) + 0.5 * pairwise_distances(second, **WEIGHTS)
     predicted = KernelRidge(between, codes, groups, ridge=3.0).predict()
     for group in np.unique(groups):
-        rest, judged = np.flatnonzero(groups != group), np.flatnonzero(groups == group)
+        train, judged = np.flatnonzero(groups != group), np.flatnonzero(groups == group)
         model = KernelRidgeClassifier(**WEIGHTS, ridge=3.0, bag_weights=[1.0, 0.5])
-        model.fit([both[k] for k in rest], labels[rest])
+        model.fit([pairs[k] for k in train], labels[train])
         assert (
-            model.predict([both[k] for k in judged]).tolist()
+            model.predict([pairs[k] for k in judged]).tolist()
             == labels[[np.flatnonzero(codes == code)[0] for code in predicted[judged]]].tolist()
         )
 
@@ -103,8 +103,8 @@ def test_one_bag_and_a_list_of_one_are_the_same(clips):
 
 def test_two_classes_have_one_score(clips):
     systems, _, labels = clips
-    two = np.flatnonzero(labels != labels[-1])
-    model = KernelRidgeClassifier().fit([systems[k] for k in two], labels[two])
+    indices = np.flatnonzero(labels != labels[-1])
+    model = KernelRidgeClassifier().fit([systems[k] for k in indices], labels[indices])
     scores = model.decision_function(systems)
     assert scores.shape == (15,)
     np.testing.assert_array_equal(model.predict(systems), model.classes_[(scores > 0).astype(int)])

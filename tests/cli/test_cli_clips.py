@@ -36,16 +36,16 @@ def systems_of(paths, order=5):
 
 
 def test_distance(capsys, classes):
-    one, two = classes / "waves" / "0.mp4", classes / "flicker" / "0.mp4"
-    said = call_json(capsys, "distance", one, two, "--lambda-mu", 10)
-    twin = sysbags.align(*systems_of([one, two]), lambda_mu=10.0)
-    assert said["clips"] == [str(one), str(two)]
-    assert said["squared_distance"] == twin.distance
-    assert said["root_of_squared_distance"] == math.sqrt(twin.distance)
-    assert (said["squared_lower_bound"], said["squared_parts"]) == (twin.lower_bound, twin.parts)
-    assert sum(said["squared_parts"].values()) == pytest.approx(said["squared_distance"], rel=1e-12)
-    assert (said["lambda_a"], said["lambda_mu"]) == (0.25, 10.0)
-    code, out, _ = call(capsys, "distance", one, two, "--lambda-mu", 10)
+    first, second = classes / "waves" / "0.mp4", classes / "flicker" / "0.mp4"
+    output = call_json(capsys, "distance", first, second, "--lambda-mu", 10)
+    twin = sysbags.align(*systems_of([first, second]), lambda_mu=10.0)
+    assert output["clips"] == [str(first), str(second)]
+    assert output["squared_distance"] == twin.distance
+    assert output["root_of_squared_distance"] == math.sqrt(twin.distance)
+    assert (output["squared_lower_bound"], output["squared_parts"]) == (twin.lower_bound, twin.parts)
+    assert sum(output["squared_parts"].values()) == pytest.approx(output["squared_distance"], rel=1e-12)
+    assert (output["lambda_a"], output["lambda_mu"]) == (0.25, 10.0)
+    code, out, _ = call(capsys, "distance", first, second, "--lambda-mu", 10)
     assert code == 0
     rows = dict(re.findall(r"^ *([a-z][a-z ]*?) {2,}(\S+) *$", out, re.MULTILINE))
     assert rows == {
@@ -59,30 +59,30 @@ def test_distance(capsys, classes):
 @pytest.mark.parametrize("metric", ["martin", "max-singular-value"])
 def test_distance_by_other_metrics(capsys, classes, metric):
     paths = [classes / "waves" / "0.mp4", classes / "flicker" / "0.mp4"]
-    said = call_json(capsys, "distance", *paths, "--metric", metric, "--order", 2)
+    output = call_json(capsys, "distance", *paths, "--metric", metric, "--order", 2)
     twin = sysbags.pairwise_distances(systems_of(paths, 2), metric=metric)[0, 1]
-    assert said["squared_distance"] == pytest.approx(twin, rel=1e-12)
-    assert list(said) == ["clips", "metric", "squared_distance", "root_of_squared_distance"]
-    assert said["root_of_squared_distance"] == math.sqrt(said["squared_distance"])
+    assert output["squared_distance"] == pytest.approx(twin, rel=1e-12)
+    assert list(output) == ["clips", "metric", "squared_distance", "root_of_squared_distance"]
+    assert output["root_of_squared_distance"] == math.sqrt(output["squared_distance"])
 
 
 def test_distance_with_a_model(capsys, classes, model):
     paths = [classes / "waves" / "0.mp4", classes / "flicker" / "0.mp4"]
-    said = call_json(capsys, "distance", *paths, "--model", model)
-    one, two = sysbags.load(model)[:-1].transform(paths)
-    assert said["squared_distance"] == sysbags.alignment_distance(one, two, 1.0, 2.0)
-    said = call_json(capsys, "distance", *paths, "--model", model, "--lambda-a", 0.5)
-    assert said["squared_distance"] == sysbags.alignment_distance(one, two, 0.5, 2.0)
+    output = call_json(capsys, "distance", *paths, "--model", model)
+    first, second = sysbags.load(model)[:-1].transform(paths)
+    assert output["squared_distance"] == sysbags.alignment_distance(first, second, 1.0, 2.0)
+    output = call_json(capsys, "distance", *paths, "--model", model, "--lambda-a", 0.5)
+    assert output["squared_distance"] == sysbags.alignment_distance(first, second, 0.5, 2.0)
 
 
 def test_words_are_learnt_from_the_clips(capsys, classes):
     paths = [classes / "waves" / "0.mp4", classes / "flicker" / "0.mp4"]
-    said = call_json(
+    output = call_json(
         capsys, "distance", *paths, "--bag", "sift", "--words", 8, "--order", 2, "--random-state", 3
     )
     streams = sysbags.bags.VisualWords(8, "sift", random_state=3).fit(paths).transform(paths)
     twin = sysbags.align(*sysbags.SystemIdentifier(2).transform(streams))
-    assert said["squared_distance"] == pytest.approx(twin.distance, rel=1e-12)
+    assert output["squared_distance"] == pytest.approx(twin.distance, rel=1e-12)
 
 
 def test_matrix(capsys, classes, tmp_path):
@@ -107,10 +107,10 @@ def test_matrix(capsys, classes, tmp_path):
 
 
 def test_matrix_of_a_flat_folder(capsys, classes, tmp_path):
-    said = call_json(
+    output = call_json(
         capsys, "matrix", classes / "waves", "--out", tmp_path / "d.csv", "--metric", "martin", "--n-jobs", 1
     )
-    assert (said["metric"], said["clips"], said["skipped"]) == ("martin", ["0.mp4", "1.mp4"], [])
+    assert (output["metric"], output["clips"], output["skipped"]) == ("martin", ["0.mp4", "1.mp4"], [])
     assert (tmp_path / "d.csv").read_text().count("\n") == 3
 
 
@@ -142,14 +142,14 @@ def test_matrix_interrupted(capsys, classes, tmp_path, monkeypatch):
 def test_mean(capsys, classes, tmp_path):
     paths = sorted((classes / "waves").glob("*.mp4"))
     words = ("--out", tmp_path / "m", "--order", 2, "--lambda-mu", 3)
-    said = call_json(capsys, "mean", *paths, *words)
+    output = call_json(capsys, "mean", *paths, *words)
     twin = sysbags.frechet_mean(systems_of(paths, 2), lambda_mu=3.0)
     saved = sysbags.load(tmp_path / "m")
     np.testing.assert_array_equal(saved.transition, twin.system.transition)
     np.testing.assert_array_equal(saved.alpha, twin.system.alpha)
-    assert (said["objective"], said["iterations"]) == (twin.objective, len(twin.history))
-    assert (said["clips"], said["order"], said["samples"]) == (2, 2, 2 * FRAMES)
-    assert "compression_error" not in said
+    assert (output["objective"], output["iterations"]) == (twin.objective, len(twin.history))
+    assert (output["clips"], output["order"], output["samples"]) == (2, 2, 2 * FRAMES)
+    assert "compression_error" not in output
     code, out, _ = call(capsys, "mean", *paths, *words, "--compress", 10)
     small = sysbags.load(tmp_path / "m")
     assert (code, small.size) == (0, 10)
@@ -166,11 +166,16 @@ def test_mean_needs_every_clip(capsys, classes, tmp_path):
 
 def test_inspect_clip(capsys, classes, tmp_path):
     path = classes / "waves" / "0.mp4"
-    said = call_json(capsys, "inspect", path, "--plot", tmp_path / "p.png")
-    assert (said["kind"], said["frames"], said["height"], said["width"]) == ("clip", FRAMES, HEIGHT, WIDTH)
-    assert said["frames_per_second"] == 25
-    assert said["seconds"] == pytest.approx(FRAMES / 25, abs=0.05)
-    (system,) = said["systems"]
+    output = call_json(capsys, "inspect", path, "--plot", tmp_path / "p.png")
+    assert (output["kind"], output["frames"], output["height"], output["width"]) == (
+        "clip",
+        FRAMES,
+        HEIGHT,
+        WIDTH,
+    )
+    assert output["frames_per_second"] == 25
+    assert output["seconds"] == pytest.approx(FRAMES / 25, abs=0.05)
+    (system,) = output["systems"]
     (twin,) = systems_of([path])
     assert system["eigenvalues"] == twin.eigenvalues.tolist()
     assert (system["explained"], system["order"]) == (twin.explained, 5)
@@ -195,9 +200,9 @@ def test_spectrum_by_hand():
 
 def test_inspect_folder_of_images_and_still_clip(capsys, tmp_path):
     still = write_clip(tmp_path / "still.avi", np.full((6, 32, 48), 90, dtype=np.uint8))
-    said = call_json(capsys, "inspect", still)
-    assert (said["frames"], said["systems"]) == (6, [])
-    assert "still clip" in said["note"]
+    output = call_json(capsys, "inspect", still)
+    assert (output["frames"], output["systems"]) == (6, [])
+    assert "still clip" in output["note"]
     code, _, err = call(capsys, "inspect", still, "--plot", tmp_path / "p.png")
     assert code == 2
     assert "there is no system to draw" in err
@@ -207,17 +212,17 @@ def test_inspect_folder_of_images_and_still_clip(capsys, tmp_path):
     for k in range(7):
         picture = np.random.default_rng(k).integers(0, 256, size=(20, 30), dtype=np.uint8)
         cv2.imwrite(str(tmp_path / "images" / f"{k}.png"), picture)
-    said = call_json(capsys, "inspect", tmp_path / "images", "--order", 2)
-    assert (said["frames"], said["height"], said["width"]) == (7, 20, 30)
-    assert "codec" not in said
+    output = call_json(capsys, "inspect", tmp_path / "images", "--order", 2)
+    assert (output["frames"], output["height"], output["width"]) == (7, 20, 30)
+    assert "codec" not in output
 
 
 def test_inspect_saved_files(capsys, classes, model, tmp_path):
-    said = call_json(capsys, "inspect", model, "--plot", tmp_path / "model.svg")
-    assert said["kind"] == "Pipeline"
-    assert [system["name"] for system in said["systems"]] == ["flicker", "waves"]
-    assert (said["lambda_a"], said["lambda_mu"]) == (1.0, 2.0)
-    assert "VisualWords" in said["steps"]["bags"]
+    output = call_json(capsys, "inspect", model, "--plot", tmp_path / "model.svg")
+    assert output["kind"] == "Pipeline"
+    assert [system["name"] for system in output["systems"]] == ["flicker", "waves"]
+    assert (output["lambda_a"], output["lambda_mu"]) == (1.0, 2.0)
+    assert "VisualWords" in output["steps"]["bags"]
     assert b"<svg" in (tmp_path / "model.svg").read_bytes()
     code, out, _ = call(capsys, "inspect", model)
     assert code == 0
@@ -225,9 +230,9 @@ def test_inspect_saved_files(capsys, classes, model, tmp_path):
 
     systems = systems_of(sorted(classes.glob("*/*.mp4")), 2)
     judge = sysbags.NearestSystem().fit(systems, ["a", "a", "b", "b"])
-    things = {"one": systems[0], "list": systems, "judge": judge, "bag": sysbags.bags.LocalBinaryPatterns()}
-    for (name, thing), count in zip(things.items(), (1, 4, 4, 0), strict=True):
-        sysbags.save(tmp_path / name, thing)
+    objects = {"one": systems[0], "list": systems, "judge": judge, "bag": sysbags.bags.LocalBinaryPatterns()}
+    for (name, obj), count in zip(objects.items(), (1, 4, 4, 0), strict=True):
+        sysbags.save(tmp_path / name, obj)
         assert len(call_json(capsys, "inspect", tmp_path / name)["systems"]) == count
         assert call(capsys, "inspect", tmp_path / name)[0] == 0
     assert [s["name"] for s in call_json(capsys, "inspect", tmp_path / "judge")["systems"]] == list("aabb")

@@ -46,49 +46,49 @@ def write_index(folder, sources):
         csv.writer(file).writerows([("clip", "source"), *sources.items()])
 
 
-def test_verdicts_are_those_of_a_loop_over_the_clips(capsys, place):
-    found = evaluate(capsys, place, *FIXED)
-    bags, clips = LocalBinaryPatterns(), found["clips"]
+def test_predictions_are_those_of_a_loop_over_the_clips(capsys, place):
+    output = evaluate(capsys, place, *FIXED)
+    bags, clips = LocalBinaryPatterns(), output["clips"]
     systems = [identify(bags.stream(place / "set" / clip["name"]), 2) for clip in clips]
     labels = [clip["label"] for clip in clips]
     expected = []
     for k, theta in enumerate(systems):
         distances = {}
         for label in sorted(set(labels)):
-            rest = [s for j, s in enumerate(systems) if labels[j] == label and j != k]
-            distances[label] = alignment_distance(frechet_mean(rest, 0.25, 10).system, theta, 0.25, 10)
+            members = [s for j, s in enumerate(systems) if labels[j] == label and j != k]
+            distances[label] = alignment_distance(frechet_mean(members, 0.25, 10).system, theta, 0.25, 10)
         expected.append(min(distances, key=distances.get))
-    main = found["methods"][0]
+    main = output["methods"][0]
     assert main["predictions"] == expected
     assert main["rate"]["right"] == sum(map(str.__eq__, expected, labels))
     assert main["share"] == main["rate"]["right"] / 8
 
 
 def test_the_json_holds_everything(capsys, place):
-    found = evaluate(capsys, place, *FIXED, "--report", place / "r.html", "--atlas", place / "atlas")
-    assert set(found) == {
+    output = evaluate(capsys, place, *FIXED, "--report", place / "r.html", "--atlas", place / "atlas")
+    assert set(output) == {
         *("title", "protocol", "groups", "classes", "clips", "skipped", "methods", "confusion", "curves"),
         *("neighbours", "atlas", "facts", "seconds", "files"),
     }
-    assert (found["title"], found["classes"], found["groups"]) == ("set", TEXTURES, list(range(8)))
-    assert found["protocol"] == "one clip left out at a time (8 clips)"
-    assert found["clips"][0] == {"name": "fire/00.mp4", "label": "fire", "source": None}
-    assert [(m["name"], m["classifier"], m["main"]) for m in found["methods"]] == [
+    assert (output["title"], output["classes"], output["groups"]) == ("set", TEXTURES, list(range(8)))
+    assert output["protocol"] == "one clip left out at a time (8 clips)"
+    assert output["clips"][0] == {"name": "fire/00.mp4", "label": "fire", "source": None}
+    assert [(m["name"], m["classifier"], m["main"]) for m in output["methods"]] == [
         ("LBP systems, alignment", "nearest mean", True),
         ("LBP systems, alignment", "1-NN", False),
         ("LBP systems, alignment", "kernel ridge", False),
     ]
-    for line in found["methods"]:
+    for line in output["methods"]:
         assert set(line["rate"]) == {"right", "total", "low", "high"}
         assert line["rate"]["low"] <= line["share"] <= line["rate"]["high"]
         assert (line["p_value"] is None) == line["main"]
         assert len(line["predictions"]) == 8
         assert line["settings"]["lambda_mu"] == 10
-    assert np.sum(found["confusion"]) == 8
-    assert np.trace(found["confusion"]) == found["methods"][0]["rate"]["right"]
-    assert [page["class"] for page in found["atlas"]] == TEXTURES
-    assert found["facts"]["order"] == 2
-    assert found["files"]["report"] == str(place / "r.html")
+    assert np.sum(output["confusion"]) == 8
+    assert np.trace(output["confusion"]) == output["methods"][0]["rate"]["right"]
+    assert [page["class"] for page in output["atlas"]] == TEXTURES
+    assert output["facts"]["order"] == 2
+    assert output["files"]["report"] == str(place / "r.html")
     assert (place / "r.html").read_text().lower().startswith("<!doctype html>")
 
 
@@ -128,9 +128,9 @@ def test_a_second_run_reads_no_clip(capsys, place, monkeypatch):
     monkeypatch.setattr(LocalBinaryPatterns, "masses", lambda *args: pytest.fail("counted again"))
     monkeypatch.setattr("sysbags.evaluate.cached.cross_gram", lambda *a, **k: pytest.fail("kernel again"))
     second = evaluate(capsys, place, *FIXED)
-    for found in (first, second):
-        found.pop("seconds")
-        for line in found["methods"]:
+    for output in (first, second):
+        output.pop("seconds")
+        for line in output["methods"]:
             line.pop("seconds")
     assert first == second
 
@@ -141,14 +141,14 @@ def test_sources_are_left_out_together(capsys, copy, place):
     sources = dict(zip(names, names, strict=True))
     sources |= {"fire/00.mp4": "x", "fire/01.mp4": "x", "fire/02.mp4": "y", "waves/00.mp4": "y"}
     write_index(copy / "set", sources)
-    found = evaluate(capsys, copy, *FIXED)
-    assert found["protocol"] == "one source left out at a time (6 sources)"
-    names = [clip["source"] for clip in found["clips"]]
+    by_source = evaluate(capsys, copy, *FIXED)
+    assert by_source["protocol"] == "one source left out at a time (6 sources)"
+    names = [clip["source"] for clip in by_source["clips"]]
     assert names[:5] == ["x", "x", "y", "fire/03.mp4", "y"]
-    groups = found["groups"]
+    groups = by_source["groups"]
     assert len({(a, b) for a, b in zip(groups, names, strict=True)}) == 6
-    alone = evaluate(capsys, copy, *FIXED, "--protocol", "leave-one-out")
-    assert alone["groups"] == list(range(8))
+    by_clip = evaluate(capsys, copy, *FIXED, "--protocol", "leave-one-out")
+    assert by_clip["groups"] == list(range(8))
     folds = evaluate(capsys, copy, *FIXED, "--protocol", "folds", "--folds", 3)
     assert folds["protocol"] == "3 folds, no source in two of them"
     assert sorted(set(folds["groups"])) == [0, 1, 2]
@@ -167,8 +167,8 @@ def test_bad_clips_are_skipped_with_a_sentence(capsys, copy):
     assert any("still.mkv" in line and "no motion to learn" in line for line in skipped)
     assert any("broken.mp4" in line for line in skipped)
     assert "8 clips of 2 classes, 2 skipped; one clip left out at a time (8 clips)" in out
-    found = call_json(capsys, *argv)
-    assert {entry["path"].rsplit("/")[-1] for entry in found["skipped"]} == {"still.mkv", "broken.mp4"}
+    output = call_json(capsys, *argv)
+    assert {entry["path"].rsplit("/")[-1] for entry in output["skipped"]} == {"still.mkv", "broken.mp4"}
 
 
 def test_words_are_learnt_by_thirds(capsys, place, monkeypatch):
@@ -182,23 +182,25 @@ def test_words_are_learnt_by_thirds(capsys, place, monkeypatch):
         return streams(cache, bags, paths, codebook_folds, **options)
 
     monkeypatch.setattr(features, "codebook_streams", spy)
-    found = evaluate(
+    output = evaluate(
         capsys, place, *FIXED, "--bag", "sift", "--words", 8, "--protocol", "folds", "--folds", 3
     )
-    assert [line["name"] for line in found["methods"]] == ["SIFT word systems, alignment"] * 3
+    assert [line["name"] for line in output["methods"]] == ["SIFT word systems, alignment"] * 3
     [fold_of] = folds
     names = {path.relative_to(place / "set").as_posix(): fold for path, fold in fold_of.items()}
     assert sorted(set(names.values())) == [0, 1, 2]
     for group in range(3):  # no group is in two codebook folds
-        clips = [clip["name"] for clip, g in zip(found["clips"], found["groups"], strict=True) if g == group]
+        clips = [
+            clip["name"] for clip, g in zip(output["clips"], output["groups"], strict=True) if g == group
+        ]
         assert len({names[clip] for clip in clips}) == 1
 
 
 def test_comparing_runs_every_method(capsys, place):
     pytest.importorskip("torch")
-    found = evaluate(capsys, place, *FIXED, "--compare", "--compare-frames", 14)
-    names = {line["name"] for line in found["methods"]}
-    assert found["facts"]["notes"] == []
+    output = evaluate(capsys, place, *FIXED, "--compare", "--compare-frames", 14)
+    names = {line["name"] for line in output["methods"]}
+    assert output["facts"]["notes"] == []
     from sysbags import comparators
 
     for name in set(COMPARATORS) - {"LinearSystem"}:
@@ -208,8 +210,8 @@ def test_comparing_runs_every_method(capsys, place):
         *("LBP systems, alignment", "LBP systems, Martin", "LBP systems, maximum singular value"),
         *("LBP bags averaged over time", "LDS on pixels, alignment", "LDS on pixels, Martin"),
     }
-    assert all(line["rate"]["total"] == 8 for line in found["methods"])
-    kinds = {line["name"]: line["kind"] for line in found["methods"]}
+    assert all(line["rate"]["total"] == 8 for line in output["methods"])
+    kinds = {line["name"]: line["kind"] for line in output["methods"]}
     assert [kind for name, kind in kinds.items() if name.startswith("LBP systems")] == ["systems"] * 3
     assert kinds["LDS on pixels, Martin"] == kinds["LBP-TOP"] == "comparator"
 
@@ -237,8 +239,8 @@ def test_a_comparator_that_cannot_be_had_is_noted(capsys, place, monkeypatch):
 
 def test_tuning_runs(capsys, place):
     argv = ("--tune", "--lambda-a", 0.25, "--window", 1, "--kernel", "chi2", "--n-jobs", 1)
-    found = evaluate(capsys, place, *argv)
-    line = found["methods"][0]
+    output = evaluate(capsys, place, *argv)
+    line = output["methods"][0]
     assert (line["name"], line["classifier"], line["main"]) == ("LBP systems, tuned", "chosen", True)
     chosen = line["settings"]
     assert list(chosen) == ["bag parameters", "kernel", "order", "classifier", "lambda_a", "lambda_mu"]
@@ -246,21 +248,21 @@ def test_tuning_runs(capsys, place):
     assert "window" not in str(chosen)  # as given
     for value in chosen.values():
         assert not isinstance(value, dict) or sum(value.values()) == 8
-    assert found["methods"][1]["p_value"] is not None
-    assert found["facts"]["order"] in (3, 5, 8)
+    assert output["methods"][1]["p_value"] is not None
+    assert output["facts"]["order"] in (3, 5, 8)
 
 
 def test_the_same_bits_for_any_number_of_threads(capsys, place):
-    one, two = (
+    first, second = (
         evaluate(
             capsys, place, *FIXED[:-2], "--lambda-mu", "auto", "--n-jobs", jobs, "--atlas", place / "threads"
         )
         for jobs in (1, 2)
     )
     for name in ("confusion", "curves", "neighbours", "atlas"):
-        assert one[name] == two[name]
-    assert [line["predictions"] for line in one["methods"]] == [
-        line["predictions"] for line in two["methods"]
+        assert first[name] == second[name]
+    assert [line["predictions"] for line in first["methods"]] == [
+        line["predictions"] for line in second["methods"]
     ]
 
 
@@ -324,9 +326,9 @@ def test_one_source_for_all_and_a_class_of_one_source(capsys, copy):
     code, _, err = call(capsys, *argv, "--protocol", "by-source")
     assert (code, "names a single source" in err) == (2, True)
     write_index(copy / "set", {name: "x" if name.startswith("fire") else name for name in names})
-    found = call_json(capsys, *argv)
-    lines = found["methods"]
-    assert all(verdict == "waves" for line in lines for verdict in line["predictions"][:4])
+    output = call_json(capsys, *argv)
+    lines = output["methods"]
+    assert all(prediction == "waves" for line in lines for prediction in line["predictions"][:4])
     _, _, err = call(capsys, *argv)
     assert err.startswith(
         "sysbags: the class fire has its clips in a single group: left out, they are all classified wrongly"
@@ -344,8 +346,8 @@ def test_a_class_without_a_usable_clip_is_told_of(capsys, copy):
 
 def test_further_bags_are_judged_together(capsys, place):
     """With a further bag the kernel machine on all bags is the main method; zero weight leaves one alone."""
-    found = evaluate(capsys, place, *FIXED, "--add-bag", "colour", "--add-bag", "flow")
-    main = found["methods"][0]
+    output = evaluate(capsys, place, *FIXED, "--add-bag", "colour", "--add-bag", "flow")
+    main = output["methods"][0]
     assert (main["name"], main["classifier"]) == ("LBP + colour + flow systems, alignment", "kernel ridge")
     assert main["main"]
     assert {"ridge", "weight of colour", "weight of flow"} <= set(main["settings"])

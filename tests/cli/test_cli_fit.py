@@ -54,39 +54,45 @@ def test_fit_says_what_it_did(capsys, classes, tmp_path):
 
 
 def test_auto_is_leave_one_out_on_the_training_clips(capsys, classes, tmp_path):
-    said = call_json(capsys, "fit", classes, "--out", tmp_path / "m", "--order", 3)
+    output = call_json(capsys, "fit", classes, "--out", tmp_path / "m", "--order", 3)
     systems, labels = systems_of(classes)
     chosen = choose_weights(sysbags.cross_gram(systems), labels)
-    assert (said["lambda_a"], said["lambda_mu"]) == (chosen.lambda_a, chosen.lambda_mu)
-    assert said["accuracy"] == chosen.result.accuracy
-    assert said["chosen"] == ["lambda_a", "lambda_mu"]
-    assert said["classes"] == {"flicker": 3, "waves": 3}
-    assert (said["clips"], said["skipped"], said["left_out"]) == (6, [], "clip")
+    assert (output["lambda_a"], output["lambda_mu"]) == (chosen.lambda_a, chosen.lambda_mu)
+    assert output["accuracy"] == chosen.result.accuracy
+    assert output["chosen"] == ["lambda_a", "lambda_mu"]
+    assert output["classes"] == {"flicker": 3, "waves": 3}
+    assert (output["clips"], output["skipped"], output["left_out"]) == (6, [], "clip")
     steps = sysbags.load(tmp_path / "m").named_steps
     assert (steps["classify"].lambda_a, steps["classify"].lambda_mu) == (chosen.lambda_a, chosen.lambda_mu)
-    assert all(seconds >= 0 for seconds in said["seconds"].values())
+    assert all(seconds >= 0 for seconds in output["seconds"].values())
 
 
 def test_one_weight_given(capsys, classes, tmp_path):
     words = ("--order", 3, "--lambda-a", 4, "--classifier", "nearest-system")
-    said = call_json(capsys, "fit", classes, "--out", tmp_path / "m", *words)
+    output = call_json(capsys, "fit", classes, "--out", tmp_path / "m", *words)
     systems, labels = systems_of(classes)
     gram = sysbags.cross_gram(systems)
     chosen = choose_weights(gram, labels, lambda_a=4.0, classifier="nearest-system")
-    assert (said["lambda_a"], said["lambda_mu"], said["chosen"]) == (4.0, chosen.lambda_mu, ["lambda_mu"])
-    found = leave_one_out(gram, labels, lambda_a=4.0, lambda_mu=chosen.lambda_mu, classifier="nearest-system")
-    assert said["accuracy"] == found.accuracy
+    assert (output["lambda_a"], output["lambda_mu"], output["chosen"]) == (
+        4.0,
+        chosen.lambda_mu,
+        ["lambda_mu"],
+    )
+    result = leave_one_out(
+        gram, labels, lambda_a=4.0, lambda_mu=chosen.lambda_mu, classifier="nearest-system"
+    )
+    assert output["accuracy"] == result.accuracy
 
 
 def test_sources_are_left_out_together(capsys, classes, tmp_path):
     folder = shutil.copytree(classes, tmp_path / "clips")
     rows = [f"{path.parent.name}/{path.name},{path.stem}" for path in sorted(folder.glob("*/*.mp4"))]
     (folder / "index.csv").write_text("\n".join(["clip,source", *rows]))
-    said = call_json(capsys, "fit", folder, "--out", tmp_path / "m", "--order", 3)
+    output = call_json(capsys, "fit", folder, "--out", tmp_path / "m", "--order", 3)
     systems, labels = systems_of(folder)
     chosen = choose_weights(sysbags.cross_gram(systems), labels, groups=["0", "1", "2"] * 2)
-    assert said["left_out"] == "source"
-    assert (said["lambda_a"], said["accuracy"]) == (chosen.lambda_a, chosen.result.accuracy)
+    assert output["left_out"] == "source"
+    assert (output["lambda_a"], output["accuracy"]) == (chosen.lambda_a, chosen.result.accuracy)
     (folder / "index.csv").write_text("\n".join(["clip,source", *(row[:-1] + "x" for row in rows)]))
     code, out, err = call(capsys, "fit", folder, "--out", tmp_path / "m", "--order", 3)
     assert code == 0
@@ -119,19 +125,19 @@ def test_bad_clips_are_skipped(capsys, classes, tmp_path):
         assert all(
             sum(name in line for line in lines) == 1 for name in ("text.mp4", "empty.mp4", "short.mp4")
         )
-    said = call_json(capsys, "fit", folder, "--out", tmp_path / "m", "--order", 3)
-    assert [entry["path"].rsplit("/", 1)[1] for entry in said["skipped"]] == [
+    output = call_json(capsys, "fit", folder, "--out", tmp_path / "m", "--order", 3)
+    assert [entry["path"].rsplit("/", 1)[1] for entry in output["skipped"]] == [
         "short.mp4",
         "empty.mp4",
         "text.mp4",
     ]
-    assert "the largest order possible is 2" in said["skipped"][0]["error"]
+    assert "the largest order possible is 2" in output["skipped"][0]["error"]
 
 
 def test_a_cut_clip_is_used_with_a_warning(capsys, classes, tmp_path):
     folder = shutil.copytree(classes, tmp_path / "clips")
-    whole = write_clip(tmp_path / "whole.avi", flicker(9), codec="mjpeg")
-    data = whole.read_bytes()
+    complete = write_clip(tmp_path / "whole.avi", flicker(9), codec="mjpeg")
+    data = complete.read_bytes()
     (folder / "flicker" / "cut.avi").write_bytes(data[: int(0.7 * len(data))])
     code, out, err = call(capsys, "fit", folder, "--out", tmp_path / "m", "--order", 3)
     assert code == 0
@@ -140,14 +146,14 @@ def test_a_cut_clip_is_used_with_a_warning(capsys, classes, tmp_path):
 
 
 def test_classes_that_cannot_be(capsys, classes, tmp_path):
-    one = tmp_path / "one"
-    shutil.copytree(classes / "waves", one / "waves")
-    code, _, err = call(capsys, "fit", one, "--out", tmp_path / "m")
+    folder = tmp_path / "one"
+    shutil.copytree(classes / "waves", folder / "waves")
+    code, _, err = call(capsys, "fit", folder, "--out", tmp_path / "m")
     assert code == 2
     assert "holds a single class, waves, but there must be at least two" in err
-    (one / "mud").mkdir()
-    (one / "mud" / "x.mp4").write_text("mud")
-    code, _, err = call(capsys, "fit", one, "--out", tmp_path / "m")
+    (folder / "mud").mkdir()
+    (folder / "mud" / "x.mp4").write_text("mud")
+    code, _, err = call(capsys, "fit", folder, "--out", tmp_path / "m")
     assert code == 2
     assert "no clip of the class mud can be used" in err.splitlines()[-1]
     assert not (tmp_path / "m").exists()
@@ -157,8 +163,8 @@ def test_classes_that_cannot_be(capsys, classes, tmp_path):
 def test_other_bags(capsys, classes, unseen, tmp_path, bag):
     few = ["--size", 32, "--max-frames", 4]
     words = {"surf": ["--words", 8], "deep": few, "deep-words": few}.get(bag, [])
-    said = call_json(capsys, "fit", classes, "--out", tmp_path / "m", "--bag", bag, "--order", 2, *words)
-    assert said["clips"] == 6
+    output = call_json(capsys, "fit", classes, "--out", tmp_path / "m", "--bag", bag, "--order", 2, *words)
+    assert output["clips"] == 6
     clips = call_json(capsys, "classify", tmp_path / "m", *unseen)["clips"]
     if bag != "flow":
         assert [clip["label"] for clip in clips] == ["waves", "flicker"]
@@ -265,9 +271,9 @@ def test_models_that_fit_has_not_made(capsys, classes, unseen, tmp_path, kind):
 
 @pytest.mark.parametrize("where", ["sysbags.distances.gram.cross_gram", "safetensors.numpy.save_file"])
 def test_interrupted(capsys, classes, tmp_path, monkeypatch, where):
-    def interrupt(*given, **_):
+    def interrupt(*arguments, **_):
         if where.endswith("save_file"):
-            given[1].write_bytes(b"half")
+            arguments[1].write_bytes(b"half")
         raise KeyboardInterrupt
 
     monkeypatch.setattr(where, interrupt)

@@ -140,9 +140,9 @@ def test_notes_about_many_clips(capsys, data, tmp_path, skipped, cut):
     folder.mkdir()
     for k in range(skipped):
         (folder / f"bad{k}.mp4").write_text("not a video")
-    whole = write_clip(tmp_path / "whole.avi", flicker(9), codec="mjpeg").read_bytes()
+    video = write_clip(tmp_path / "whole.avi", flicker(9), codec="mjpeg").read_bytes()
     for k in range(cut):
-        (folder / f"cut{k}.avi").write_bytes(whole[: int(0.7 * len(whole))])
+        (folder / f"cut{k}.avi").write_bytes(video[: int(0.7 * len(video))])
     code, out, err = call(capsys, "matrix", folder, "--out", tmp_path / "d.csv", "--order", 2)
     assert code == 0
     assert f"{cut} clips, {skipped} skipped" in out

@@ -67,25 +67,25 @@ def test_distances_are_martins_by_definition(order):
             A, C = (array[i] for array in systems)
             B, D = (array[j] for array in others)
             assert between[i, j] == pytest.approx(by_definition(A, C, B, D), rel=1e-8)
-    own = martin(systems)
-    np.testing.assert_allclose(own, own.T)
-    np.testing.assert_array_equal(np.diag(own), np.zeros(4))
-    np.testing.assert_allclose(own, martin(systems, systems), atol=1e-7)  # log of 1 less some round-off
+    within = martin(systems)
+    np.testing.assert_allclose(within, within.T)
+    np.testing.assert_array_equal(np.diag(within), np.zeros(4))
+    np.testing.assert_allclose(within, martin(systems, systems), atol=1e-7)  # log of 1 less some round-off
 
 
 def test_distances_are_those_of_systems():
     systems = random_systems(3, 2, 9, np.random.default_rng(0))
-    own = [System(A, C, np.eye(2), np.zeros(2), "linear") for A, C in zip(*systems, strict=True)]
-    expected = [[martin_distance(one, two) for two in own] for one in own]
+    converted = [System(A, C, np.eye(2), np.zeros(2), "linear") for A, C in zip(*systems, strict=True)]
+    expected = [[martin_distance(first, second) for second in converted] for first in converted]
     np.testing.assert_allclose(martin(systems), expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("order", [1, 3])
 def test_a_cube_is_identified_by_singular_vectors_and_least_squares(order):
     cubes = np.random.default_rng(0).integers(0, 256, (5, 12, 16)).astype(np.uint8)
-    found = local_systems(cubes, order)
-    assert found.transitions.shape == (5, order, order)
-    for cube, A, C in zip(cubes, *found, strict=True):
+    systems = local_systems(cubes, order)
+    assert systems.transitions.shape == (5, order, order)
+    for cube, A, C in zip(cubes, *systems, strict=True):
         Y = cube - cube.mean(axis=0)
         U, s, Vt = np.linalg.svd(Y, full_matrices=False)
         signs = np.sign(np.sum(Vt[:order] * C, axis=1))
@@ -101,20 +101,20 @@ def test_a_swing_is_recovered_and_kept_stable():
     time, phases = np.arange(20)[:, None], np.random.default_rng(0).uniform(0.0, 6.0, 9)
     swing = np.cos(2 * np.pi * 3 / 20 * time + phases)
     growing = swing * 1.1**time
-    found = local_systems([swing, growing], 2)
-    values = np.linalg.eigvals(found.transitions)
+    systems = local_systems([swing, growing], 2)
+    values = np.linalg.eigvals(systems.transitions)
     np.testing.assert_allclose(np.abs(np.angle(values[0])), 2 * np.pi * 3 / 20, rtol=1e-9)
     np.testing.assert_allclose(np.abs(values).max(axis=1), 0.999, rtol=1e-9)
-    assert np.isfinite(martin(found)).all()
+    assert np.isfinite(martin(systems)).all()
 
 
 def test_cubes_of_too_low_a_rank_are_no_systems():
     rng = np.random.default_rng(0)
     still, flat = np.full((10, 9), 3.0), np.outer(rng.standard_normal(10), np.ones(9))
-    found = local_systems([still, rng.standard_normal((10, 9)), flat, rng.standard_normal((10, 9))], 2)
-    assert len(found.transitions) == len(found.observers) == 2
+    systems = local_systems([still, rng.standard_normal((10, 9)), flat, rng.standard_normal((10, 9))], 2)
+    assert len(systems.transitions) == len(systems.observers) == 2
     np.testing.assert_allclose(
-        found.observers @ found.observers.transpose(0, 2, 1), [np.eye(2)] * 2, atol=1e-12
+        systems.observers @ systems.observers.transpose(0, 2, 1), [np.eye(2)] * 2, atol=1e-12
     )
     assert len(local_systems([still], 2).transitions) == 0
 
@@ -193,11 +193,11 @@ def test_threads_change_nothing(videos, fitted):
 def test_a_video_that_is_tested_changes_neither_the_codebook_nor_the_others(videos):
     bags = BagOfSystems(**SMALL).fit(videos[:3])
     words = bags.words_
-    together = bags.transform(videos)
-    np.testing.assert_array_equal(bags.vector(videos[3]), together[3])
-    np.testing.assert_array_equal(bags.transform([smooth(9), videos[0]])[1], together[0])
+    vectors = bags.transform(videos)
+    np.testing.assert_array_equal(bags.vector(videos[3]), vectors[3])
+    np.testing.assert_array_equal(bags.transform([smooth(9), videos[0]])[1], vectors[0])
     assert bags.words_ is words
-    np.testing.assert_allclose(together.sum(axis=1), 1.0)
+    np.testing.assert_allclose(vectors.sum(axis=1), 1.0)
 
 
 def test_local_systems_serve_several_codebooks(videos, fitted):
@@ -214,13 +214,13 @@ def test_the_sample_is_bounded_and_seeded(videos, monkeypatch):
         return embed(squared, dimensions)
 
     monkeypatch.setattr("sysbags.comparators.bag_of_systems.embed", spy)
-    one, same, other = (
+    first, same, other = (
         BagOfSystems(**SMALL, samples=20, random_state=seed).fit(videos).words_.transitions
         for seed in (0, 0, 1)
     )
     assert sizes == [20] * 3
-    np.testing.assert_array_equal(one, same)
-    assert np.abs(one - other).max() > 1e-3
+    np.testing.assert_array_equal(first, same)
+    assert np.abs(first - other).max() > 1e-3
 
 
 def test_a_still_video_has_the_uniform_histogram(fitted, videos):

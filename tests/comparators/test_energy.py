@@ -30,8 +30,8 @@ def shares(clip, **options):
 
 
 def velocity(name):
-    way, speed = name.split(" at ")
-    u, v = ("right" in way) - ("left" in way), ("down" in way) - ("up" in way)
+    direction, speed = name.split(" at ")
+    u, v = ("right" in direction) - ("left" in direction), ("down" in direction) - ("up" in direction)
     return float(speed) * np.array([u, v]) / np.hypot(u, v)
 
 
@@ -49,8 +49,8 @@ def test_filters_against_directional_derivatives_of_a_gaussian():
     t, y, x = np.mgrid[-4:5, -4:5, -4:5]
     gauss = np.exp(-(x**2 + y**2 + t**2) / 2 / sigma**2)
     gauss /= gauss.sum()
-    found = np.stack(list(answers(clip, sigma)))
-    assert found.shape == (2, 10, 3, 4)
+    responses = np.stack(list(answers(clip, sigma)))
+    assert responses.shape == (2, 10, 3, 4)
     first = None
     for filter_, (normal, weights) in enumerate(zip(np.repeat(NORMALS, 4, axis=0), steering(), strict=True)):
         # The direction can be read off the pure derivatives: their weights are its cubes.
@@ -69,7 +69,7 @@ def test_filters_against_directional_derivatives_of_a_gaussian():
                 for k in range(2)
             ]
         )
-        have = np.einsum("a,karc->krc", weights, found)
+        have = np.einsum("a,karc->krc", weights, responses)
         np.testing.assert_allclose(have, want, rtol=0, atol=2e-5 * 255 * np.abs(kernel).sum())
 
 
@@ -77,20 +77,20 @@ def test_answers_are_sums_over_space_and_time():
     """The ten separable filters one by one, without a window that goes round."""
     clip = np.random.default_rng(1).integers(0, 256, (13, 10, 11)).astype(np.uint8)
     g = derivatives(1.0)
-    for begin, found in enumerate(answers(clip, 1.0)):
+    for begin, responses in enumerate(answers(clip, 1.0)):
         for a, (i, j, k) in enumerate(ORDERS):
             kernel = g[k][:, None, None] * g[j][None, :, None] * g[i][None, None, :]
             for r in range(2):
                 for c in range(3):
                     want = (clip[begin : begin + 9, r : r + 9, c : c + 9] * kernel).sum()
-                    assert abs(found[a, r, c] - want) < 1e-5 * 255  # float32
+                    assert abs(responses[a, r, c] - want) < 1e-5 * 255  # float32
 
 
 def test_a_still_picture_does_not_change():
     picture = np.random.default_rng(0).integers(0, 256, (16, 16)).astype(np.uint8)
-    (found,) = answers([picture] * TAPS, 1.5)
+    (responses,) = answers([picture] * TAPS, 1.5)
     for a, (_, _, k) in enumerate(ORDERS):
-        assert (np.abs(found[a]).max() > 0.1) == (k == 0)
+        assert (np.abs(responses[a]).max() > 0.1) == (k == 0)
 
 
 def test_derivatives_of_polynomials():
@@ -124,18 +124,18 @@ def test_a_single_wave(wave):
 
 @pytest.mark.parametrize("name", MOVING)
 def test_what_moves_is_in_its_channel(name):
-    found = shares(moved(*velocity(name)))
-    assert max(found, key=found.get) == name
+    energies = shares(moved(*velocity(name)))
+    assert max(energies, key=energies.get) == name
 
 
 def test_what_does_not_move_and_what_only_flickers():
-    found = shares(moved(0, 0))
-    assert max(found, key=found.get) == "static"
+    energies = shares(moved(0, 0))
+    assert max(energies, key=energies.get) == "static"
     noise = np.random.default_rng(0).integers(0, 256, (16, 20, 1)).repeat(22, axis=2).astype(np.uint8)
-    found = shares(noise)  # nothing changes along a row
-    assert max(found, key=found.get) == "horizontal flicker"
-    found = shares(noise.transpose(0, 2, 1))
-    assert max(found, key=found.get) == "vertical flicker"
+    energies = shares(noise)  # nothing changes along a row
+    assert max(energies, key=energies.get) == "horizontal flicker"
+    energies = shares(noise.transpose(0, 2, 1))
+    assert max(energies, key=energies.get) == "vertical flicker"
 
 
 def turned(change):

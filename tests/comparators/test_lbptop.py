@@ -29,11 +29,11 @@ def codes_by_definition(clip, radii):
     for t in range(rt, T - rt):
         for y in range(ry, H - ry):
             for x in range(rx, W - rx):
-                for plane, ((one, along), (other, across)) in enumerate(planes):
+                for plane, ((first_radius, along), (second_radius, across)) in enumerate(planes):
                     code = 0
                     for p in range(8):
-                        u = Fraction(round(one * cos(pi * p / 4) * 2**20), 2**20)
-                        v = Fraction(round(other * sin(pi * p / 4) * 2**20), 2**20)
+                        u = Fraction(round(first_radius * cos(pi * p / 4) * 2**20), 2**20)
+                        v = Fraction(round(second_radius * sin(pi * p / 4) * 2**20), 2**20)
                         value = Fraction(0)
                         for i in (floor(u), floor(u) + 1):
                             for j in (floor(v), floor(v) + 1):
@@ -67,8 +67,8 @@ def test_planes_are_what_scikit_image_finds_in_slices(radius):
     clip, r = np.random.default_rng(1).integers(0, 256, (12, 13, 14), dtype=np.uint8), radius
 
     def codes(slices):
-        found = np.stack([local_binary_pattern(picture, 8, r) for picture in slices]).astype(int)
-        return sum((found >> (8 - p) % 8 & 1) << p for p in range(8))[:, r:-r, r:-r]
+        patterns = np.stack([local_binary_pattern(picture, 8, r) for picture in slices]).astype(int)
+        return sum((patterns >> (8 - p) % 8 & 1) << p for p in range(8))[:, r:-r, r:-r]
 
     xy, xt, yt = codes(clip), codes(clip.transpose(1, 0, 2)), codes(clip.transpose(2, 0, 1))
     inside = [part[r:-r].ravel() for part in (xy, xt, yt)]
@@ -173,8 +173,8 @@ def test_manners_of_a_transformer(tmp_path):
     assert vectors.shape == (5, 177)
     for row in vectors[1:]:
         np.testing.assert_array_equal(row, vectors[0])
-    one = LBPTOP(method="nri_uniform").fit_transform([moving_frames(6)] * 2)
-    np.testing.assert_array_equal(one, vectors[:2])
+    expected = LBPTOP(method="nri_uniform").fit_transform([moving_frames(6)] * 2)
+    np.testing.assert_array_equal(expected, vectors[:2])
     assert method.transform([]).shape == (0, 0)
 
 

@@ -43,9 +43,9 @@ def test_swings_of_whole_periods_are_recovered_but_for_the_margin():
     angles = 2 * np.pi * np.array([2, 5]) / 60
     waves = 2 * np.pi * np.outer([1, 3], np.arange(20)) / 20
     rows = sum(np.cos(a * np.arange(60)[:, None] - wave) for a, wave in zip(angles, waves, strict=True))
-    found = np.linalg.eigvals(pixel_system(rows, order=4).transition)
-    np.testing.assert_allclose(np.sort(np.angle(found)), np.sort([*angles, *-angles]), atol=1e-3)
-    np.testing.assert_allclose(np.abs(found), 0.999, atol=2e-3)  # 1 but for the margin of stability
+    eigenvalues = np.linalg.eigvals(pixel_system(rows, order=4).transition)
+    np.testing.assert_allclose(np.sort(np.angle(eigenvalues)), np.sort([*angles, *-angles]), atol=1e-3)
+    np.testing.assert_allclose(np.abs(eigenvalues), 0.999, atol=2e-3)  # 1 but for the margin of stability
 
 
 def test_the_observer_holds_the_singular_vectors_and_the_mean_is_the_mean_frame():
@@ -92,9 +92,9 @@ def test_clips_of_any_shape_can_be_compared_and_textures_tell():
 
 def test_the_result_depends_on_the_video_alone():
     videos = [moving_frames(12, 24, 24, seed=s) for s in range(4)]
-    one, two = (LinearSystem(3, size=12, n_jobs=jobs).fit_transform(videos) for jobs in (1, 3))
-    alone = LinearSystem(3, size=12).system(videos[2])
-    for first, second in [*zip(one, two, strict=True), (one[2], alone)]:
+    single, threaded = (LinearSystem(3, size=12, n_jobs=jobs).fit_transform(videos) for jobs in (1, 3))
+    separate = LinearSystem(3, size=12).system(videos[2])
+    for first, second in [*zip(single, threaded, strict=True), (single[2], separate)]:
         np.testing.assert_array_equal(first.transition, second.transition)
         np.testing.assert_array_equal(first.samples, second.samples)
 

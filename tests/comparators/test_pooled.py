@@ -104,9 +104,9 @@ def test_batch_size_does_not_matter(batch_size):
 
 
 def test_turned_round_in_time_the_frames_say_the_same():
-    there, back = pooled().vector(CLIP), pooled().vector(CLIP[::-1])
-    np.testing.assert_allclose(back[:6], there[:6], rtol=0, atol=1e-6)
-    assert np.abs(back[6:] - there[6:]).max() > 1e-3
+    forward, backward = pooled().vector(CLIP), pooled().vector(CLIP[::-1])
+    np.testing.assert_allclose(backward[:6], forward[:6], rtol=0, atol=1e-6)
+    assert np.abs(backward[6:] - forward[6:]).max() > 1e-3
 
 
 def test_a_transformer():

@@ -35,21 +35,21 @@ def fitted(videos):
     return TreeWords(**SMALL).fit(videos)
 
 
-def way_of(descriptor, centers, children):
+def path_of(descriptor, centers, children):
     """One descriptor's nodes, one comparison at a time."""
-    node, way = 0, []
+    node, path = 0, []
     while children[node][0] < children[node][1]:
         node = min(range(*children[node]), key=lambda child: ((descriptor - centers[child]) ** 2).sum())
-        way.append(node)
-    return way
+        path.append(node)
+    return path
 
 
-def ways_of(descriptors, centers, children):
-    return [way_of(descriptor, centers, children) for descriptor in descriptors]
+def paths_of(descriptors, centers, children):
+    return [path_of(descriptor, centers, children) for descriptor in descriptors]
 
 
-def passed(way):
-    return [[int(node) for node in row if node] for row in way]
+def passed(paths):
+    return [[int(node) for node in row if node] for row in paths]
 
 
 def test_the_way_down_is_the_nearest_child_at_each_node():
@@ -57,16 +57,16 @@ def test_the_way_down_is_the_nearest_child_at_each_node():
     sample = rng.standard_normal((400, 5)).astype(np.float32)
     centers, children = grow(sample, 3, 3, random_state=0)
     descriptors = rng.standard_normal((200, 5)).astype(np.float32)
-    assert passed(descend(descriptors, centers, children)) == ways_of(descriptors, centers, children)
+    assert passed(descend(descriptors, centers, children)) == paths_of(descriptors, centers, children)
     assert len(centers) == 1 + 3 + 9 + 27
 
 
 def test_leaves_may_end_at_different_levels():
     sample = np.concatenate([np.full((9, 2), 50.0), np.random.default_rng(0).standard_normal((60, 2))])
     centers, children = grow(sample.astype(np.float32), 3, 3, random_state=0)
-    ways = descend(sample, centers, children)
-    assert passed(ways) == ways_of(sample, centers, children)
-    lengths = {len(way) for way in passed(ways)}
+    paths = descend(sample, centers, children)
+    assert passed(paths) == paths_of(sample, centers, children)
+    lengths = {len(path) for path in passed(paths)}
     assert lengths == {1, 3}  # nine equal descriptors cannot be divided
 
 
@@ -75,10 +75,10 @@ def test_the_tree_is_whole():
     sample = np.random.default_rng(1).standard_normal((500, 4)).astype(np.float32)
     centers, children = grow(sample, 4, 2, random_state=3)
     assert sorted(k for first, end in children for k in range(first, end)) == list(range(1, len(centers)))
-    way = descend(sample, centers, children)
-    assert set(way.ravel()) == set(range(1, len(centers)))
+    paths = descend(sample, centers, children)
+    assert set(paths.ravel()) == set(range(1, len(centers)))
     np.testing.assert_allclose(centers[0], sample.mean(axis=0), atol=1e-6)
-    errors = [((sample - centers[nodes]) ** 2).sum(axis=1).mean() for nodes in (np.zeros(500, int), *way.T)]
+    errors = [((sample - centers[nodes]) ** 2).sum(axis=1).mean() for nodes in (np.zeros(500, int), *paths.T)]
     assert errors[0] > 1.5 * errors[1] > 1.5**2 * errors[2]  # each level quantises finer
 
 
@@ -89,9 +89,9 @@ def test_clusters_within_clusters_become_branches():
     sample = np.repeat(small, 20, axis=0) + 0.1 * rng.standard_normal((180, 3))
     centers, children = grow(sample.astype(np.float32), 3, 2, random_state=0)
     assert len(centers) == 13
-    way = descend(small, centers, children)
-    assert len(set(way[:, 1])) == 9
-    assert [len(set(way[k : k + 3, 0])) for k in (0, 3, 6)] == [1, 1, 1]
+    paths = descend(small, centers, children)
+    assert len(set(paths[:, 1])) == 9
+    assert [len(set(paths[k : k + 3, 0])) for k in (0, 3, 6)] == [1, 1, 1]
 
 
 @settings(max_examples=50, deadline=None)
@@ -99,19 +99,19 @@ def test_clusters_within_clusters_become_branches():
 def test_frames_are_counted_once_a_node(seed, nodes):
     rng = np.random.default_rng(seed)
     frame = np.sort(rng.integers(0, 4, rng.integers(0, 20)))
-    way = rng.integers(0, nodes, (len(frame), 3))
-    expected = [len({f for f, row in zip(frame, way, strict=True) if k in row}) for k in range(1, nodes)]
-    assert frames_through(way, frame, nodes).tolist() == expected
+    paths = rng.integers(0, nodes, (len(frame), 3))
+    expected = [len({f for f, row in zip(frame, paths, strict=True) if k in row}) for k in range(1, nodes)]
+    assert frames_through(paths, frame, nodes).tolist() == expected
 
 
 def test_weights_and_vectors_are_those_of_the_definition(videos, fitted):
     describe = VisualWords(descriptor="sift", max_points=128).describer()
     documents, clips = [], []
     for video in videos:
-        found = [describe(frame) for frame in video[::2]]
-        visits = [ways_of(part, fitted.centers_, fitted.children_) for part in found]
-        documents += [{node for way in frame for node in way} for frame in visits if frame]
-        clips.append([node for frame in visits for way in frame for node in way])
+        descriptors = [describe(frame) for frame in video[::2]]
+        visits = [paths_of(part, fitted.centers_, fitted.children_) for part in descriptors]
+        documents += [{node for path in frame for node in path} for frame in visits if frame]
+        clips.append([node for frame in visits for path in frame for node in path])
     nodes = range(1, len(fitted.centers_))
     weights = [np.log(len(documents) / sum(k in document for document in documents)) for k in nodes]
     np.testing.assert_allclose(fitted.weights_, weights, rtol=1e-12, atol=1e-12)
@@ -134,13 +134,13 @@ def test_a_node_that_every_frame_passes_says_nothing():
 
 def test_frames_without_keypoints_are_no_documents(videos):
     still = np.full((6, 64, 72), 77, np.uint8)
-    one, two = TreeWords(**SMALL).fit([*videos, still]), TreeWords(**SMALL).fit([*videos])
-    assert one.weights_.shape == one.transform([still])[0].shape
+    with_still, without_still = TreeWords(**SMALL).fit([*videos, still]), TreeWords(**SMALL).fit([*videos])
+    assert with_still.weights_.shape == with_still.transform([still])[0].shape
     np.testing.assert_array_equal(
-        one.transform([still])[0], np.full(one.weights_.size, 1 / one.weights_.size)
+        with_still.transform([still])[0], np.full(with_still.weights_.size, 1 / with_still.weights_.size)
     )
-    assert one.weights_.max() <= np.log(12) + 1e-12  # 3 frames of each of 4 videos
-    assert two.weights_.max() <= np.log(12) + 1e-12
+    assert with_still.weights_.max() <= np.log(12) + 1e-12  # 3 frames of each of 4 videos
+    assert without_still.weights_.max() <= np.log(12) + 1e-12
 
 
 @pytest.mark.parametrize("descriptor", ["sift", "surf"])
@@ -169,9 +169,9 @@ def test_threads_and_companions_change_nothing(videos, fitted):
 def test_a_video_that_is_tested_changes_neither_the_tree_nor_the_others(videos):
     words = TreeWords(**SMALL).fit(videos[:3])
     tree = words.centers_.copy(), words.weights_.copy()
-    together = words.transform(videos)
-    np.testing.assert_array_equal(words.vector(videos[3]), together[3])
-    np.testing.assert_array_equal(words.transform([blobs(9), videos[0]])[1], together[0])
+    vectors = words.transform(videos)
+    np.testing.assert_array_equal(words.vector(videos[3]), vectors[3])
+    np.testing.assert_array_equal(words.transform([blobs(9), videos[0]])[1], vectors[0])
     np.testing.assert_array_equal(words.centers_, tree[0])
     np.testing.assert_array_equal(words.weights_, tree[1])
 
@@ -183,11 +183,11 @@ def test_what_is_described_once_serves_several_trees(videos, fitted):
 
 
 def test_the_sample_is_bounded_and_seeded(videos):
-    one, same, other = (
+    first, same, other = (
         TreeWords(**SMALL, samples=90, random_state=s).fit(videos).centers_ for s in (0, 0, 1)
     )
-    np.testing.assert_array_equal(one, same)
-    assert np.abs(one[1:4] - other[1:4]).max() > 1.0
+    np.testing.assert_array_equal(first, same)
+    assert np.abs(first[1:4] - other[1:4]).max() > 1.0
 
 
 def test_what_is_not_fitted_says_so_and_a_clone_has_learnt_nothing(fitted):

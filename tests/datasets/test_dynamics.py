@@ -148,9 +148,9 @@ def test_a_clip_depends_on_its_seed_class_and_number_alone(tmp_path):
     make_dynamics_clips(tmp_path / "two", 2, **size, n_jobs=2)
     make_dynamics_clips(tmp_path / "few", 1, **size)
     make_dynamics_clips(tmp_path / "other", 1, **size, random_state=1)
-    one, few, other = tree(tmp_path / "one"), tree(tmp_path / "few"), tree(tmp_path / "other")
-    assert one == tree(tmp_path / "two")
-    assert all(few[name] == one[name] for name in few if name.endswith(".mp4"))
+    clips, few, other = tree(tmp_path / "one"), tree(tmp_path / "few"), tree(tmp_path / "other")
+    assert clips == tree(tmp_path / "two")
+    assert all(few[name] == clips[name] for name in few if name.endswith(".mp4"))
     assert all(few[name] != other[name] for name in few if name.endswith(".mp4"))
 
 
@@ -196,8 +196,8 @@ def test_a_loop_is_seen_as_a_rotation(streams):
 def test_reversal_is_seen_by_the_transition_alone(streams, surface):
     def backwards(name, lambda_a):
         stream = streams[name, surface]
-        there, back = identify(stream, order=2), identify(stream[::-1], order=2)
-        return alignment_distance(there, back, lambda_a=lambda_a)
+        forward, backward = identify(stream, order=2), identify(stream[::-1], order=2)
+        return alignment_distance(forward, backward, lambda_a=lambda_a)
 
     # The same pictures have the same observer, but for round-off of the kernel's eigenvectors.
     assert backwards("slow", 0.0) < 1e-9
@@ -211,8 +211,8 @@ def test_systems_tell_the_classes_apart_and_averages_do_not(streams):
     gram = cross_gram([identify(stream, order=2) for stream in streams.values()])
     for classifier in CLASSIFIERS:
         # Not even the surface has been seen before.
-        found = leave_one_out(gram, codes, groups=surfaces, classifier=classifier, lambda_a=4.0)
-        assert found.accuracy > 0.9, classifier
+        result = leave_one_out(gram, codes, groups=surfaces, classifier=classifier, lambda_a=4.0)
+        assert result.accuracy > 0.9, classifier
     averages = np.array([stream.mean(axis=0) for stream in streams.values()])
     for classifier in ("1-NN", "nearest mean", "logistic regression"):
         predictor = vector_predictor(averages, codes, surfaces, classifier, "chi2")

@@ -136,12 +136,12 @@ def test_files_hold_the_frames(tmp_path):
 def test_a_clip_depends_on_its_seed_texture_and_number_alone(tmp_path):
     make_clips(tmp_path / "one", per_class=2, n_jobs=1, **SMALL)
     make_clips(tmp_path / "two", per_class=2, n_jobs=2, **SMALL)
-    one = tree(tmp_path / "one")
-    assert same(one, tree(tmp_path / "two"))
+    clips = tree(tmp_path / "one")
+    assert same(clips, tree(tmp_path / "two"))
     make_clips(tmp_path / "few", per_class=1, textures=["smoke", "fire"], **SMALL)
     few = tree(tmp_path / "few")
     assert sorted(few) == ["fire/00.mp4", "smoke/00.mp4"]
-    assert same(few, {name: one[name] for name in few})
+    assert same(few, {name: clips[name] for name in few})
     make_clips(tmp_path / "other", per_class=1, random_state=1, textures="fire", **SMALL)
     assert not same(tree(tmp_path / "other"), {"fire/00.mp4": few["fire/00.mp4"]})
 

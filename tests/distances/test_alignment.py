@@ -46,24 +46,24 @@ def test_without_transitions_it_is_procrustes(n, solver):
     rng = np.random.default_rng(n)
     for kind in ("random", "related"):
         A1, A2, M = make_pair(kind, n, rng)
-        found = sysbags.align_blocks(A1, A2, M, 0.0, solver=solver)
+        alignment = sysbags.align_blocks(A1, A2, M, 0.0, solver=solver)
         nuclear = np.linalg.norm(M, "nuc")
-        assert found.value == pytest.approx(nuclear, rel=1e-13)
-        assert found.nuclear_norm == pytest.approx(nuclear, rel=1e-13)
-        assert found.upper_bound == pytest.approx(found.value, rel=1e-13)
+        assert alignment.value == pytest.approx(nuclear, rel=1e-13)
+        assert alignment.nuclear_norm == pytest.approx(nuclear, rel=1e-13)
+        assert alignment.upper_bound == pytest.approx(alignment.value, rel=1e-13)
         # The polar factor is the only maximiser; its error is that of the value under a root, if that.
-        np.testing.assert_allclose(found.rotation, polar(M).T, atol=1e-6)
+        np.testing.assert_allclose(alignment.rotation, polar(M).T, atol=1e-6)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
 def test_without_transitions_the_distance_is_tau_minus_twice_the_nuclear_norm(order):
-    one, two = make_system(1, order=order), make_system(2, order=order)
-    M = one.alpha.T @ sysbags.kernels.kernel_matrix(one.samples, two.samples) @ two.alpha
-    found = sysbags.align(one, two, lambda_a=0.0)
-    tau = np.trace(one.observer_gram) + np.trace(two.observer_gram)
-    assert found.distance == pytest.approx(tau - 2.0 * np.linalg.norm(M, "nuc"), abs=1e-12)
-    assert found.lower_bound == pytest.approx(found.distance, abs=1e-12)
-    assert found.parts["transition"] == 0.0
+    first, second = make_system(1, order=order), make_system(2, order=order)
+    M = first.alpha.T @ sysbags.kernels.kernel_matrix(first.samples, second.samples) @ second.alpha
+    alignment = sysbags.align(first, second, lambda_a=0.0)
+    tau = np.trace(first.observer_gram) + np.trace(second.observer_gram)
+    assert alignment.distance == pytest.approx(tau - 2.0 * np.linalg.norm(M, "nuc"), abs=1e-12)
+    assert alignment.lower_bound == pytest.approx(alignment.distance, abs=1e-12)
+    assert alignment.parts["transition"] == 0.0
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -74,12 +74,12 @@ def test_a_rotated_copy_gives_the_rotation_back(n, determinant):
         A1, C1 = make_pair("random", n, rng)[0], polar(rng.standard_normal((2 * n, n)))
         Q = orthogonal(n, rng, determinant)
         # align finds R with R' A2 R = A1 and C2 R = C1; the copy is A2 = Q' A1 Q, C2 = C1 Q.
-        found = sysbags.align_blocks(A1, Q.T @ A1 @ Q, C1.T @ C1 @ Q)
+        alignment = sysbags.align_blocks(A1, Q.T @ A1 @ Q, C1.T @ C1 @ Q)
         best = LAMBDA_A * np.sum(A1**2) + n
-        assert found.value == pytest.approx(best, abs=1e-12)
-        np.testing.assert_allclose(found.rotation, Q.T, atol=1e-6)
-        assert found.determinant == determinant
-        assert found.upper_bound == pytest.approx(best, abs=1e-12)
+        assert alignment.value == pytest.approx(best, abs=1e-12)
+        np.testing.assert_allclose(alignment.rotation, Q.T, atol=1e-6)
+        assert alignment.determinant == determinant
+        assert alignment.upper_bound == pytest.approx(best, abs=1e-12)
 
 
 @pytest.mark.parametrize("order", range(1, 9))
@@ -87,13 +87,13 @@ def test_a_rotated_copy_gives_the_rotation_back(n, determinant):
 def test_a_rotated_system_is_at_distance_zero(order, determinant):
     theta = make_system(order, order=order)
     Q = orthogonal(order, np.random.default_rng(order), determinant)
-    found = sysbags.align(theta, theta.rotate(Q), lambda_mu=1.0)
-    assert 0.0 <= found.lower_bound <= found.distance <= 1e-9
-    np.testing.assert_allclose(found.rotation, Q.T, atol=1e-6)
-    assert found.determinant == determinant
-    assert found.agreed >= 1
+    alignment = sysbags.align(theta, theta.rotate(Q), lambda_mu=1.0)
+    assert 0.0 <= alignment.lower_bound <= alignment.distance <= 1e-9
+    np.testing.assert_allclose(alignment.rotation, Q.T, atol=1e-6)
+    assert alignment.determinant == determinant
+    assert alignment.agreed >= 1
     # As the docstring says: the first is nearest to second.rotate(rotation), here equal to it.
-    back = theta.rotate(Q).rotate(found.rotation)
+    back = theta.rotate(Q).rotate(alignment.rotation)
     np.testing.assert_allclose(back.transition, theta.transition, atol=1e-6)
 
 
@@ -101,44 +101,44 @@ def test_a_rotated_system_is_at_distance_zero(order, determinant):
 @pytest.mark.parametrize("m", [-0.7, 0.0, 0.3])
 def test_order_one_by_hand(a, m):
     # Q is 1 or -1: the transitions do not see it, the observers take the better sign.
-    found = sysbags.align_blocks([[a]], [[0.5]], [[m]], 2.0)
-    assert found.value == pytest.approx(2.0 * a * 0.5 + abs(m), abs=1e-15)
-    assert abs(found.rotation[0, 0]) == 1.0
-    assert found.determinant == np.sign(found.rotation[0, 0])
+    alignment = sysbags.align_blocks([[a]], [[0.5]], [[m]], 2.0)
+    assert alignment.value == pytest.approx(2.0 * a * 0.5 + abs(m), abs=1e-15)
+    assert abs(alignment.rotation[0, 0]) == 1.0
+    assert alignment.determinant == np.sign(alignment.rotation[0, 0])
     if m:
-        assert found.rotation[0, 0] == np.sign(m)
-    assert found.gradient_norm == 0.0
+        assert alignment.rotation[0, 0] == np.sign(m)
+    assert alignment.gradient_norm == 0.0
 
 
 def test_systems_of_order_one_by_hand():
     samples = np.array([[0.5, 0.5], [0.9, 0.1]])
-    one = sysbags.System([[0.8]], samples[:1], [[1.0]], [1.0])
-    two = sysbags.System([[-0.3]], samples[1:], [[-1.0]], [1.0])
+    first = sysbags.System([[0.8]], samples[:1], [[1.0]], [1.0])
+    second = sysbags.System([[-0.3]], samples[1:], [[-1.0]], [1.0])
     k = np.exp(-0.5 * (0.4**2 / 1.4 + 0.4**2 / 0.6))
-    found = sysbags.align(one, two, 0.5, 2.0)
-    assert found.rotation[0, 0] == -1.0
-    assert found.parts["transition"] == pytest.approx(0.5 * 1.1**2, abs=1e-15)
-    assert found.parts["observer"] == pytest.approx(2.0 - 2.0 * k, abs=1e-15)
-    assert found.parts["mean"] == pytest.approx(2.0 * (2.0 - 2.0 * k), abs=1e-15)
-    assert found.distance == pytest.approx(sum(found.parts.values()), abs=1e-15)
+    alignment = sysbags.align(first, second, 0.5, 2.0)
+    assert alignment.rotation[0, 0] == -1.0
+    assert alignment.parts["transition"] == pytest.approx(0.5 * 1.1**2, abs=1e-15)
+    assert alignment.parts["observer"] == pytest.approx(2.0 - 2.0 * k, abs=1e-15)
+    assert alignment.parts["mean"] == pytest.approx(2.0 * (2.0 - 2.0 * k), abs=1e-15)
+    assert alignment.distance == pytest.approx(sum(alignment.parts.values()), abs=1e-15)
 
 
 def test_symmetric_transitions_alone_are_matched_by_their_eigenvalues():
     rng = np.random.default_rng(0)
     for n in SIZES:
         first, second = (X + X.T for X in rng.standard_normal((2, n, n)))
-        found = sysbags.align_blocks(first, second, lambda_a=1.0)
+        alignment = sysbags.align_blocks(first, second, lambda_a=1.0)
         expected = np.linalg.eigvalsh(first) @ np.linalg.eigvalsh(second)
-        assert found.value == pytest.approx(expected, rel=1e-10, abs=1e-10)
-        assert found.upper_bound == pytest.approx(expected, rel=1e-10, abs=1e-10)
+        assert alignment.value == pytest.approx(expected, rel=1e-10, abs=1e-10)
+        assert alignment.upper_bound == pytest.approx(expected, rel=1e-10, abs=1e-10)
 
 
 def test_zero_blocks():
     for n in (1, 2, 5):
-        found = sysbags.align_blocks(np.zeros((n, n)), np.zeros((n, n)))
-        assert found.value == 0.0
-        assert found.upper_bound == 0.0
-        check_orthogonal(found.rotation)
+        alignment = sysbags.align_blocks(np.zeros((n, n)), np.zeros((n, n)))
+        assert alignment.value == 0.0
+        assert alignment.upper_bound == 0.0
+        check_orthogonal(alignment.rotation)
 
 
 # Brute force ------------------------------------------------------------------------------------------
@@ -149,17 +149,17 @@ def test_two_by_two_by_a_fine_grid(seed):
     rng = np.random.default_rng(seed)
     A1, A2, M = rng.standard_normal((3, 2, 2))
     for lambda_a, observer in ((0.25, M), (2.0, M), (1.0, 0.0 * M)):
-        found = sysbags.align_blocks(A1, A2, observer, lambda_a)
+        alignment = sysbags.align_blocks(A1, A2, observer, lambda_a)
         angles = np.linspace(0.0, 2.0 * np.pi, 4001)
         grid = np.array([[rho(A1, A2, observer, plane(t, d), lambda_a) for t in angles] for d in (1, -1)])
         # Between two angles of the grid the cost can rise by curvature * step^2 / 8.
         curvature = 4.0 * lambda_a * np.linalg.norm(A1) * np.linalg.norm(A2) + 2.0 * np.linalg.norm(observer)
         slack = curvature * (angles[1] - angles[0]) ** 2 / 8.0
-        assert grid.max() <= found.value + 1e-12
-        assert found.value <= grid.max() + slack
+        assert grid.max() <= alignment.value + 1e-12
+        assert alignment.value <= grid.max() + slack
         # And it says which of the two components holds the best.
         if abs(grid[0].max() - grid[1].max()) > 2.0 * slack:
-            assert found.determinant == (1 if grid[0].max() > grid[1].max() else -1)
+            assert alignment.determinant == (1 if grid[0].max() > grid[1].max() else -1)
 
 
 @pytest.mark.parametrize(("n", "m"), [(1, 2), (2, 1), (2, 4), (5, 3)])
@@ -180,17 +180,17 @@ def test_different_orders_are_padded_with_zeros(n, m):
 
 def test_orders_one_and_two_by_a_fine_grid():
     rng = np.random.default_rng(3)
-    one, two = make_system(3, order=1), make_system(4, order=2)
-    M = padded(one.alpha.T @ sysbags.kernels.kernel_matrix(one.samples, two.samples) @ two.alpha, 2)
-    A1, A2 = padded(one.transition, 2), two.transition
+    first, second = make_system(3, order=1), make_system(4, order=2)
+    M = padded(first.alpha.T @ sysbags.kernels.kernel_matrix(first.samples, second.samples) @ second.alpha, 2)
+    A1, A2 = padded(first.transition, 2), second.transition
     lambda_a = float(rng.uniform(0.5, 2.0))
     angles = np.linspace(0.0, 2.0 * np.pi, 4001)
     best = max(rho(A1, A2, M, plane(t, d), lambda_a) for t in angles for d in (1, -1))
     tau = lambda_a * (np.sum(A1**2) + np.sum(A2**2)) + 3.0
-    distance = sysbags.alignment_distance(one, two, lambda_a)
+    distance = sysbags.alignment_distance(first, second, lambda_a)
     assert distance == pytest.approx(tau - 2.0 * best, abs=1e-5)
     assert distance <= tau - 2.0 * best + 1e-12
-    assert distance == pytest.approx(sysbags.alignment_distance(two, one, lambda_a), abs=1e-12)
+    assert distance == pytest.approx(sysbags.alignment_distance(second, first, lambda_a), abs=1e-12)
 
 
 # What the record says ---------------------------------------------------------------------------------
@@ -202,29 +202,29 @@ def test_orders_one_and_two_by_a_fine_grid():
 def test_the_record_is_true(n, kind, solver):
     rng = np.random.default_rng(n)
     A1, A2, M = make_pair(kind, n, rng)
-    found = sysbags.align_blocks(A1, A2, M, solver=solver)
-    Q = found.rotation
+    alignment = sysbags.align_blocks(A1, A2, M, solver=solver)
+    Q = alignment.rotation
     check_orthogonal(Q)
-    assert found.value == pytest.approx(rho(A1, A2, M, Q), rel=1e-13)
-    assert found.determinant == round(np.linalg.det(Q))
-    assert found.nuclear_norm == pytest.approx(np.linalg.norm(M, "nuc"), rel=1e-13)
-    assert found.upper_bound >= found.value
+    assert alignment.value == pytest.approx(rho(A1, A2, M, Q), rel=1e-13)
+    assert alignment.determinant == round(np.linalg.det(Q))
+    assert alignment.nuclear_norm == pytest.approx(np.linalg.norm(M, "nuc"), rel=1e-13)
+    assert alignment.upper_bound >= alignment.value
     bound = LAMBDA_A * transition_bound(A1, A2) + np.linalg.norm(M, "nuc")
-    assert found.upper_bound == pytest.approx(max(bound, found.value), rel=1e-12)
+    assert alignment.upper_bound == pytest.approx(max(bound, alignment.value), rel=1e-12)
     # The gradient along Q exp(X) by the formula, not by the kernel.
     B = Q.T @ A2 @ Q
     F = LAMBDA_A * (A1.T @ B - B @ A1.T) + M @ Q
     gradient = 0.5 * (F.T - F)
-    assert found.gradient_norm == pytest.approx(np.linalg.norm(gradient), abs=1e-13)
+    assert alignment.gradient_norm == pytest.approx(np.linalg.norm(gradient), abs=1e-13)
     # A start ends at 1e-7 of the problem's scale.
-    assert found.gradient_norm <= 1.01e-7 * scale_of(A1, A2, M, LAMBDA_A)
-    assert 1 <= found.agreed <= found.starts
-    assert found.sweeps >= 1
+    assert alignment.gradient_norm <= 1.01e-7 * scale_of(A1, A2, M, LAMBDA_A)
+    assert 1 <= alignment.agreed <= alignment.starts
+    assert alignment.sweeps >= 1
     for _ in range(50):
         value = rho(A1, A2, M, orthogonal(n, rng))
         # For order 1 there are two rotations only: the value may differ from the best by a rounding.
-        assert value <= found.value + 1e-15
-        assert value <= found.upper_bound + 1e-15
+        assert value <= alignment.value + 1e-15
+        assert value <= alignment.upper_bound + 1e-15
 
 
 def test_the_bound_of_the_transitions_holds_for_every_rotation():
@@ -246,24 +246,24 @@ def test_the_bound_of_the_transitions_holds_for_every_rotation():
 
 @pytest.mark.parametrize("order", [1, 2, 4])
 def test_the_parts_are_the_definition(order):
-    one, two = make_system(1, order=order), make_system(2, order=order)
-    found = sysbags.align(one, two, 0.7, 1.3)
+    first, second = make_system(1, order=order), make_system(2, order=order)
+    alignment = sysbags.align(first, second, 0.7, 1.3)
     kernels = sysbags.kernels.kernel_matrix
-    both = np.vstack([one.samples, two.samples])
-    K = kernels(both)
-    Q = found.rotation
-    alpha = np.vstack([one.alpha, -two.alpha @ Q])
-    beta = np.concatenate([one.beta, -two.beta])
+    samples = np.vstack([first.samples, second.samples])
+    K = kernels(samples)
+    Q = alignment.rotation
+    alpha = np.vstack([first.alpha, -second.alpha @ Q])
+    beta = np.concatenate([first.beta, -second.beta])
     expected = {
-        "transition": 0.7 * np.sum((one.transition - Q.T @ two.transition @ Q) ** 2),
+        "transition": 0.7 * np.sum((first.transition - Q.T @ second.transition @ Q) ** 2),
         "observer": np.trace(alpha.T @ K @ alpha),
         "mean": 1.3 * beta @ K @ beta,
     }
-    assert set(found.parts) == set(expected)
+    assert set(alignment.parts) == set(expected)
     for name, value in expected.items():
-        assert found.parts[name] == pytest.approx(value, abs=1e-11), name
-    assert found.distance == sum(found.parts.values())
-    assert found.lower_bound <= found.distance
+        assert alignment.parts[name] == pytest.approx(value, abs=1e-11), name
+    assert alignment.distance == sum(alignment.parts.values())
+    assert alignment.lower_bound <= alignment.distance
 
 
 # Seeds, inputs, options -------------------------------------------------------------------------------
@@ -272,9 +272,9 @@ def test_the_parts_are_the_definition(order):
 def test_same_seed_same_bits():
     pair = make_pair("random", 6, np.random.default_rng(0))
     for seed in (0, 7):
-        one, two = (sysbags.align_blocks(*pair, random_state=seed) for _ in range(2))
-        assert one.value == two.value
-        np.testing.assert_array_equal(one.rotation, two.rotation)
+        first, second = (sysbags.align_blocks(*pair, random_state=seed) for _ in range(2))
+        assert first.value == second.value
+        np.testing.assert_array_equal(first.rotation, second.rotation)
     generators = [sysbags.align_blocks(*pair, random_state=np.random.default_rng(3)) for _ in range(2)]
     np.testing.assert_array_equal(generators[0].rotation, generators[1].rotation)
 
@@ -292,11 +292,11 @@ def test_every_kind_of_seed_finds_the_same_value(seed):
 def test_inputs_stay_as_they_are(n):
     rng = np.random.default_rng(n)
     matrices = make_pair("random", n, rng)
-    kept = [matrix.copy() for matrix in matrices]
+    copies = [matrix.copy() for matrix in matrices]
     for solver in ("newton", "jacobi"):
         sysbags.align_blocks(*matrices, solver=solver)
         sysbags.align_blocks(*matrices, 1.0)
-    for old, new in zip(kept, matrices, strict=True):
+    for old, new in zip(copies, matrices, strict=True):
         np.testing.assert_array_equal(old, new)
     for matrix in matrices:
         matrix.setflags(write=False)
@@ -329,9 +329,9 @@ def test_transitions_alone(n):
     assert omitted.value <= omitted.upper_bound
     for determinant in (1, -1):
         Q = orthogonal(n, rng, determinant)
-        found = sysbags.align_blocks(A1, Q.T @ A1 @ Q, lambda_a=1.0)
-        assert found.value == pytest.approx(np.sum(A1**2), rel=1e-10)
-        R = found.rotation
+        alignment = sysbags.align_blocks(A1, Q.T @ A1 @ Q, lambda_a=1.0)
+        assert alignment.value == pytest.approx(np.sum(A1**2), rel=1e-10)
+        R = alignment.rotation
         np.testing.assert_allclose(R.T @ Q.T @ A1 @ Q @ R, A1, atol=1e-6)
 
 
@@ -359,11 +359,11 @@ def test_any_scale(exponent):
 
 
 def test_the_matrix_of_a_pair_is_its_distance():
-    one, two = make_system(5, order=3), make_system(6, order=2)
-    gram = sysbags.cross_gram([one], [two])
-    found = alignment_matrix(gram, 0.5, 2.0)
-    assert found.shape == (1, 1)
-    assert found[0, 0] == pytest.approx(sysbags.alignment_distance(one, two, 0.5, 2.0), abs=1e-12)
+    first, second = make_system(5, order=3), make_system(6, order=2)
+    gram = sysbags.cross_gram([first], [second])
+    distances = alignment_matrix(gram, 0.5, 2.0)
+    assert distances.shape == (1, 1)
+    assert distances[0, 0] == pytest.approx(sysbags.alignment_distance(first, second, 0.5, 2.0), abs=1e-12)
 
 
 # General optimisers -----------------------------------------------------------------------------------
@@ -405,10 +405,10 @@ def test_a_general_optimiser_never_wins(kind, n, count):
     Q, values = climb(A1, A2, M, np.array(starts), 40)
     best = np.argsort(-values, axis=1)[:, :3, None, None]
     values = climb(A1, A2, M, np.take_along_axis(Q, best, axis=1), 200)[1].max(axis=1)
-    found = np.array([sysbags.align_blocks(*pair).value for pair in pairs])
-    assert np.all(values <= found + 1e-9), f"beaten at {np.flatnonzero(values > found + 1e-9)}"
+    optima = np.array([sysbags.align_blocks(*pair).value for pair in pairs])
+    assert np.all(values <= optima + 1e-9), f"beaten at {np.flatnonzero(values > optima + 1e-9)}"
     # The twin is a serious rival: it finds the same optimum nearly always.
-    assert np.mean(values >= found - 1e-6) >= 0.9
+    assert np.mean(values >= optima - 1e-6) >= 0.9
 
 
 @pytest.mark.parametrize(("seed", "n", "index"), [(99, 9, 4), (5, 12, 94), (5, 12, 225)])
@@ -455,10 +455,10 @@ def test_trust_regions_never_win(kind, n, seed):
         problem = pymanopt.Problem(manifold, cost, euclidean_gradient=gradient, euclidean_hessian=hessian)
         for _ in range(3):
             best = max(best, -optimizer.run(problem, initial_point=orthogonal(n, rng, 1)).cost)
-    found = sysbags.align_blocks(A1, A2, M).value
-    assert best <= found + 1e-9
+    optimum = sysbags.align_blocks(A1, A2, M).value
+    assert best <= optimum + 1e-9
     # Serious, if with few starts: within a few per cent of the optimum.
-    assert best >= 0.9 * found
+    assert best >= 0.9 * optimum
 
 
 @pytest.mark.parametrize("lambda_a", [0.25, 4.0])
@@ -469,11 +469,11 @@ def test_many_padded_states_leave_flat_directions_and_no_nan(n, m, lambda_a):
     for _ in range(20):
         A1, A2 = make_pair("random", n, rng)[0], make_pair("random", m, rng)[0]
         M = polar(rng.standard_normal((2 * m, n))).T @ polar(rng.standard_normal((2 * m, m)))
-        there, back = (
+        forward, backward = (
             sysbags.align_blocks(*blocks, lambda_a) for blocks in ((A1, A2, M), (A2, A1, M.T.copy()))
         )
-        for found in (there, back):
-            assert found.gradient_norm <= 1.01e-7 * scale_of(A1, A2, M, lambda_a)
-            check_orthogonal(found.rotation)
+        for alignment in (forward, backward):
+            assert alignment.gradient_norm <= 1.01e-7 * scale_of(A1, A2, M, lambda_a)
+            check_orthogonal(alignment.rotation)
         if lambda_a < 1.0:
-            assert there.value == pytest.approx(back.value, abs=1e-9)
+            assert forward.value == pytest.approx(backward.value, abs=1e-9)

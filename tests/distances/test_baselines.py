@@ -38,12 +38,12 @@ def change_basis(theta, P):
     )
 
 
-def slow_block(one, two):
-    out = np.empty((one.size, two.size))
-    for i, a in enumerate(one.samples):
-        for j, b in enumerate(two.samples):
+def slow_block(first, second):
+    out = np.empty((first.size, second.size))
+    for i, a in enumerate(first.samples):
+        for j, b in enumerate(second.samples):
             out[i, j] = np.exp(-0.5 * np.sum((a - b) ** 2 / (a + b)))
-    return one.alpha.T @ out @ two.alpha
+    return first.alpha.T @ out @ second.alpha
 
 
 def slow_stein(A1, A2, F):
@@ -53,20 +53,20 @@ def slow_stein(A1, A2, F):
     return X.reshape(n, m)
 
 
-def slow_martin(one, two):
+def slow_martin(first, second):
     O11, O12, O22 = (
         slow_stein(a.transition, b.transition, slow_block(a, b))
-        for a, b in ((one, one), (one, two), (two, two))
+        for a, b in ((first, first), (first, second), (second, second))
     )
     L1, L2 = np.linalg.cholesky(O11), np.linalg.cholesky(O22)
     cosines = np.linalg.svd(np.linalg.solve(L1, np.linalg.solve(L2, O12.T).T), compute_uv=False)
     return -np.sum(np.log(cosines**2))
 
 
-def slow_max_singular_value(one, two):
+def slow_max_singular_value(first, second):
     k11, k12, k22 = (
         np.linalg.norm(slow_stein(0.9 * a.transition, b.transition, slow_block(a, b)), 2)
-        for a, b in ((one, one), (one, two), (two, two))
+        for a, b in ((first, first), (first, second), (second, second))
     )
     return 2.0 * (1.0 - k12 / np.sqrt(k11 * k22))
 
@@ -118,8 +118,8 @@ def test_largest_singular_value_equals_numpy(n, m, exponent, seed):
 def test_largest_singular_value_with_rivals(values):
     Q1, Q2 = (np.linalg.qr(np.random.default_rng(s).standard_normal((3, 3)))[0] for s in (0, 1))
     X = Q1 @ np.diag(values) @ Q2
-    found = largest_singular_value(X, 3, 3, np.empty((3, 3)), np.empty((3, 3)))
-    assert found == pytest.approx(values[0], rel=1e-14, abs=1e-300)
+    largest = largest_singular_value(X, 3, 3, np.empty((3, 3)), np.empty((3, 3)))
+    assert largest == pytest.approx(values[0], rel=1e-14, abs=1e-300)
 
 
 @settings(deadline=None, max_examples=25)
@@ -131,45 +131,45 @@ def test_largest_singular_value_with_rivals(values):
     st.integers(0, 10_000),
 )
 def test_both_equal_their_slow_twins(metric, n, m, radius, seed):
-    one, two = make_system(n, seed, radius), make_system(m, seed + 1, radius, size=11)
-    expected = SLOW[metric](one, two)
+    first, second = make_system(n, seed, radius), make_system(m, seed + 1, radius, size=11)
+    expected = SLOW[metric](first, second)
     # Random observers of condition up to 1e3, squared in O_ii, times the equation's own condition.
-    assert DISTANCES[metric](one, two) == pytest.approx(expected, rel=1e-7, abs=1e-9)
+    assert DISTANCES[metric](first, second) == pytest.approx(expected, rel=1e-7, abs=1e-9)
 
 
 @settings(deadline=None, max_examples=20)
 @given(st.sampled_from(BASELINES), st.integers(1, 5), st.integers(0, 10_000))
 def test_symmetry_identity_and_rotation(metric, order, seed):
-    one, two = make_system(order, seed), make_system(order, seed + 1)
+    first, second = make_system(order, seed), make_system(order, seed + 1)
     distance = DISTANCES[metric]
-    value = distance(one, two)
+    value = distance(first, second)
     assert value >= 0.0
-    assert distance(two, one) == pytest.approx(value, rel=1e-8, abs=1e-10)
+    assert distance(second, first) == pytest.approx(value, rel=1e-8, abs=1e-10)
     # Zero to round-off: the logarithm (or the ratio) of a number that is 1 up to the condition times 1e-16.
-    assert distance(one, one) == pytest.approx(0.0, abs=1e-9)
+    assert distance(first, first) == pytest.approx(0.0, abs=1e-9)
     Q = np.linalg.qr(np.random.default_rng(seed).standard_normal((order, order)))[0]
-    assert distance(one.rotate(Q), two) == pytest.approx(value, rel=1e-8, abs=1e-9)
-    assert distance(one, one.rotate(Q)) == pytest.approx(0.0, abs=1e-9)
+    assert distance(first.rotate(Q), second) == pytest.approx(value, rel=1e-8, abs=1e-9)
+    assert distance(first, first.rotate(Q)) == pytest.approx(0.0, abs=1e-9)
 
 
 @settings(deadline=None, max_examples=20)
 @given(st.integers(1, 4), st.integers(0, 10_000))
 def test_martin_ignores_every_change_of_basis(order, seed):
-    one, two = make_system(order, seed), make_system(order, seed + 1)
+    first, second = make_system(order, seed), make_system(order, seed + 1)
     rng = np.random.default_rng(seed)
     U, V = (np.linalg.qr(rng.standard_normal((order, order)))[0] for _ in range(2))
     P = U @ np.diag(np.geomspace(1.0, 20.0, order)) @ V
-    moved = change_basis(one, P)
+    moved = change_basis(first, P)
     # The condition 20 of P enters O_ii squared.
-    assert martin_distance(moved, two) == pytest.approx(martin_distance(one, two), rel=1e-6, abs=1e-7)
-    assert martin_distance(moved, one) == pytest.approx(0.0, abs=1e-7)
+    assert martin_distance(moved, second) == pytest.approx(martin_distance(first, second), rel=1e-6, abs=1e-7)
+    assert martin_distance(moved, first) == pytest.approx(0.0, abs=1e-7)
 
 
 def test_max_singular_value_does_not_ignore_every_change_of_basis():
-    one, two = make_system(3, 0), make_system(3, 1)
-    moved = change_basis(one, np.diag([1.0, 3.0, 9.0]))
-    value = max_singular_value_distance(one, two)
-    assert abs(max_singular_value_distance(moved, two) - value) > 1e-3
+    first, second = make_system(3, 0), make_system(3, 1)
+    moved = change_basis(first, np.diag([1.0, 3.0, 9.0]))
+    value = max_singular_value_distance(first, second)
+    assert abs(max_singular_value_distance(moved, second) - value) > 1e-3
 
 
 @settings(deadline=None, max_examples=30)
@@ -177,34 +177,34 @@ def test_max_singular_value_does_not_ignore_every_change_of_basis():
 def test_order_one_by_hand(a, b, scale, c):
     """Observers with inner product c: geometric series are all there is."""
     samples = [[1.0, 0.0], [0.0, 1.0]]
-    one = System([[a]], samples, [[scale], [0.0]], [0.5, 0.5], "linear")
-    two = System([[b]], samples, [[c], [np.sqrt(1 - c * c)]], [0.5, 0.5], "linear")
+    first = System([[a]], samples, [[scale], [0.0]], [0.5, 0.5], "linear")
+    second = System([[b]], samples, [[c], [np.sqrt(1 - c * c)]], [0.5, 0.5], "linear")
     cosine2 = c * c * (1 - a * a) * (1 - b * b) / (1 - a * b) ** 2
-    assert martin_distance(one, two) == pytest.approx(-np.log(cosine2), abs=1e-12)
+    assert martin_distance(first, second) == pytest.approx(-np.log(cosine2), abs=1e-12)
     cosine = c * np.sqrt((1 - 0.9 * a * a) * (1 - 0.9 * b * b)) / (1 - 0.9 * a * b)
-    assert max_singular_value_distance(one, two) == pytest.approx(2 * (1 - cosine), abs=1e-13)
+    assert max_singular_value_distance(first, second) == pytest.approx(2 * (1 - cosine), abs=1e-13)
 
 
 def test_orthogonal_observers():
     samples = [[1.0, 0.0], [0.0, 1.0]]
-    one, two = (
+    first, second = (
         System([[0.5]], samples, alpha, [0.5, 0.5], "linear") for alpha in ([[1.0], [0]], [[0.0], [1.0]])
     )
-    assert martin_distance(one, two) == np.inf
-    assert max_singular_value_distance(one, two) == 2.0
+    assert martin_distance(first, second) == np.inf
+    assert max_singular_value_distance(first, second) == 2.0
 
 
 def test_a_part_of_a_system_lies_in_it():
     """Two systems side by side, and one of them alone: no angle between their spaces."""
     part, other = make_system(2, 3), make_system(3, 4)
-    whole = System(
+    joint = System(
         np.block([[part.transition, np.zeros((2, 3))], [np.zeros((3, 2)), other.transition]]),
         np.concatenate([part.samples, other.samples]),
         np.block([[part.alpha, np.zeros((8, 3))], [np.zeros((8, 2)), other.alpha]]),
         np.full(16, 1 / 16),
     )
-    assert martin_distance(part, whole) == pytest.approx(0.0, abs=1e-9)
-    assert martin_distance(whole, part) == pytest.approx(0.0, abs=1e-9)
+    assert martin_distance(part, joint) == pytest.approx(0.0, abs=1e-9)
+    assert martin_distance(joint, part) == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.mark.parametrize("metric", BASELINES)
@@ -227,8 +227,8 @@ def test_batch_equals_single_pairs_for_mixed_orders(metric):
 def test_same_bits_for_any_number_of_threads(metric):
     gram = cross_gram([make_system(1 + i % 3, i) for i in range(20)])
     observer = gram.observer.copy()
-    one = distance_matrix(gram, metric, n_jobs=1)
-    np.testing.assert_array_equal(one, distance_matrix(gram, metric, n_jobs=2))
+    expected = distance_matrix(gram, metric, n_jobs=1)
+    np.testing.assert_array_equal(expected, distance_matrix(gram, metric, n_jobs=2))
     np.testing.assert_array_equal(gram.observer, observer)
 
 
@@ -237,15 +237,15 @@ def test_real_systems_close_to_the_stability_bound(metric):
     """Identified systems: norm 0.999, so thousands of terms of the series matter."""
     rng = np.random.default_rng(0)
     walks = np.exp(np.cumsum(0.3 * rng.standard_normal((2, 60, 5)), axis=1))
-    one, two = (identify(walk / walk.sum(axis=1, keepdims=True), order=3) for walk in walks)
-    assert DISTANCES[metric](one, two) == pytest.approx(SLOW[metric](one, two), rel=1e-8)
+    first, second = (identify(walk / walk.sum(axis=1, keepdims=True), order=3) for walk in walks)
+    assert DISTANCES[metric](first, second) == pytest.approx(SLOW[metric](first, second), rel=1e-8)
 
 
 @pytest.mark.parametrize("radius", [0.999999, 1 - 1e-9])
 def test_slow_decay_is_no_problem(radius):
-    one, two = (System([[a]], [[1.0]], [[1.0]], [1.0], "linear") for a in (radius, 0.5))
+    first, second = (System([[a]], [[1.0]], [[1.0]], [1.0], "linear") for a in (radius, 0.5))
     expected = -np.log((1 - radius**2) * 0.75 / (1 - 0.5 * radius) ** 2)
-    assert martin_distance(one, two) == pytest.approx(expected, rel=1e-7)
+    assert martin_distance(first, second) == pytest.approx(expected, rel=1e-7)
 
 
 def scaled(factor):

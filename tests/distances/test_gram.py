@@ -54,31 +54,33 @@ def make_systems(kernel, shapes, seed=0, **options):
 
 
 def check_against_twin(gram, first, second, tolerance=EXACT):
-    for i, one in enumerate(first):
-        for j, two in enumerate(second):
-            matrix = twin_kernel(one.samples, two.samples, one.kernel)
+    for i, row in enumerate(first):
+        for j, column in enumerate(second):
+            matrix = twin_kernel(row.samples, column.samples, row.kernel)
             block = gram.observer[i, j]
-            n, m = one.order, two.order
+            n, m = row.order, column.order
             np.testing.assert_allclose(
-                block[:n, :m], one.alpha.T @ matrix @ two.alpha, rtol=0, atol=tolerance
+                block[:n, :m], row.alpha.T @ matrix @ column.alpha, rtol=0, atol=tolerance
             )
             assert not block[n:].any()
             assert not block[:, m:].any()
-            np.testing.assert_allclose(gram.mean[i, j], one.beta @ matrix @ two.beta, rtol=0, atol=tolerance)
+            np.testing.assert_allclose(
+                gram.mean[i, j], row.beta @ matrix @ column.beta, rtol=0, atol=tolerance
+            )
     for side, systems in ((gram.rows, first), (gram.columns, second)):
         np.testing.assert_array_equal(side.orders, [system.order for system in systems])
         for k, system in enumerate(systems):
             n = system.order
             matrix = twin_kernel(system.samples, system.samples, system.kernel)
             np.testing.assert_array_equal(side.transition[k, :n, :n], system.transition)
-            own = side.observer_gram[k]
+            observer_gram = side.observer_gram[k]
             np.testing.assert_allclose(
-                own[:n, :n], system.alpha.T @ matrix @ system.alpha, rtol=0, atol=tolerance
+                observer_gram[:n, :n], system.alpha.T @ matrix @ system.alpha, rtol=0, atol=tolerance
             )
             np.testing.assert_allclose(
                 side.mean_norm[k], system.beta @ matrix @ system.beta, rtol=0, atol=tolerance
             )
-            for padded in (side.transition[k], own):
+            for padded in (side.transition[k], observer_gram):
                 assert not padded[n:].any()
                 assert not padded[:, n:].any()
 
@@ -148,9 +150,9 @@ def test_blocks_cover_a_collection_in_order():
 def test_same_bits_for_every_number_of_threads(kernel, symmetric):
     systems = make_systems(kernel, [(8 + i, 1 + i % 3) for i in range(20)])
     others = None if symmetric else systems[::-2]
-    one, two = (cross_gram(systems, others, n_jobs=jobs) for jobs in (1, 2))
-    np.testing.assert_array_equal(one.observer, two.observer)
-    np.testing.assert_array_equal(one.mean, two.mean)
+    single, threaded = (cross_gram(systems, others, n_jobs=jobs) for jobs in (1, 2))
+    np.testing.assert_array_equal(single.observer, threaded.observer)
+    np.testing.assert_array_equal(single.mean, threaded.mean)
 
 
 @pytest.mark.parametrize("kernel", ["chi2", "intersection"])
@@ -202,9 +204,9 @@ def test_subset_of_two_collections():
 
 def test_input_is_not_modified():
     systems = make_systems("chi2", MIXED)
-    kept = [(s.samples.copy(), s.alpha.copy(), s.beta.copy()) for s in systems]
+    copies = [(s.samples.copy(), s.alpha.copy(), s.beta.copy()) for s in systems]
     cross_gram(systems)
-    for system, arrays in zip(systems, kept, strict=True):
+    for system, arrays in zip(systems, copies, strict=True):
         for now, before in zip((system.samples, system.alpha, system.beta), arrays, strict=True):
             np.testing.assert_array_equal(now, before)
 

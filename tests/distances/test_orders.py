@@ -27,7 +27,7 @@ def identified(order, kernel="chi2"):
 @pytest.mark.parametrize("kernel", ["chi2", "bhattacharyya", "intersection", "linear"])
 @pytest.mark.parametrize("order", [1, 3, 5])
 def test_distances_and_blocks_are_those_of_the_smaller_order(kernel, order):
-    found, gram = truncate(*identified(LARGEST, kernel), order)
+    truncated, gram = truncate(*identified(LARGEST, kernel), order)
     systems, expected = identified(order, kernel)
     for metric in METRICS:
         weights = {"lambda_a": 0.7, "lambda_mu": 3.0} if metric == "alignment" else {}
@@ -39,19 +39,21 @@ def test_distances_and_blocks_are_those_of_the_smaller_order(kernel, order):
     # An eigenvector has a sign that round-off may turn.
     np.testing.assert_allclose(np.abs(gram.observer), np.abs(expected.observer), atol=TOLERANCE)
     np.testing.assert_allclose(gram.mean, expected.mean, atol=1e-12)
-    for one, other in zip(found, systems, strict=True):
-        np.testing.assert_allclose(np.abs(one.transition), np.abs(other.transition), atol=TOLERANCE)
-        np.testing.assert_allclose(np.abs(one.states), np.abs(other.states), atol=TOLERANCE)
-        np.testing.assert_allclose(one.eigenvalues, other.eigenvalues, rtol=1e-9)
-        np.testing.assert_allclose(one.observer_gram, np.eye(order), atol=1e-8)
-        assert one.explained == pytest.approx(other.explained, rel=1e-9)
-        assert one.residual == pytest.approx(other.residual, rel=1e-6)
+    for system, expected_system in zip(truncated, systems, strict=True):
+        np.testing.assert_allclose(
+            np.abs(system.transition), np.abs(expected_system.transition), atol=TOLERANCE
+        )
+        np.testing.assert_allclose(np.abs(system.states), np.abs(expected_system.states), atol=TOLERANCE)
+        np.testing.assert_allclose(system.eigenvalues, expected_system.eigenvalues, rtol=1e-9)
+        np.testing.assert_allclose(system.observer_gram, np.eye(order), atol=1e-8)
+        assert system.explained == pytest.approx(expected_system.explained, rel=1e-9)
+        assert system.residual == pytest.approx(expected_system.residual, rel=1e-6)
 
 
 def test_the_gram_is_that_of_the_systems():
     systems, gram = truncate(*identified(LARGEST), 2)
     again = cross_gram(systems)
-    for one, other in [
+    for first, second in [
         (gram.observer, again.observer),
         (gram.mean, again.mean),
         (gram.rows.transition, again.rows.transition),
@@ -59,23 +61,23 @@ def test_the_gram_is_that_of_the_systems():
         (gram.rows.mean_norm, again.rows.mean_norm),
         (gram.rows.orders, again.rows.orders),
     ]:
-        np.testing.assert_allclose(one, other, atol=1e-12)
+        np.testing.assert_allclose(first, second, atol=1e-12)
     assert gram.symmetric
 
 
 def test_smaller_systems_stay_as_they_are():
     systems = [identify(stream, order=order) for stream, order in zip(STREAMS, [2, 6, 4, 3, 1], strict=True)]
-    found, gram = truncate(systems, cross_gram(systems), 3)
-    assert [system.order for system in found] == gram.rows.orders.tolist() == [2, 3, 3, 3, 1]
-    assert [found[i] is systems[i] for i in range(5)] == [True, False, False, True, True]
+    truncated, gram = truncate(systems, cross_gram(systems), 3)
+    assert [system.order for system in truncated] == gram.rows.orders.tolist() == [2, 3, 3, 3, 1]
+    assert [truncated[i] is systems[i] for i in range(5)] == [True, False, False, True, True]
     expected = cross_gram([identify(s, order=n) for s, n in zip(STREAMS, [2, 3, 3, 3, 1], strict=True)])
     np.testing.assert_allclose(distance_matrix(gram), distance_matrix(expected), atol=TOLERANCE)
 
 
 def test_the_full_order_changes_nothing():
     systems, gram = identified(4)
-    found, same = truncate(systems, gram, 4)
-    assert found == systems
+    truncated, same = truncate(systems, gram, 4)
+    assert truncated == systems
     np.testing.assert_array_equal(same.observer, gram.observer)
 
 

@@ -20,7 +20,7 @@ SETTINGS = settings(max_examples=25, deadline=None, derandomize=True)
 SEEDS, ORDERS = st.integers(0, 10**6), st.integers(1, 4)
 WEIGHTS = st.sampled_from([(0.25, 0.0), (0.0, 0.0), (2.0, 10.0), (0.25, 1.0)])
 ONE_PAIR = {
-    "alignment": lambda one, two: sysbags.alignment_distance(one, two, 0.5, 2.0),
+    "alignment": lambda first, second: sysbags.alignment_distance(first, second, 0.5, 2.0),
     "martin": sysbags.martin_distance,
     "max-singular-value": sysbags.max_singular_value_distance,
 }
@@ -29,16 +29,16 @@ ONE_PAIR = {
 @given(SEEDS, ORDERS, ORDERS, WEIGHTS)
 @SETTINGS
 def test_symmetry_and_bounds(seed, order, other_order, weights):
-    one, two = make_system(seed, order=order), make_system([seed, 1], order=other_order)
-    there, back = sysbags.align(one, two, *weights), sysbags.align(two, one, *weights)
-    assert abs(there.distance - back.distance) <= 1e-9
-    assert 0.0 <= there.lower_bound <= there.distance
-    assert 0.0 <= back.lower_bound <= there.distance + 1e-9
-    assert abs(sum(there.parts.values()) - there.distance) <= 1e-15 * (1.0 + there.distance)
-    assert all(part >= 0.0 for part in there.parts.values())
+    first, second = make_system(seed, order=order), make_system([seed, 1], order=other_order)
+    forward, backward = sysbags.align(first, second, *weights), sysbags.align(second, first, *weights)
+    assert abs(forward.distance - backward.distance) <= 1e-9
+    assert 0.0 <= forward.lower_bound <= forward.distance
+    assert 0.0 <= backward.lower_bound <= forward.distance + 1e-9
+    assert abs(sum(forward.parts.values()) - forward.distance) <= 1e-15 * (1.0 + forward.distance)
+    assert all(part >= 0.0 for part in forward.parts.values())
     # Each transition has norm at most 1, each observer is orthonormal: nothing is farther apart than this.
-    most = weights[0] * 2.0 * (order + other_order) + order + other_order + there.parts["mean"]
-    assert there.distance <= most
+    most = weights[0] * 2.0 * (order + other_order) + order + other_order + forward.parts["mean"]
+    assert forward.distance <= most
 
 
 @given(SEEDS, ORDERS, WEIGHTS)
@@ -56,10 +56,10 @@ def test_triangle_inequality_of_the_root(seed, order, weights):
 def test_triangle_inequality_is_sharp_for_relatives(seed, order, weights):
     # A system, its rotated copy and a third: both sides of the inequality are equal.
     rng = np.random.default_rng(seed)
-    one, two = make_system(seed, order=order), make_system([seed, 1], order=order)
-    copy = one.rotate(orthogonal(order, rng))
-    assert sysbags.alignment_distance(one, copy, *weights) <= 1e-9
-    direct, around = (sysbags.alignment_distance(theta, two, *weights) for theta in (one, copy))
+    first, second = make_system(seed, order=order), make_system([seed, 1], order=order)
+    copy = first.rotate(orthogonal(order, rng))
+    assert sysbags.alignment_distance(first, copy, *weights) <= 1e-9
+    direct, around = (sysbags.alignment_distance(theta, second, *weights) for theta in (first, copy))
     assert abs(np.sqrt(direct) - np.sqrt(around)) <= 1e-7
 
 
@@ -67,27 +67,30 @@ def test_triangle_inequality_is_sharp_for_relatives(seed, order, weights):
 @SETTINGS
 def test_invariance_under_rotations_of_either_side(seed, order, other_order, weights):
     rng = np.random.default_rng(seed)
-    one, two = make_system(seed, order=order), make_system([seed, 1], order=other_order)
-    turned = one.rotate(orthogonal(order, rng)), two.rotate(orthogonal(other_order, rng))
-    plain = sysbags.alignment_distance(one, two, *weights)
+    first, second = make_system(seed, order=order), make_system([seed, 1], order=other_order)
+    turned = first.rotate(orthogonal(order, rng)), second.rotate(orthogonal(other_order, rng))
+    plain = sysbags.alignment_distance(first, second, *weights)
     assert abs(sysbags.alignment_distance(*turned, *weights) - plain) <= 1e-8
     for metric in ("martin", "max-singular-value"):
-        expected = sysbags.pairwise_distances([one], [two], metric)
+        expected = sysbags.pairwise_distances([first], [second], metric)
         rotated = sysbags.pairwise_distances([turned[0]], [turned[1]], metric)
         np.testing.assert_allclose(rotated, expected, atol=1e-8)
 
 
 def test_the_mean_part_by_hand():
     # mu_i' mu_j = beta_i' k(Y_i, Y_j) beta_j; the states have no say in it.
-    one, two = make_system(0, order=2), make_system(1, order=3)
-    k = [[sysbags.kernels.kernel_matrix(a.samples, b.samples) for b in (one, two)] for a in (one, two)]
-    a, b = one.beta, two.beta
+    first, second = make_system(0, order=2), make_system(1, order=3)
+    k = [
+        [sysbags.kernels.kernel_matrix(a.samples, b.samples) for b in (first, second)]
+        for a in (first, second)
+    ]
+    a, b = first.beta, second.beta
     expected = a @ k[0][0] @ a + b @ k[1][1] @ b - 2.0 * (a @ k[0][1] @ b)
-    found = sysbags.align(one, two, lambda_mu=3.0)
-    np.testing.assert_allclose(found.parts["mean"], 3.0 * expected, atol=1e-14)
-    without = sysbags.pairwise_distances([one], [two])
+    alignment = sysbags.align(first, second, lambda_mu=3.0)
+    np.testing.assert_allclose(alignment.parts["mean"], 3.0 * expected, atol=1e-14)
+    without = sysbags.pairwise_distances([first], [second])
     np.testing.assert_allclose(
-        sysbags.pairwise_distances([one], [two], lambda_mu=3.0) - without, 3.0 * expected, atol=1e-13
+        sysbags.pairwise_distances([first], [second], lambda_mu=3.0) - without, 3.0 * expected, atol=1e-13
     )
 
 
@@ -102,10 +105,13 @@ def test_all_pairs_are_each_pair(metric):
     assert oblong.shape == (6, 3)
     np.testing.assert_array_equal(square, square.T)
     np.testing.assert_array_equal(np.diag(square), np.zeros(6))
-    expected = [[ONE_PAIR[metric](one, two) if one is not two else 0.0 for two in systems] for one in systems]
+    expected = [
+        [ONE_PAIR[metric](first, second) if first is not second else 0.0 for second in systems]
+        for first in systems
+    ]
     # Martin adds logarithms of small determinants; the others lose a few ulp.
     np.testing.assert_allclose(square, expected, rtol=1e-9, atol=1e-9)
-    expected = [[ONE_PAIR[metric](one, two) for two in others] for one in systems]
+    expected = [[ONE_PAIR[metric](first, second) for second in others] for first in systems]
     np.testing.assert_allclose(oblong, expected, rtol=1e-9, atol=1e-9)
     # Compared with themselves as if they were others, the diagonal is worked out too.
     again = sysbags.pairwise_distances(systems, systems, metric, **options)
@@ -122,11 +128,11 @@ def large():
 def test_same_bits_for_each_number_of_threads(large, metric):
     pairs_of_order_two = 24 * 23 // 2
     assert pairs_of_order_two > PAIRS_PER_CHUNK
-    one, two, again = (
+    single, threaded, again = (
         sysbags.pairwise_distances(large, metric=metric, lambda_mu=1.0, n_jobs=n_jobs) for n_jobs in (1, 2, 1)
     )
-    assert np.array_equal(one, two)
-    assert np.array_equal(one, again)
+    assert np.array_equal(single, threaded)
+    assert np.array_equal(single, again)
     halves = [sysbags.pairwise_distances(large[:30], large[18:], metric, n_jobs=n_jobs) for n_jobs in (1, 2)]
     assert np.array_equal(*halves)
 
@@ -135,13 +141,16 @@ def test_same_bits_for_each_number_of_threads(large, metric):
 def test_a_pair_does_not_depend_on_its_company(large, metric):
     gram = sysbags.cross_gram(large)
     everyone = distance_matrix(gram, metric)
-    some = np.array([1, 40, 17, 30])
+    indices = np.array([1, 40, 17, 30])
     np.testing.assert_allclose(
-        distance_matrix(gram.subset(some), metric), everyone[np.ix_(some, some)], rtol=1e-9, atol=1e-9
+        distance_matrix(gram.subset(indices), metric),
+        everyone[np.ix_(indices, indices)],
+        rtol=1e-9,
+        atol=1e-9,
     )
     np.testing.assert_allclose(
-        distance_matrix(gram.subset(some, [0, 5]), metric),
-        everyone[np.ix_(some, [0, 5])],
+        distance_matrix(gram.subset(indices, [0, 5]), metric),
+        everyone[np.ix_(indices, [0, 5])],
         rtol=1e-9,
         atol=1e-9,
     )
@@ -166,13 +175,13 @@ def test_inputs_stay_as_they_are(large):
     few = large[:5]
     gram = sysbags.cross_gram(few)
     parts = [gram.observer, gram.mean, gram.rows.transition, gram.rows.observer_gram, gram.rows.mean_norm]
-    kept = [part.copy() for part in parts]
+    part_copies = [part.copy() for part in parts]
     arrays = [array for theta in few for array in (theta.transition, theta.samples, theta.alpha, theta.beta)]
-    kept_arrays = [array.copy() for array in arrays]
+    array_copies = [array.copy() for array in arrays]
     for metric in METRICS:
         distance_matrix(gram, metric)
         sysbags.pairwise_distances(few, metric=metric, lambda_mu=1.0)
-    for old, new in zip(kept + kept_arrays, parts + arrays, strict=True):
+    for old, new in zip(part_copies + array_copies, parts + arrays, strict=True):
         np.testing.assert_array_equal(old, new)
 
 
@@ -180,7 +189,7 @@ def test_inputs_stay_as_they_are(large):
 def test_other_kernels(kernel):
     streams = [make_system([11, k], order=1).samples for k in range(3)]
     systems = [sysbags.identify(stream, order=2, kernel=kernel) for stream in streams]
-    expected = [[ONE_PAIR["alignment"](one, two) for two in systems] for one in systems]
+    expected = [[ONE_PAIR["alignment"](first, second) for second in systems] for first in systems]
     distances = sysbags.pairwise_distances(systems, lambda_a=0.5, lambda_mu=2.0)
     np.testing.assert_allclose(distances, expected, atol=1e-9)
     assert distances[0, 1] > 1e-3

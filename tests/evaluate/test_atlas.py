@@ -43,15 +43,15 @@ def test_members_are_sorted_by_their_distance_to_the_mean(systems, pages):
 def test_histograms_are_those_of_the_mean_system(systems, pages):
     for page in pages:
         members = [systems[k] for k in np.flatnonzero(page.label == LABELS)]
-        found = frechet_mean(members, *WEIGHTS)
-        mean = found.system
+        result = frechet_mean(members, *WEIGHTS)
+        mean = result.system
         np.testing.assert_allclose(page.histogram, mean.samples.T @ mean.beta, atol=1e-12)
         # All streams here are of one length, so it is the average of all their rows.
         np.testing.assert_allclose(page.histogram, np.mean([m.samples.mean(axis=0) for m in members], axis=0))
         P = np.mean(
             [
                 np.cov((m.states @ Q[: m.order]).T, bias=True)
-                for m, Q in zip(members, found.rotations, strict=True)
+                for m, Q in zip(members, result.rotations, strict=True)
             ],
             axis=0,
         )
@@ -88,9 +88,9 @@ def test_the_basis_of_a_member_does_not_matter(systems):
     ]
     first = atlas(systems, cross_gram(systems), LABELS, *WEIGHTS)
     second = atlas(turned, cross_gram(turned), LABELS, *WEIGHTS)
-    for one, two in zip(first, second, strict=True):
-        np.testing.assert_allclose(one.histogram, two.histogram, atol=1e-12)
-        assert np.mean(one.distances) == pytest.approx(np.mean(two.distances), abs=1e-6)
+    for page, turned_page in zip(first, second, strict=True):
+        np.testing.assert_allclose(page.histogram, turned_page.histogram, atol=1e-12)
+        assert np.mean(page.distances) == pytest.approx(np.mean(turned_page.distances), abs=1e-6)
 
 
 def test_courses_keep_the_covariance():

@@ -58,34 +58,34 @@ def slow_neighbours(distances, item, count):
 @pytest.mark.parametrize("n_neighbors", [1, 3, 4])
 def test_nearest_system_is_the_loop(systems, gram, metric, n_neighbors):
     weights = {"lambda_a": 0.4, "lambda_mu": 2.0}
-    found = leave_one_out(
+    result = leave_one_out(
         gram, LABELS, classifier="nearest-system", metric=metric, n_neighbors=n_neighbors, **weights
     )
     distances = pairwise_distances(systems, metric=metric, **weights)
-    assert found.predictions.tolist() == [
+    assert result.predictions.tolist() == [
         slow_neighbours(distances, i, n_neighbors) for i in range(len(LABELS))
     ]
     for i in range(len(LABELS)):
-        for c, label in enumerate(found.classes):
+        for c, label in enumerate(result.classes):
             nearest = min((distances[i, j] for j in others(i, label)), default=np.inf)
             # The two sum the same terms in another order.
-            assert found.distances[i, c] == pytest.approx(nearest, rel=1e-13)
-    assert found.predictions[WRONG] == "b"
+            assert result.distances[i, c] == pytest.approx(nearest, rel=1e-13)
+    assert result.predictions[WRONG] == "b"
 
 
 @pytest.mark.parametrize(("lambda_a", "lambda_mu"), [(0.25, 0.0), (1.0, 10.0)])
 def test_nearest_mean_is_the_loop_with_means_from_scratch(systems, gram, lambda_a, lambda_mu):
     weights = {"lambda_a": lambda_a, "lambda_mu": lambda_mu}
-    found = leave_one_out(gram, LABELS, **weights)
-    expected = np.full(found.distances.shape, np.inf)
+    result = leave_one_out(gram, LABELS, **weights)
+    expected = np.full(result.distances.shape, np.inf)
     for i, theta in enumerate(systems):
-        for c, label in enumerate(found.classes):
+        for c, label in enumerate(result.classes):
             members = [systems[j] for j in others(i, label)]
             if members:
                 expected[i, c] = alignment_distance(frechet_mean(members, **weights).system, theta, **weights)
-    np.testing.assert_allclose(found.distances, expected, rtol=0, atol=MEAN_TOLERANCE)
-    assert found.predictions.tolist() == found.classes[expected.argmin(axis=1)].tolist()
-    assert found.predictions[WRONG] == "b"
+    np.testing.assert_allclose(result.distances, expected, rtol=0, atol=MEAN_TOLERANCE)
+    assert result.predictions.tolist() == result.classes[expected.argmin(axis=1)].tolist()
+    assert result.predictions[WRONG] == "b"
 
 
 @pytest.mark.parametrize("lambda_mu", [0.0, 10.0])
@@ -96,53 +96,53 @@ def test_an_item_has_no_say_in_its_own_centre(systems, gram, lambda_mu):
     for stream in (make_member(0, 1), make_member(0, 77, share=0.7), make_member(9, 3)):
         changed = list(systems)
         changed[item] = identify(stream, order=3)
-        found = leave_one_out(cross_gram(changed), LABELS, lambda_mu=lambda_mu)
-        alone = alignment_distance(centre, changed[item], lambda_mu=lambda_mu)
-        assert found.distances[item, 0] == pytest.approx(alone, abs=MEAN_TOLERANCE)
+        result = leave_one_out(cross_gram(changed), LABELS, lambda_mu=lambda_mu)
+        distance = alignment_distance(centre, changed[item], lambda_mu=lambda_mu)
+        assert result.distances[item, 0] == pytest.approx(distance, abs=MEAN_TOLERANCE)
     # A mean of all would show: the item pulls it nearer by far more than the tolerance.
     leaked = frechet_mean([*(changed[j] for j in others(item, "a")), changed[item]], lambda_mu=lambda_mu)
-    assert alignment_distance(leaked.system, changed[item], lambda_mu=lambda_mu) < alone - 0.01
+    assert alignment_distance(leaked.system, changed[item], lambda_mu=lambda_mu) < distance - 0.01
 
 
 @pytest.mark.parametrize("metric", ["martin", "max-singular-value"])
 def test_baselines_use_the_medoid_without_the_item(systems, gram, metric):
-    found = leave_one_out(gram, LABELS, metric=metric)
+    result = leave_one_out(gram, LABELS, metric=metric)
     distances = pairwise_distances(systems, metric=metric)
     centres = set()
     for i in range(len(LABELS)):
-        for c, label in enumerate(found.classes):
+        for c, label in enumerate(result.classes):
             members = others(i, label)
             if not members:
-                assert found.distances[i, c] == np.inf
+                assert result.distances[i, c] == np.inf
                 continue
             totals = [sum(distances[j, k] for k in members if k != j) for j in members]
             # Of two members each is a medoid; their sums differ by round-off alone.
             medoids = [j for j, total in zip(members, totals, strict=True) if total <= min(totals) + 1e-12]
-            assert found.distances[i, c] in distances[i, medoids]
+            assert result.distances[i, c] in distances[i, medoids]
             centres.update((label, j) for j in medoids)
-    assert len(centres) > len(found.classes)  # leaving an item out does move a medoid
-    assert found.predictions.tolist() == found.classes[found.distances.argmin(axis=1)].tolist()
+    assert len(centres) > len(result.classes)  # leaving an item out does move a medoid
+    assert result.predictions.tolist() == result.classes[result.distances.argmin(axis=1)].tolist()
 
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("classifier", CLASSIFIERS)
 def test_item_alone_in_its_class(gram, classifier, metric):
-    found = leave_one_out(gram, LABELS, classifier=classifier, metric=metric)
-    assert found.distances[-1, 3] == np.inf
-    assert np.isfinite(found.distances).sum() == found.distances.size - 1
-    assert found.predictions[-1] != "d"
+    result = leave_one_out(gram, LABELS, classifier=classifier, metric=metric)
+    assert result.distances[-1, 3] == np.inf
+    assert np.isfinite(result.distances).sum() == result.distances.size - 1
+    assert result.predictions[-1] != "d"
 
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("classifier", CLASSIFIERS)
 def test_same_bits_for_any_number_of_threads(gram, classifier, metric):
-    one, two, three = (
+    first, second, third = (
         leave_one_out(gram, LABELS, classifier=classifier, metric=metric, lambda_mu=1.0, n_jobs=jobs)
         for jobs in (1, 2, 3)
     )
-    for more in (two, three):
-        np.testing.assert_array_equal(one.distances, more.distances)
-        np.testing.assert_array_equal(one.predictions, more.predictions)
+    for more in (second, third):
+        np.testing.assert_array_equal(first.distances, more.distances)
+        np.testing.assert_array_equal(first.predictions, more.predictions)
 
 
 def test_generator_is_a_seed(gram):
@@ -151,14 +151,14 @@ def test_generator_is_a_seed(gram):
 
 
 def test_order_of_items_and_names_of_classes_do_not_matter(systems, gram):
-    found = leave_one_out(gram, LABELS, lambda_mu=1.0)
+    result = leave_one_out(gram, LABELS, lambda_mu=1.0)
     turn = np.random.default_rng(0).permutation(len(LABELS))
     names = np.array([{"a": 30, "b": -2, "c": 7, "d": 100}[label] for label in LABELS])
     again = leave_one_out(gram.subset(turn), names[turn], lambda_mu=1.0)
     assert again.classes.tolist() == [-2, 7, 30, 100]
     columns = [1, 2, 0, 3]  # b, c, a, d
-    np.testing.assert_allclose(again.distances, found.distances[turn][:, columns], atol=MEAN_TOLERANCE)
-    assert again.accuracy == found.accuracy
+    np.testing.assert_allclose(again.distances, result.distances[turn][:, columns], atol=MEAN_TOLERANCE)
+    assert again.accuracy == result.accuracy
 
 
 def unit_system(factor, bins):
@@ -175,7 +175,7 @@ def test_systems_of_different_orders():
     mixed = [unit_system(0.9, [0, 1]), unit_system(-0.9, [2, 3])]
     mixed += [unit_system(0.5, [4, 5, 6]), unit_system(0.4, [4, 5, 6])]
     labels = ["a", "a", "b", "b"]
-    found = leave_one_out(cross_gram(mixed), labels, lambda_a=5.0)
+    result = leave_one_out(cross_gram(mixed), labels, lambda_a=5.0)
     expected = [
         [
             frechet_mean([s for j, s in enumerate(mixed) if labels[j] == label and j != i], lambda_a=5.0)
@@ -186,36 +186,37 @@ def test_systems_of_different_orders():
     distances = [
         [alignment_distance(m.system, mixed[i], lambda_a=5.0) for m in expected[i]] for i in range(4)
     ]
-    np.testing.assert_allclose(found.distances, distances, atol=MEAN_TOLERANCE)
+    np.testing.assert_allclose(result.distances, distances, atol=MEAN_TOLERANCE)
 
 
 def test_infinite_distances_do_not_lead_back_to_the_item():
     """Observers that share nothing are infinitely far apart for Martin; still no item may vote for itself."""
     gram = cross_gram([unit_system(0.5, [0, 1]), unit_system(0.5, [2, 3]), unit_system(0.5, [4, 5])])
     for classifier in CLASSIFIERS:
-        found = leave_one_out(gram, ["a", "b", "c"], classifier=classifier, metric="martin")
-        assert not np.any(found.predictions == found.labels)
+        result = leave_one_out(gram, ["a", "b", "c"], classifier=classifier, metric="martin")
+        assert not np.any(result.predictions == result.labels)
 
 
 def test_accuracy_and_confusion():
     labels, predictions = np.array(["a", "a", "b", "c", "c", "c"]), np.array(["a", "c", "b", "c", "a", "a"])
-    found = LeaveOneOut(
+    result = LeaveOneOut(
         classes=np.array(["a", "b", "c"]), labels=labels, predictions=predictions, distances=np.zeros((6, 3))
     )
-    assert found.accuracy == 3 / 6
-    np.testing.assert_array_equal(found.confusion, [[1, 0, 1], [0, 1, 0], [2, 0, 1]])
+    assert result.accuracy == 3 / 6
+    np.testing.assert_array_equal(result.confusion, [[1, 0, 1], [0, 1, 0], [2, 0, 1]])
 
 
 @pytest.mark.parametrize("classifier", CLASSIFIERS)
 def test_confusion_counts_every_item(gram, classifier):
-    found = leave_one_out(gram, LABELS, classifier=classifier)
+    result = leave_one_out(gram, LABELS, classifier=classifier)
     expected = [
-        [np.sum((found.labels == t) & (found.predictions == p)) for p in found.classes] for t in found.classes
+        [np.sum((result.labels == t) & (result.predictions == p)) for p in result.classes]
+        for t in result.classes
     ]
-    np.testing.assert_array_equal(found.confusion, expected)
-    np.testing.assert_array_equal(found.labels, LABELS)
-    assert found.accuracy == pytest.approx(np.trace(found.confusion) / len(LABELS), abs=1e-15)
-    assert 0 < found.accuracy < 1
+    np.testing.assert_array_equal(result.confusion, expected)
+    np.testing.assert_array_equal(result.labels, LABELS)
+    assert result.accuracy == pytest.approx(np.trace(result.confusion) / len(LABELS), abs=1e-15)
+    assert 0 < result.accuracy < 1
 
 
 def test_ties_of_votes_go_to_the_nearer_class():

@@ -62,14 +62,14 @@ def test_command(tmp_path, capsys):
     out = tmp_path / "new folder"
     options = ["--out", str(out), "--per-class", "2", "--frames", "16", "--n-jobs", "2"]
     assert main(["demo", *options]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for name in (*DISTANCES.values(), *CLASSIFIERS.values(), AVERAGES, "chance", "12.5 %"):
-        assert name in said
-    rates = RATE.findall(said)
+        assert name in output
+    rates = RATE.findall(output)
     assert len(rates) == 8
     page = (out / "report.html").read_text(encoding="utf-8")
     assert all(rate in page for rate in rates)
-    assert str(out / "report.html") in said
+    assert str(out / "report.html") in output
     assert sorted(path.name for path in out.iterdir()) == ["clips", "model.safetensors", "new", "report.html"]
 
     assert main(["demo", *options, "--json"]) == 0
@@ -129,6 +129,6 @@ def test_an_interruption_leaves_no_half_report(tmp_path, monkeypatch):
 
 def test_help(capsys):
     assert main(["demo", "--help"]) == 0
-    said = capsys.readouterr().out
-    assert "--per-class" in said
-    assert "Example" in said
+    output = capsys.readouterr().out
+    assert "--per-class" in output
+    assert "Example" in output

@@ -42,49 +42,49 @@ def gram(systems):
 
 
 @pytest.fixture(scope="module")
-def found(gram):
+def result(gram):
     return relations(gram, CODES, GROUPS, *WEIGHTS, neighbours=4, n_jobs=2)
 
 
-def test_distances_and_neighbours(systems, found):
+def test_distances_and_neighbours(systems, result):
     expected = pairwise_distances(systems, lambda_a=WEIGHTS[0], lambda_mu=WEIGHTS[1])
-    np.testing.assert_array_equal(found.distances, expected)
-    for i, nearest in enumerate(found.neighbours):
+    np.testing.assert_array_equal(result.distances, expected)
+    for i, nearest in enumerate(result.neighbours):
         others = sorted((j for j in range(len(systems)) if j != i), key=lambda j: expected[i, j])
         assert nearest.tolist() == others[:4]
 
 
-def test_neighbour_parts_sum_to_the_distances_and_are_those_of_align(systems, found):
-    sums = np.take_along_axis(found.distances, found.neighbours, axis=1)
-    np.testing.assert_allclose(found.neighbour_parts.sum(axis=2), sums, rtol=1e-10, atol=1e-12)
-    for i, nearest in enumerate(found.neighbours):
+def test_neighbour_parts_sum_to_the_distances_and_are_those_of_align(systems, result):
+    sums = np.take_along_axis(result.distances, result.neighbours, axis=1)
+    np.testing.assert_allclose(result.neighbour_parts.sum(axis=2), sums, rtol=1e-10, atol=1e-12)
+    for i, nearest in enumerate(result.neighbours):
         for k, j in enumerate(nearest):
             parts = align(systems[min(i, j)], systems[max(i, j)], *WEIGHTS).parts
             # The maximum is flat, so that the split is known to the root of the value's precision.
             expected = [parts[name] for name in NAMES]
-            np.testing.assert_allclose(found.neighbour_parts[i, k], expected, rtol=1e-5, atol=1e-7)
+            np.testing.assert_allclose(result.neighbour_parts[i, k], expected, rtol=1e-5, atol=1e-7)
 
 
-def test_class_parts_are_of_means_without_the_group(systems, gram, found):
+def test_class_parts_are_of_means_without_the_group(systems, gram, result):
     for i, theta in enumerate(systems):
         for c in range(3):
-            rest = [s for k, s in enumerate(systems) if CODES[k] == c and GROUPS[k] != GROUPS[i]]
-            if not rest:
-                assert np.isnan(found.class_parts[i, c]).all()
+            members = [s for k, s in enumerate(systems) if CODES[k] == c and GROUPS[k] != GROUPS[i]]
+            if not members:
+                assert np.isnan(result.class_parts[i, c]).all()
                 continue
-            distance = alignment_distance(frechet_mean(rest, *WEIGHTS).system, theta, *WEIGHTS)
-            assert found.class_parts[i, c].sum() == pytest.approx(distance, rel=1e-9)
+            distance = alignment_distance(frechet_mean(members, *WEIGHTS).system, theta, *WEIGHTS)
+            assert result.class_parts[i, c].sum() == pytest.approx(distance, rel=1e-9)
     judged = leave_one_out(gram, LABELS, groups=GROUPS, lambda_a=WEIGHTS[0], lambda_mu=WEIGHTS[1])
-    left = np.isfinite(judged.distances)
-    np.testing.assert_array_equal(left, ~np.isnan(found.class_parts[..., 0]))
-    sums = found.class_parts.sum(axis=2)
-    np.testing.assert_allclose(sums[left], judged.distances[left], atol=MEAN_TOLERANCE)
+    finite = np.isfinite(judged.distances)
+    np.testing.assert_array_equal(finite, ~np.isnan(result.class_parts[..., 0]))
+    sums = result.class_parts.sum(axis=2)
+    np.testing.assert_allclose(sums[finite], judged.distances[finite], atol=MEAN_TOLERANCE)
 
 
-def test_threads_change_nothing(gram, found):
+def test_threads_change_nothing(gram, result):
     again = relations(gram, CODES, GROUPS, *WEIGHTS, neighbours=4)
-    np.testing.assert_array_equal(found.neighbour_parts, again.neighbour_parts)
-    np.testing.assert_array_equal(found.class_parts, again.class_parts)
+    np.testing.assert_array_equal(result.neighbour_parts, again.neighbour_parts)
+    np.testing.assert_array_equal(result.class_parts, again.class_parts)
 
 
 def test_few_clips_have_few_neighbours(gram):
@@ -107,10 +107,10 @@ def test_parts_between_two_collections(systems):
 def test_scaling_finds_a_plane_again():
     points = np.random.default_rng(0).normal(size=(7, 2)) * [3.0, 1.0]
     squared = ((points[:, None] - points) ** 2).sum(axis=2)
-    found = classical_scaling(squared)
-    np.testing.assert_allclose(((found[:, None] - found) ** 2).sum(axis=2), squared, atol=1e-10)
-    np.testing.assert_allclose(found.mean(axis=0), 0.0, atol=1e-12)
-    assert (np.abs(found).max(axis=0) == found.max(axis=0)).all()
+    embedding = classical_scaling(squared)
+    np.testing.assert_allclose(((embedding[:, None] - embedding) ** 2).sum(axis=2), squared, atol=1e-10)
+    np.testing.assert_allclose(embedding.mean(axis=0), 0.0, atol=1e-12)
+    assert (np.abs(embedding).max(axis=0) == embedding.max(axis=0)).all()
 
 
 def test_scaling_of_distances_that_no_points_have():
@@ -125,7 +125,7 @@ def test_scaling_of_distances_that_no_points_have():
 @pytest.mark.parametrize("groups", [None, GROUPS])
 def test_curves_are_loops_over_one_weight(gram, groups):
     grid_a, grid_mu = (0.0, 0.25, 2.0), (0.0, 30.0)
-    found = curves(
+    result = curves(
         gram,
         LABELS,
         groups,
@@ -135,20 +135,20 @@ def test_curves_are_loops_over_one_weight(gram, groups):
         grid_mu=grid_mu,
         classifiers=("1-NN", "nearest mean"),
     )
-    assert [(c.weight, c.classifier, c.fixed) for c in found] == [
+    assert [(c.weight, c.classifier, c.fixed) for c in result] == [
         ("lambda_a", "1-NN", 1.0),
         ("lambda_mu", "1-NN", 0.5),
         ("lambda_a", "nearest mean", 1.0),
         ("lambda_mu", "nearest mean", 0.5),
     ]
-    for curve in found:
+    for curve in result:
         kind = {"1-NN": "nearest-system", "nearest mean": "nearest-mean"}[curve.classifier]
-        other = "lambda_mu" if curve.weight == "lambda_a" else "lambda_a"
+        fixed_weight = "lambda_mu" if curve.weight == "lambda_a" else "lambda_a"
         for value, accuracy in zip(curve.values, curve.accuracies, strict=True):
-            weights = {curve.weight: value, other: curve.fixed}
+            weights = {curve.weight: value, fixed_weight: curve.fixed}
             assert accuracy == leave_one_out(gram, LABELS, groups=groups, classifier=kind, **weights).accuracy
-    assert found[0].values == grid_a
-    assert found[1].values == grid_mu
+    assert result[0].values == grid_a
+    assert result[1].values == grid_mu
 
 
 def test_curves_of_three_codebooks_judge_each_clip_by_its_own(gram, systems):
@@ -156,15 +156,15 @@ def test_curves_of_three_codebooks_judge_each_clip_by_its_own(gram, systems):
     folds = np.array([0, 0, 1, 2, 1, 1, 1, 0, 2, 2, 2])
     worse = cross_gram([identify(member(k, k, 0.3), order=3) for k in range(len(LABELS))])
     grid = {"grid_a": (0.25,), "grid_mu": (0.0,), "classifiers": ("1-NN",)}
-    (found, _), (good, _), (bad, _) = (
+    (mixed, _), (good, _), (bad, _) = (
         curves(g, LABELS, GROUPS, **grid, **more)
         for g, more in ((([gram, worse, gram]), {"codebook_folds": folds}), (gram, {}), (worse, {}))
     )
     options = {"groups": GROUPS, "classifier": "nearest-system"}
     right = [leave_one_out(g, LABELS, **options).predictions == LABELS for g in (gram, worse, gram)]
     expected = np.mean([right[fold][k] for k, fold in enumerate(folds)])
-    assert found.accuracies == (expected,)
-    assert bad.accuracies[0] < found.accuracies[0] < good.accuracies[0]
+    assert mixed.accuracies == (expected,)
+    assert bad.accuracies[0] < mixed.accuracies[0] < good.accuracies[0]
 
 
 def test_the_papers_grids(gram):
@@ -186,11 +186,11 @@ def evaluation_set(labels, sources):
 def test_a_method_has_its_rate_and_its_test():
     items = evaluation_set("aaabbb", "xxyyzz")
     main = np.array([True, True, True, True, False, False])
-    found = make_method("x", "1-NN", "comparator", np.array(list("aabbba")), items, main, 1.5, {"order": 3})
+    method = make_method("x", "1-NN", "comparator", np.array(list("aabbba")), items, main, 1.5, {"order": 3})
     right = np.array([True, True, False, True, True, False])
-    assert found.rate == rate(right, np.array([0, 0, 1, 1, 2, 2]))
-    assert found.p_value == mcnemar(main, right)
-    assert (found.predictions, found.seconds, found.settings) == (tuple("aabbba"), 1.5, {"order": 3})
+    assert method.rate == rate(right, np.array([0, 0, 1, 1, 2, 2]))
+    assert method.p_value == mcnemar(main, right)
+    assert (method.predictions, method.seconds, method.settings) == (tuple("aabbba"), 1.5, {"order": 3})
     plain = evaluation_set("aaabbb", [None, *"xyyzz"])  # one source is not known
     again = make_method("x", "1-NN", "systems", np.array(list("aabbba")), plain)
     assert again.rate == rate(right, None)

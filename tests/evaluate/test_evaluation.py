@@ -68,8 +68,8 @@ def compared(data):
     return run(data, compare=True)
 
 
-def of(found, name, classifier):
-    (line,) = (m for m in found.methods if name in m.name and m.classifier == classifier)
+def of(result, name, classifier):
+    (line,) = (m for m in result.methods if name in m.name and m.classifier == classifier)
     return list(line.predictions)
 
 
@@ -79,11 +79,11 @@ def others(k, label, labels):
 
 def nearest(places, labels, to_class):
     """Predict the class of the smallest of some numbers, each of which a function works out anew."""
-    verdicts = []
+    predictions = []
     for k in range(len(places)):
         classes = [label for label in np.unique(labels) if others(k, label, labels)]
-        verdicts.append(min(classes, key=lambda label, k=k: to_class(k, others(k, label, labels))))
-    return verdicts
+        predictions.append(min(classes, key=lambda label, k=k: to_class(k, others(k, label, labels))))
+    return predictions
 
 
 def test_nearest_mean_and_nearest_system_refit_for_each_clip(compared, systems, data):
@@ -165,8 +165,8 @@ def test_what_is_shown_belongs_to_the_main_method(compared, systems):
     }
     for curve in compared.curves:
         assert curve.fixed == (WEIGHTS[1] if curve.weight == "lambda_a" else WEIGHTS[0])
-    for system, own in zip(compared.systems, systems, strict=True):
-        np.testing.assert_array_equal(system.transition, own.transition)
+    for system, original in zip(compared.systems, systems, strict=True):
+        np.testing.assert_array_equal(system.transition, original.transition)
     assert compared.facts["notes"] == [
         "other people's methods were left out: they need clips, but there are streams"
     ]
@@ -176,7 +176,7 @@ def test_what_is_shown_belongs_to_the_main_method(compared, systems):
 
 def test_weights_are_chosen_without_the_tested_group(data, systems):
     """The twin throws a group away, chooses by leave-one-out on what is left, and then judges the group."""
-    found = run(data, lambda_a=None, lambda_mu=None, methods=["nearest mean", "1-NN"])
+    result = run(data, lambda_a=None, lambda_mu=None, methods=["nearest mean", "1-NN"])
     labels, gram = data[1], cross_gram(systems)
     # What is tried first wins where it is nearly as good as the best: the middle of each grid.
     grid_a, grid_mu = (0.25, 0.05, 1.0, 0.0, 4.0), (10.0, 3.0, 30.0, 1.0, 100.0, 0.0, 300.0)
@@ -184,12 +184,12 @@ def test_weights_are_chosen_without_the_tested_group(data, systems):
     settings = [(a, mu) for a in grid_a for mu in grid_mu]
     expected, chosen = labels.copy(), []
     for group in np.unique(GROUPS):
-        rest, tested = np.flatnonzero(group != GROUPS), group == GROUPS
+        train, tested = np.flatnonzero(group != GROUPS), group == GROUPS
         accuracies = [
             leave_one_out(
-                gram.subset(rest),
-                labels[rest],
-                groups=GROUPS[rest],
+                gram.subset(train),
+                labels[train],
+                groups=GROUPS[train],
                 classifier="nearest-system",
                 lambda_a=a,
                 lambda_mu=mu,
@@ -204,14 +204,14 @@ def test_weights_are_chosen_without_the_tested_group(data, systems):
             gram, labels, groups=GROUPS, classifier="nearest-system", lambda_a=a, lambda_mu=mu
         )
         expected[tested] = judged.predictions[tested]
-    line = found.methods[1]
+    line = result.methods[1]
     assert list(line.predictions) == expected.tolist()
     assert len(set(chosen)) > 1  # otherwise nothing was chosen
     counts = line.settings["lambda_a"]
     if isinstance(counts, dict):
         assert counts == {f"{a:g}": sum(a == b for b, _ in chosen) for a, _ in chosen}
-    usual = found.methods[0].settings
-    shown = found.facts["weights of curves, map and atlas"]
+    usual = result.methods[0].settings
+    shown = result.facts["weights of curves, map and atlas"]
     for name, value in shown.items():  # the usual choice of the main method is among its choices
         assert f"{value:g}" in (usual[name] if isinstance(usual[name], dict) else [usual[name]])
 
@@ -238,32 +238,32 @@ def test_tuning_of_bags(data, monkeypatch):
         ClipFeatures, "streams_of_several", lambda self, several: [streams(self, bags) for bags in several]
     )
     clips = [f"{k}.mp4" for k in range(15)]
-    found = run(data, clips, order=None, kernel="chi2", lambda_mu=None, tune=True, methods=["1-NN"])
-    line = found.methods[0]
+    result = run(data, clips, order=None, kernel="chi2", lambda_mu=None, tune=True, methods=["1-NN"])
+    line = result.methods[0]
     assert (line.name, line.p_value) == ("LBP systems, tuned", None)
     chosen = chosen_settings(line)
     assert chosen.keys() == {"bag parameters", "kernel", "order", "classifier", "lambda_a", "lambda_mu"}
     assert all(sum(counts.values()) == len(np.unique(GROUPS)) for counts in chosen.values())
     assert (line.settings["lambda_a"], line.settings["kernel"]) == (0.25, "chi2")  # as given
     assert chosen["bag parameters"]["as given"] > len(np.unique(GROUPS)) // 2
-    assert found.facts["order"] in (5, 3, 8)
-    assert all(system.order == found.facts["order"] for system in found.systems)
-    (note,) = found.facts["notes"]
+    assert result.facts["order"] in (5, 3, 8)
+    assert all(system.order == result.facts["order"] for system in result.systems)
+    (note,) = result.facts["notes"]
     assert note == "the bags with window 3, step 1 were left out of the tuning: no such stream"
 
 
 def test_tuning_of_streams(data):
     """There are no bags to tune; the kernel, the order and the weights are chosen."""
-    found = run(data, order=None, lambda_a=1.0, lambda_mu=3.0, tune=True, methods=["1-NN"])
-    line = found.methods[0]
+    result = run(data, order=None, lambda_a=1.0, lambda_mu=3.0, tune=True, methods=["1-NN"])
+    line = result.methods[0]
     assert (line.name, line.classifier) == ("stream systems, tuned", "chosen")
     chosen = chosen_settings(line)
     assert all(sum(counts.values()) == len(np.unique(GROUPS)) for counts in chosen.values())
     assert line.settings["bag parameters"] == "as given"
     assert (line.settings["lambda_a"], line.settings["lambda_mu"]) == (1.0, 3.0)
-    assert {system.kernel for system in found.systems} == {found.facts["kernel"]}
-    assert {system.order for system in found.systems} == {found.facts["order"]}
-    assert found.facts["kernel"] == max(chosen["kernel"], key=chosen["kernel"].get)
+    assert {system.kernel for system in result.systems} == {result.facts["kernel"]}
+    assert {system.order for system in result.systems} == {result.facts["order"]}
+    assert result.facts["kernel"] == max(chosen["kernel"], key=chosen["kernel"].get)
 
 
 class Stub:
@@ -343,11 +343,11 @@ class Counts(Comparator):
 
     def learn(self, described):
         self.seen_ = np.zeros(9)
-        self.seen_[[one.number for one in described]] = 1.0
+        self.seen_[[item.number for item in described]] = 1.0
         return self
 
-    def count(self, one):
-        return np.append(self.seen_, one.number)
+    def count(self, item):
+        return np.append(self.seen_, item.number)
 
 
 @pytest.fixture
@@ -367,8 +367,8 @@ def test_no_codebook_has_seen_the_fold_that_it_is_for(nine, tmp_path):
         assert len(views) == len(vectors) == 3
         for fold in range(3):
             for k in range(9):
-                for seen in (views[fold][k][0], vectors[fold][k][:9]):
-                    np.testing.assert_array_equal(seen, folds != fold)
+                for mask in (views[fold][k][0], vectors[fold][k][:9]):
+                    np.testing.assert_array_equal(mask, folds != fold)
                 assert views[fold][k][1, 0] == vectors[fold][k][9] == k
     assert (Words.fits, Counts.calls) == (3, 9)
 
@@ -409,21 +409,21 @@ FIXED = {"order": 2, "lambda_a": 0.25, "lambda_mu": 10.0}
 
 def test_clips_are_evaluated_as_their_streams(clips):
     paths, labels = clips
-    found = evaluate([str(path) for path in paths], labels, **FIXED)
+    result = evaluate([str(path) for path in paths], labels, **FIXED)
     streams = LocalBinaryPatterns().transform(paths)
     expected = evaluate(streams, labels, **FIXED)
-    assert [m.name for m in found.methods] == ["LBP systems, alignment"] * 3
-    for method, other in zip(found.methods, expected.methods, strict=True):
-        assert (method.predictions, method.rate) == (other.predictions, other.rate)
-        assert (method.p_value, method.settings) == (other.p_value, other.settings)
-    assert [(c.name, c.path, c.label, c.source) for c in found.clips] == [
+    assert [m.name for m in result.methods] == ["LBP systems, alignment"] * 3
+    for method, expected_method in zip(result.methods, expected.methods, strict=True):
+        assert (method.predictions, method.rate) == (expected_method.predictions, expected_method.rate)
+        assert (method.p_value, method.settings) == (expected_method.p_value, expected_method.settings)
+    assert [(c.name, c.path, c.label, c.source) for c in result.clips] == [
         (f"{label}/{path.name}", path, label, None) for path, label in zip(paths, labels, strict=True)
     ]
-    assert found.protocol == expected.protocol == "one clip left out at a time (9 clips)"
-    np.testing.assert_array_equal(found.relations.distances, expected.relations.distances)
-    assert found.curves == expected.curves
-    assert found.facts["notes"] == []
-    assert found.facts["bag"] == "LocalBinaryPatterns()"
+    assert result.protocol == expected.protocol == "one clip left out at a time (9 clips)"
+    np.testing.assert_array_equal(result.relations.distances, expected.relations.distances)
+    assert result.curves == expected.curves
+    assert result.facts["notes"] == []
+    assert result.facts["bag"] == "LocalBinaryPatterns()"
 
 
 def test_clips_are_compared_with_other_methods(clips, monkeypatch):
@@ -438,9 +438,9 @@ def test_clips_are_compared_with_other_methods(clips, monkeypatch):
 
     monkeypatch.setattr(evaluation, "comparator_methods", methods)
     compare = ("LBPTOP", "PooledActivations")
-    found = evaluate(paths, labels, compare=compare, compare_frames={"max_frames": 8}, **FIXED)
-    assert found.facts["notes"] == ["PooledActivations was left out: no such package"]
-    assert [(m.kind, m.classifier) for m in found.methods if "LBP-TOP" in m.name] == [
+    result = evaluate(paths, labels, compare=compare, compare_frames={"max_frames": 8}, **FIXED)
+    assert result.facts["notes"] == ["PooledActivations was left out: no such package"]
+    assert [(m.kind, m.classifier) for m in result.methods if "LBP-TOP" in m.name] == [
         ("comparator", classifier) for classifier in LBPTOP.classifiers
     ]
     eight = LBPTOP(frames={"max_frames": 8})
@@ -451,33 +451,35 @@ def test_clips_are_compared_with_other_methods(clips, monkeypatch):
 
     predictions = []
     for k, vector in enumerate(vectors):
-        rest = [j for j in range(len(vectors)) if j != k]
-        predictions.append(labels[min(rest, key=lambda j, vector=vector: chi2(vector, vectors[j]))])
-    assert of(found, "LBP-TOP", "1-NN") == predictions
+        candidates = [j for j in range(len(vectors)) if j != k]
+        predictions.append(labels[min(candidates, key=lambda j, vector=vector: chi2(vector, vectors[j]))])
+    assert of(result, "LBP-TOP", "1-NN") == predictions
 
 
 def test_concatenated_bags_with_a_codebook(clips):
     """Each clip is predicted with words that were learnt without its fold."""
     paths, labels = clips
     bags = Concatenated([LocalBinaryPatterns(), VisualWords(6, sampling="grid")])
-    found = evaluate(paths, labels, bags=bags, methods=["1-NN", "nearest mean"], **FIXED)
+    result = evaluate(paths, labels, bags=bags, methods=["1-NN", "nearest mean"], **FIXED)
     folds, expected = codebook_folds(labels, range(9)), {"1-NN": [None] * 9, "nearest mean": [None] * 9}
     weights = FIXED["lambda_a"], FIXED["lambda_mu"]
     for fold in range(3):
         fitted = Concatenated(bags.bags).fit(
-            [path for path, own in zip(paths, folds, strict=True) if own != fold]
+            [path for path, clip_fold in zip(paths, folds, strict=True) if clip_fold != fold]
         )
         systems = [identify(fitted.stream(path), 2) for path in paths]
         for k in np.flatnonzero(folds == fold):
             near, means = {}, {}
             for label in TEXTURES:
-                rest = [systems[j] for j in range(9) if j != k and labels[j] == label]
-                near[label] = min(alignment_distance(systems[k], other, *weights) for other in rest)
-                means[label] = alignment_distance(frechet_mean(rest, *weights).system, systems[k], *weights)
+                members = [systems[j] for j in range(9) if j != k and labels[j] == label]
+                near[label] = min(alignment_distance(systems[k], other, *weights) for other in members)
+                means[label] = alignment_distance(
+                    frechet_mean(members, *weights).system, systems[k], *weights
+                )
             expected["1-NN"][k] = min(near, key=near.get)
             expected["nearest mean"][k] = min(means, key=means.get)
-    assert {method.classifier: list(method.predictions) for method in found.methods} == expected
-    assert [method.name for method in found.methods] == ["Concatenated systems, alignment"] * 2
+    assert {method.classifier: list(method.predictions) for method in result.methods} == expected
+    assert [method.name for method in result.methods] == ["Concatenated systems, alignment"] * 2
     assert not hasattr(bags, "bags_")  # what is given is left as it was
 
 
@@ -485,9 +487,9 @@ def count_reads(monkeypatch):
     """Count which clip is read by which bags."""
     reads, usual = [], BagTransformer.read
 
-    def read(self, source, **own):
+    def read(self, source, **options):
         reads.append((type(self).__name__, Path(source).name))
-        return usual(self, source, **own)
+        return usual(self, source, **options)
 
     monkeypatch.setattr(BagTransformer, "read", read)
     return reads
@@ -499,18 +501,18 @@ def test_a_clip_is_read_once_by_each_bag(tmp_path, monkeypatch):
         path.rename(path.with_name(f"{label}-{path.name}")) for path, label in zip(paths, labels, strict=True)
     ]
     reads, bags = count_reads(monkeypatch), {"LBP": LocalBinaryPatterns(), "colour": ColourHistogram()}
-    found = evaluate(paths, labels, bags=bags, cache=tmp_path / "cache", **FIXED)
-    found.to_json(details=True)
+    result = evaluate(paths, labels, bags=bags, cache=tmp_path / "cache", **FIXED)
+    result.to_json(details=True)
     expected = sorted(
         (name, path.name) for name in ("LocalBinaryPatterns", "ColourHistogram") for path in paths
     )
     assert sorted(reads) == expected
-    assert found.methods[0].name == "LBP + colour systems, alignment"
-    assert found.methods[0].classifier == "kernel ridge"
+    assert result.methods[0].name == "LBP + colour systems, alignment"
+    assert result.methods[0].classifier == "kernel ridge"
     reads.clear()
     again = evaluate(paths, labels, bags=bags, cache=tmp_path / "cache", **FIXED)
     assert reads == []
-    assert [m.predictions for m in again.methods] == [m.predictions for m in found.methods]
+    assert [m.predictions for m in again.methods] == [m.predictions for m in result.methods]
 
 
 def test_all_codebooks_need_a_clip_twice(clips, monkeypatch):
@@ -527,7 +529,7 @@ def test_further_bags_have_the_order_that_is_given(clips, monkeypatch):
     monkeypatch.setattr(
         cached,
         "cross_gram",
-        lambda some, **more: (orders.append({s.order for s in some}), usual(some, **more))[1],
+        lambda systems, **more: (orders.append({s.order for s in systems}), usual(systems, **more))[1],
     )
     evaluate(paths, labels, bags=["lbp", "colour"], methods=["kernel ridge"], **FIXED)
     assert orders == [{2}, {2}]
@@ -541,18 +543,18 @@ def test_details_are_computed_when_they_are_asked_for(data, monkeypatch):
         raise StreamError("no atlas today")
 
     monkeypatch.setattr(evaluation, "atlas", broken)
-    found = run(data)
-    document = json.loads(found.to_json())
+    result = run(data)
+    document = json.loads(result.to_json())
     assert calls == []
     assert not document.keys() & {"curves", "neighbours", "atlas"}
     assert not document["seconds"].keys() & {"curves", "map", "atlas"}
-    for ask in (lambda: found.details, lambda: found.atlas, lambda: found.to_json(details=True)):
+    for ask in (lambda: result.details, lambda: result.atlas, lambda: result.to_json(details=True)):
         with pytest.raises(StreamError, match="no atlas today"):
             ask()
     monkeypatch.undo()
-    assert found.details is found.details
-    assert found.relations is found.details.relations
-    assert found.seconds.keys() >= {"curves", "map"}
+    assert result.details is result.details
+    assert result.relations is result.details.relations
+    assert result.seconds.keys() >= {"curves", "map"}
 
 
 def test_the_document(compared):
@@ -613,39 +615,41 @@ def test_bad_clips_become_failures(clips, tmp_path):
     broken, missing = tmp_path / "broken.mp4", tmp_path / "missing.mp4"
     broken.write_bytes(b"no video")
     still = write_clip(tmp_path / "still.mp4", np.repeat(moving_frames(1, 64, 80), 14, axis=0))
-    given = [broken, *paths, still, missing]
+    videos = [broken, *paths, still, missing]
     names = ["rain", *labels, "waves", "waves"]
     for bags in ("lbp", VisualWords(6, sampling="grid")):
-        found = evaluate(given, names, bags=bags, methods=["1-NN"], order=2, lambda_a=0.25, lambda_mu=10.0)
-        alone = evaluate(paths, labels, bags=bags, methods=["1-NN"], order=2, lambda_a=0.25, lambda_mu=10.0)
-        assert {path: type(error) for path, error in found.failures.items()} == {
+        result = evaluate(videos, names, bags=bags, methods=["1-NN"], order=2, lambda_a=0.25, lambda_mu=10.0)
+        expected = evaluate(
+            paths, labels, bags=bags, methods=["1-NN"], order=2, lambda_a=0.25, lambda_mu=10.0
+        )
+        assert {path: type(error) for path, error in result.failures.items()} == {
             broken: VideoError,
             still: OrderError,
             missing: VideoError,
         }
-        assert all(str(path) in str(error) for path, error in found.failures.items())
-        assert [clip.path for clip in found.clips] == list(paths)
-        assert found.groups == tuple(range(9))
-        assert [entry["path"] for entry in found.to_dict()["skipped"]] == [str(p) for p in found.failures]
+        assert all(str(path) in str(error) for path, error in result.failures.items())
+        assert [clip.path for clip in result.clips] == list(paths)
+        assert result.groups == tuple(range(9))
+        assert [entry["path"] for entry in result.to_dict()["skipped"]] == [str(p) for p in result.failures]
         if bags == "lbp":  # the still clip has a part in codebooks
-            assert found.predictions.tolist() == alone.predictions.tolist()
+            assert result.predictions.tolist() == expected.predictions.tolist()
 
 
 def test_a_class_in_a_single_group(data):
     groups = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10, 10]
-    found = evaluate(data[0], data[1], groups, order=2, lambda_a=0.25, lambda_mu=0.0)
-    assert found.single_group_classes == ("class 2",)
-    for method in found.methods:
+    result = evaluate(data[0], data[1], groups, order=2, lambda_a=0.25, lambda_mu=0.0)
+    assert result.single_group_classes == ("class 2",)
+    for method in result.methods:
         assert "class 2" not in method.predictions[10:]
     assert single_group_classes(["a", "a", "b"], [0, 1, 1]) == ["b"]
 
 
 def test_folds(data):
-    found = run(data, protocol="folds", folds=4)
-    assert found.protocol == "4 folds, no source in two of them"
-    assert len(set(found.groups)) == 4
+    result = run(data, protocol="folds", folds=4)
+    assert result.protocol == "4 folds, no source in two of them"
+    assert len(set(result.groups)) == 4
     for source in set(SOURCES):
-        assert len({group for group, own in zip(found.groups, SOURCES, strict=True) if own == source}) == 1
+        assert len({g for g, name in zip(result.groups, SOURCES, strict=True) if name == source}) == 1
 
 
 @pytest.mark.parametrize(

@@ -46,21 +46,21 @@ def allowed(item, label):
 @pytest.mark.parametrize("metric", METRICS)
 def test_neighbours_of_the_own_group_are_never_asked(systems, gram, metric):
     weights = {"lambda_a": 0.4, "lambda_mu": 2.0}
-    found = leave_one_out(gram, LABELS, groups=GROUPS, classifier="nearest-system", metric=metric, **weights)
+    result = leave_one_out(gram, LABELS, groups=GROUPS, classifier="nearest-system", metric=metric, **weights)
     between = pairwise_distances(systems, metric=metric, **weights)
     for i in range(len(LABELS)):
-        for c, label in enumerate(found.classes):
+        for c, label in enumerate(result.classes):
             nearest = min((between[i, j] for j in allowed(i, label)), default=np.inf)
-            assert found.distances[i, c] == pytest.approx(nearest, rel=1e-13)
-    assert found.predictions.tolist() == found.classes[found.distances.argmin(axis=1)].tolist()
+            assert result.distances[i, c] == pytest.approx(nearest, rel=1e-13)
+    assert result.predictions.tolist() == result.classes[result.distances.argmin(axis=1)].tolist()
 
 
 @pytest.mark.parametrize("n_neighbors", [3, 100])
 def test_votes_come_from_other_groups_alone(systems, gram, n_neighbors):
     """With every neighbour asked, the majority among the others wins, whatever the own group says."""
     labels, groups = np.array(list("aaaaaabbbbb")), np.array([0] * 6 + [1] * 5)
-    found = leave_one_out(gram, labels, groups=groups, classifier="nearest-system", n_neighbors=n_neighbors)
-    assert found.predictions.tolist() == ["b"] * 6 + ["a"] * 5
+    result = leave_one_out(gram, labels, groups=groups, classifier="nearest-system", n_neighbors=n_neighbors)
+    assert result.predictions.tolist() == ["b"] * 6 + ["a"] * 5
 
 
 def test_each_item_has_as_many_neighbours_as_there_are_outside_its_group(systems, gram):
@@ -68,48 +68,48 @@ def test_each_item_has_as_many_neighbours_as_there_are_outside_its_group(systems
     groups = np.array([0] * 8 + [1, 2, 3])
     between = pairwise_distances(systems)
     for count in (2, 5, 9, 50):
-        found = leave_one_out(gram, LABELS, groups=groups, classifier="nearest-system", n_neighbors=count)
+        result = leave_one_out(gram, LABELS, groups=groups, classifier="nearest-system", n_neighbors=count)
         for i in range(len(LABELS)):
-            rest = sorted(np.flatnonzero(groups != groups[i]), key=lambda j: between[i, j])[:count]
-            votes = Counter(LABELS[rest])
-            expected = next(LABELS[j] for j in rest if votes[LABELS[j]] == max(votes.values()))
-            assert found.predictions[i] == expected
+            neighbours = sorted(np.flatnonzero(groups != groups[i]), key=lambda j: between[i, j])[:count]
+            votes = Counter(LABELS[neighbours])
+            expected = next(LABELS[j] for j in neighbours if votes[LABELS[j]] == max(votes.values()))
+            assert result.predictions[i] == expected
 
 
 @pytest.mark.parametrize("lambda_mu", [0.0, 10.0])
 def test_means_are_made_without_the_group(systems, gram, lambda_mu):
-    found = leave_one_out(gram, LABELS, groups=GROUPS, lambda_mu=lambda_mu)
-    expected = np.full(found.distances.shape, np.inf)
+    result = leave_one_out(gram, LABELS, groups=GROUPS, lambda_mu=lambda_mu)
+    expected = np.full(result.distances.shape, np.inf)
     for i, theta in enumerate(systems):
-        for c, label in enumerate(found.classes):
+        for c, label in enumerate(result.classes):
             members = [systems[j] for j in allowed(i, label)]
             if members:
                 centre = frechet_mean(members, lambda_mu=lambda_mu).system
                 expected[i, c] = alignment_distance(centre, theta, lambda_mu=lambda_mu)
-    np.testing.assert_allclose(found.distances, expected, rtol=0, atol=MEAN_TOLERANCE)
-    assert np.isinf(found.distances[-3:, 2]).all()
+    np.testing.assert_allclose(result.distances, expected, rtol=0, atol=MEAN_TOLERANCE)
+    assert np.isinf(result.distances[-3:, 2]).all()
 
 
 @pytest.mark.parametrize("metric", ["martin", "max-singular-value"])
 def test_medoids_are_chosen_without_the_group(systems, gram, metric):
-    found = leave_one_out(gram, LABELS, groups=GROUPS, metric=metric)
+    result = leave_one_out(gram, LABELS, groups=GROUPS, metric=metric)
     between = pairwise_distances(systems, metric=metric)
     for i in range(len(LABELS)):
-        for c, label in enumerate(found.classes):
+        for c, label in enumerate(result.classes):
             members = allowed(i, label)
             totals = [sum(between[j, k] for k in members) for j in members]
             medoids = [j for j, total in zip(members, totals, strict=True) if total <= min(totals) + 1e-12]
-            assert found.distances[i, c] in (between[i, medoids] if members else [np.inf])
+            assert result.distances[i, c] in (between[i, medoids] if members else [np.inf])
 
 
 @pytest.mark.parametrize("classifier", CLASSIFIERS)
 @pytest.mark.parametrize("metric", METRICS)
 def test_groups_of_one_are_leave_one_out(gram, classifier, metric):
     options = {"classifier": classifier, "metric": metric, "lambda_mu": 1.0}
-    alone = leave_one_out(gram, LABELS, **options)
+    expected = leave_one_out(gram, LABELS, **options)
     named = leave_one_out(gram, LABELS, groups=[f"clip {i}" for i in range(len(LABELS))], **options)
-    np.testing.assert_allclose(named.distances, alone.distances, rtol=1e-12)
-    assert named.predictions.tolist() == alone.predictions.tolist()
+    np.testing.assert_allclose(named.distances, expected.distances, rtol=1e-12)
+    assert named.predictions.tolist() == expected.predictions.tolist()
 
 
 @pytest.mark.parametrize("classifier", CLASSIFIERS)

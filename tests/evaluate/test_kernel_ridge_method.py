@@ -44,7 +44,7 @@ def test_each_alternative_is_the_estimator_without_the_group(setting):
     spec = kernel_ridge_method(["one", "two"], [[first], [second]], items)
     alternatives = spec.alternatives()
     assert len(alternatives) == 2 * 3 * 3 * 3
-    both = list(zip(first.systems, second.systems, strict=True))
+    pairs = list(zip(first.systems, second.systems, strict=True))
     for settings, predictor in alternatives[::17]:
         model = sysbags.KernelRidgeClassifier(
             lambda_a=settings["lambda_a"],
@@ -54,19 +54,21 @@ def test_each_alternative_is_the_estimator_without_the_group(setting):
         )
         predicted = predictor.predict()
         for group in range(7):
-            rest, judged_now = np.flatnonzero(group != GROUPS), np.flatnonzero(group == GROUPS)
-            model.fit([both[k] for k in rest], items.codes[rest])
-            np.testing.assert_array_equal(model.predict([both[k] for k in judged_now]), predicted[judged_now])
+            train, judged_now = np.flatnonzero(group != GROUPS), np.flatnonzero(group == GROUPS)
+            model.fit([pairs[k] for k in train], items.codes[train])
+            np.testing.assert_array_equal(
+                model.predict([pairs[k] for k in judged_now]), predicted[judged_now]
+            )
 
 
 def test_a_bag_of_weight_0_has_no_say(setting):
     items, first, second, third = setting
-    one = kernel_ridge_method(["a", "b"], [[first], [second]], items).alternatives()
-    other = kernel_ridge_method(["a", "b"], [[first], [third]], items).alternatives()
-    same = [settings["weight of b"] == 0.0 for settings, _ in one]
+    alternatives = kernel_ridge_method(["a", "b"], [[first], [second]], items).alternatives()
+    changed = kernel_ridge_method(["a", "b"], [[first], [third]], items).alternatives()
+    same = [settings["weight of b"] == 0.0 for settings, _ in alternatives]
     assert any(same)
     assert not all(same)
-    for equal, (_, x), (_, y) in zip(same, one, other, strict=True):
+    for equal, (_, x), (_, y) in zip(same, alternatives, changed, strict=True):
         if equal:
             np.testing.assert_array_equal(x.predict(), y.predict())
 
@@ -77,9 +79,11 @@ def test_codebooks_by_folds_and_plain_bags_go_together(setting):
     for settings, predictor in spec.alternatives():
         assert (settings["lambda_a"], settings["lambda_mu"]) == (0.25, 30.0)
         predicted = predictor.predict()
-        for k, own in enumerate((first, second, third)):
-            alone = kernel_ridge_method(["a", "b"], [[own], [second]], items, 0.25, 30.0).alternatives()
-            match = next(p for s, p in alone if s == settings)
+        for k, version in enumerate((first, second, third)):
+            alternatives = kernel_ridge_method(
+                ["a", "b"], [[version], [second]], items, 0.25, 30.0
+            ).alternatives()
+            match = next(p for s, p in alternatives if s == settings)
             np.testing.assert_array_equal(
                 predicted[items.codebook_folds == k], match.predict()[items.codebook_folds == k]
             )

@@ -48,7 +48,7 @@ def gram(systems):
 
 
 def allowed(item, group, code=None):
-    """Who may have a part in the verdict on an item."""
+    """Who may have a part in the prediction of an item."""
     return [
         j for j in range(len(CODES)) if GROUPS[j] not in (GROUPS[item], group) and code in (None, CODES[j])
     ]
@@ -71,11 +71,11 @@ def test_neighbours_are_those_among_the_remaining_systems(systems, gram, metric,
     weights = WEIGHTS if metric == "alignment" else {}
     predictor = NearestNeighbors(distance_matrix(gram, metric, **weights), CODES, GROUPS, n_neighbors)
     for group in LEFT_OUT:
-        found = predictor.predict(group)
+        predicted = predictor.predict(group)
         for i in judged(group):
-            rest = allowed(i, group)
-            between = pairwise_distances([systems[i]], [systems[j] for j in rest], metric, **weights)
-            assert found[i] == slow_vote(between[0], CODES[rest], n_neighbors)
+            indices = allowed(i, group)
+            between = pairwise_distances([systems[i]], [systems[j] for j in indices], metric, **weights)
+            assert predicted[i] == slow_vote(between[0], CODES[indices], n_neighbors)
 
 
 @settings(max_examples=200, deadline=None)
@@ -86,49 +86,49 @@ def test_neighbours_of_any_table(seed, items, n_neighbors):
     codes, groups = rng.integers(0, 4, size=items), rng.integers(0, 5, size=items)
     distances = rng.choice([0.0, 1.0, 2.0, 3.0, np.inf], size=(items, items))
     predictor = NearestNeighbors(distances, codes, groups, n_neighbors)
-    some = rng.permutation(items)[: 1 + items // 2]
-    partial = NearestNeighbors(distances[some], codes, groups, n_neighbors, rows=some)
+    rows = rng.permutation(items)[: 1 + items // 2]
+    partial = NearestNeighbors(distances[rows], codes, groups, n_neighbors, rows=rows)
     finite = np.minimum(distances, np.finfo(float).max / (2 * items))
     for group in [None, *np.unique(groups)]:
-        found, near = predictor.predict(group), predictor.distances(group)
+        predicted, near = predictor.predict(group), predictor.distances(group)
         for i in np.flatnonzero(groups != group):
-            rest = np.flatnonzero((groups != groups[i]) & (groups != group))
-            assert found[i] == slow_vote(distances[i, rest], codes[rest], n_neighbors)
+            indices = np.flatnonzero((groups != groups[i]) & (groups != group))
+            assert predicted[i] == slow_vote(distances[i, indices], codes[indices], n_neighbors)
             assert near[i].tolist() == [
-                min((finite[i, j] for j in rest if codes[j] == c), default=np.inf)
+                min((finite[i, j] for j in indices if codes[j] == c), default=np.inf)
                 for c in range(near.shape[1])
             ]
-        np.testing.assert_array_equal(partial.predict(group)[some], found[some])
-        np.testing.assert_array_equal(partial.distances(group), near[some])
-        assert (np.delete(partial.predict(group), some) == -1).all()
+        np.testing.assert_array_equal(partial.predict(group)[rows], predicted[rows])
+        np.testing.assert_array_equal(partial.distances(group), near[rows])
+        assert (np.delete(partial.predict(group), rows) == -1).all()
 
 
 @pytest.mark.parametrize("n_neighbors", [1, 3, 6])
 def test_neighbours_vote_as_everywhere(n_neighbors):
     rng = np.random.default_rng(n_neighbors)
     codes, distances = rng.integers(0, 3, size=20), rng.random((20, 20))
-    alone = distances + np.diag(np.full(20, np.inf))
-    expected = vote(alone, codes, 3, n_neighbors)
+    masked = distances + np.diag(np.full(20, np.inf))
+    expected = vote(masked, codes, 3, n_neighbors)
     np.testing.assert_array_equal(
         NearestNeighbors(distances, codes, np.arange(20), n_neighbors).predict(), expected
     )
 
 
-def slow_medoid(systems, rest, metric, weights, known):
+def slow_medoid(systems, indices, metric, weights, known):
     """The medoid of some systems, from the bare systems, once for each selection of them."""
-    if tuple(rest) not in known:
-        some = [systems[j] for j in rest]
-        known[tuple(rest)] = some[medoid(some, metric, **weights)] if some else None
-    return known[tuple(rest)]
+    if tuple(indices) not in known:
+        members = [systems[j] for j in indices]
+        known[tuple(indices)] = members[medoid(members, metric, **weights)] if members else None
+    return known[tuple(indices)]
 
 
-def slow_mean_distance(systems, item, rest, weights, known):
+def slow_mean_distance(systems, item, indices, weights, known):
     """Distance of an item to the mean of others, from the bare systems, once for each selection of them."""
-    if not rest:
+    if not indices:
         return np.inf
-    if tuple(rest) not in known:
-        known[tuple(rest)] = frechet_mean([systems[j] for j in rest], **weights).system
-    return alignment_distance(known[tuple(rest)], systems[item], **weights)
+    if tuple(indices) not in known:
+        known[tuple(indices)] = frechet_mean([systems[j] for j in indices], **weights).system
+    return alignment_distance(known[tuple(indices)], systems[item], **weights)
 
 
 @pytest.mark.parametrize("metric", ["alignment", "martin", "max-singular-value"])
@@ -137,12 +137,12 @@ def test_medoids_are_those_of_the_remaining_systems(systems, gram, metric):
     centers = medoid_centers(distance_matrix(gram, metric, **weights), CODES, GROUPS)
     predictor, known = NearestCenter(centers), {}
     for group in LEFT_OUT:
-        found = predictor.predict(group)
+        predicted = predictor.predict(group)
         for i in judged(group):
             centres = [slow_medoid(systems, allowed(i, group, c), metric, weights, known) for c in range(3)]
             present = [c for c in range(3) if centres[c] is not None]
             distances = pairwise_distances([systems[i]], [centres[c] for c in present], metric, **weights)
-            assert found[i] == present[distances.argmin()]
+            assert predicted[i] == present[distances.argmin()]
 
 
 @pytest.fixture(scope="module")
@@ -153,8 +153,8 @@ def mean_distances(systems):
         tables[group] = np.full((len(CODES), 3), np.nan)
         for i in judged(group):
             for c in range(3):
-                rest = allowed(i, group, c)
-                tables[group][i, c] = slow_mean_distance(systems, i, rest, WEIGHTS, known)
+                indices = allowed(i, group, c)
+                tables[group][i, c] = slow_mean_distance(systems, i, indices, WEIGHTS, known)
     return tables
 
 
@@ -180,8 +180,8 @@ def test_order_of_the_questions_does_not_matter(gram):
     first, second = (frechet_centers(gram, CODES, GROUPS, 0.4) for _ in range(2))
     asked = [first.distances(group) for group in LEFT_OUT]
     again = [second.distances(group) for group in LEFT_OUT[::-1]][::-1]
-    for one, other in zip(asked, again, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for table, expected in zip(asked, again, strict=True):
+        np.testing.assert_array_equal(table, expected)
 
 
 def test_one_pass_serves_every_weight_of_the_mean(gram, monkeypatch):
@@ -193,12 +193,14 @@ def test_one_pass_serves_every_weight_of_the_mean(gram, monkeypatch):
     for i in range(len(CODES)):
         distances = []
         for c in range(3):
-            rest = allowed(i, None, c)
-            share = np.full(len(rest), 1 / max(len(rest), 1))
+            indices = allowed(i, None, c)
+            share = np.full(len(indices), 1 / max(len(indices), 1))
             to_mean = (
-                norms[i] - 2 * gram.mean[i, rest] @ share + share @ gram.mean[np.ix_(rest, rest)] @ share
+                norms[i]
+                - 2 * gram.mean[i, indices] @ share
+                + share @ gram.mean[np.ix_(indices, indices)] @ share
             )
-            distances.append(to_mean if rest else np.inf)
+            distances.append(to_mean if indices else np.inf)
         assert appearance[i] == np.argmin(distances)
 
 
@@ -259,7 +261,7 @@ def test_a_group_left_out_has_no_say(systems, group):
 
 @pytest.mark.parametrize("group", [1, 5, 7])
 def test_the_own_group_has_no_say(systems, group):
-    """An item's verdict does not depend on its companions: neither on their data nor on their classes."""
+    """An item's prediction does not depend on its companions: neither on their data nor on their classes."""
     item, *companions = np.flatnonzero(group == GROUPS)
     codes = CODES.copy()
     codes[[item, *companions]] = (codes[[item, *companions]] + 1) % 3
@@ -276,8 +278,8 @@ def test_an_own_mean_would_show(systems, gram):
     """A mean in which the item had a part would be nearer to it by far more than the tolerances here."""
     distances = frechet_centers(gram, CODES, GROUPS, 0.4).distances()[:, :, 0]
     for i in range(len(CODES)):
-        own = [systems[j] for j in np.flatnonzero(CODES[i] == CODES)]
-        leaked = alignment_distance(frechet_mean(own, 0.4).system, systems[i], 0.4)
+        members = [systems[j] for j in np.flatnonzero(CODES[i] == CODES)]
+        leaked = alignment_distance(frechet_mean(members, 0.4).system, systems[i], 0.4)
         assert leaked < distances[i, CODES[i]] - 0.01
 
 
@@ -294,10 +296,10 @@ def test_nobody_left_is_never_predicted(gram):
         assert predictor.predict()[:2].tolist() == [1, 1]
         assert predictor.predict(0)[2:].tolist() == [1, 1]
         assert predictor.predict(2)[:3].tolist() == [1, 1, 0]
-    two = np.array([0, 0, 1, 1])
+    two_groups = np.array([0, 0, 1, 1])
     for predictor in (
-        NearestNeighbors(between[:4, :4], codes, two),
-        NearestCenter(frechet_centers(small, codes, two, 0.25), (1.0, 0.0)),
+        NearestNeighbors(between[:4, :4], codes, two_groups),
+        NearestCenter(frechet_centers(small, codes, two_groups, 0.25), (1.0, 0.0)),
     ):
         assert predictor.predict(1)[:2].tolist() == [-1, -1]
         assert np.isinf(predictor.distances(1)[:2]).all()

@@ -44,7 +44,9 @@ def slow_nested(predictors, codes, groups):
     predictions, chosen, accuracies = np.empty(len(codes), int), [], []
     for group in np.unique(groups):
         tested = groups == group
-        rates = [float(np.mean(one.predict(group)[~tested] == codes[~tested])) for one in predictors]
+        rates = [
+            float(np.mean(predictor.predict(group)[~tested] == codes[~tested])) for predictor in predictors
+        ]
         best = rates.index(max(rates))
         predictions[tested] = predictors[best].predict()[tested]
         chosen.append(best)
@@ -69,11 +71,11 @@ def test_nested_is_the_loop(seed, items, count):
     codes, groups = rng.integers(0, 3, size=items), 3 * rng.integers(0, 6, size=items)
     groups[0] = 99  # at least two groups, their numbers with gaps
     predictors = [remembered(seed + k, items) for k in range(count)]
-    found = nested(predictors, codes, groups)
+    result = nested(predictors, codes, groups)
     predictions, chosen, accuracies = slow_nested(predictors, codes, groups)
-    np.testing.assert_array_equal(found.predictions, predictions)
-    assert found.chosen.tolist() == chosen
-    np.testing.assert_allclose(found.accuracies, accuracies, rtol=1e-14)
+    np.testing.assert_array_equal(result.predictions, predictions)
+    assert result.chosen.tolist() == chosen
+    np.testing.assert_allclose(result.accuracies, accuracies, rtol=1e-14)
 
 
 def test_the_earlier_of_equals_is_taken():
@@ -88,9 +90,9 @@ def test_the_tested_group_does_not_choose():
     codes, groups = np.array([0, 0, 1, 1, 0, 1]), np.array([0, 0, 1, 1, 2, 2])
     only_first = Stub(lambda group: np.where(groups == 0, codes, 1 - codes))
     only_last = Stub(lambda group: np.where(groups == 2, codes, 1 - codes))
-    found = nested([only_first, only_last], codes, groups)
-    assert found.chosen.tolist() == [1, 0, 0]
-    assert not np.any(found.predictions == codes)
+    result = nested([only_first, only_last], codes, groups)
+    assert result.chosen.tolist() == [1, 0, 0]
+    assert not np.any(result.predictions == codes)
 
 
 CODES = np.array([0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2])
@@ -146,13 +148,13 @@ def test_nothing_of_a_group_is_in_its_choice(honest, group, what):
             streams[i] = make_stream(np.random.default_rng(900 + i), frames=24)
     else:
         codes[rows] = (codes[rows] + 1) % 3
-    found = nested(everything(streams, codes), codes, GROUPS)
-    assert found.chosen[group] == honest.chosen[group]
-    np.testing.assert_array_equal(found.accuracies[group], honest.accuracies[group])
+    result = nested(everything(streams, codes), codes, GROUPS)
+    assert result.chosen[group] == honest.chosen[group]
+    np.testing.assert_array_equal(result.accuracies[group], honest.accuracies[group])
     # It does have a say in the others' choices, so the test would see it.
-    assert np.any(found.accuracies != honest.accuracies)
+    assert np.any(result.accuracies != honest.accuracies)
     if what == "labels":
-        np.testing.assert_array_equal(found.predictions[rows], honest.predictions[rows])
+        np.testing.assert_array_equal(result.predictions[rows], honest.predictions[rows])
 
 
 def test_every_kind_can_win_and_lose(honest):
@@ -161,9 +163,9 @@ def test_every_kind_can_win_and_lose(honest):
 
 
 def test_same_for_any_number_of_threads(honest):
-    found = nested(everything(STREAMS, CODES), CODES, GROUPS, n_jobs=3)
-    np.testing.assert_array_equal(found.predictions, honest.predictions)
-    np.testing.assert_array_equal(found.accuracies, honest.accuracies)
+    result = nested(everything(STREAMS, CODES), CODES, GROUPS, n_jobs=3)
+    np.testing.assert_array_equal(result.predictions, honest.predictions)
+    np.testing.assert_array_equal(result.accuracies, honest.accuracies)
 
 
 def test_noise_is_at_chance():
@@ -173,10 +175,10 @@ def test_noise_is_at_chance():
     tables = [rng.random((60, 60)) for _ in range(60)]
     predictors = [NearestNeighbors(table, codes, groups) for table in tables]
     hindsight = max(float(np.mean(predictor.predict() == codes)) for predictor in predictors)
-    found = float(np.mean(nested(predictors, codes, groups).predictions == codes))
+    accuracy = float(np.mean(nested(predictors, codes, groups).predictions == codes))
     # 60 fair coins have a standard deviation of 6.5 points: one is fine for one choice, not the best of 60.
     assert hindsight > 0.6
-    assert found < 0.565
+    assert accuracy < 0.565
 
 
 def test_a_choice_among_equals_does_no_harm():

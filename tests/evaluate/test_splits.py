@@ -93,8 +93,8 @@ def test_the_seed_decides():
 def test_words_for_people():
     labels, sources = list("aabb"), list("xyzz")
     words = [
-        describe(protocol, protocol_groups(labels, protocol, given, folds=2), given)
-        for protocol, given in [
+        describe(protocol, protocol_groups(labels, protocol, known_sources, folds=2), known_sources)
+        for protocol, known_sources in [
             ("leave-one-out", None),
             ("folds", None),
             ("folds", sources),

@@ -56,10 +56,10 @@ def cases():
 def test_the_nearest_vector(metric):
     points, wrong = histograms(6), 0
     predictor = vector_predictor(points, CODES, GROUPS, "1-NN", metric)
-    for group, i, rest in cases():
+    for group, i, train in cases():
         predicted = predictor.predict(group)
-        distances = [METRICS[metric](points[i], points[j]) for j in rest]
-        assert predicted[i] == CODES[rest[np.argmin(distances)]]
+        distances = [METRICS[metric](points[i], points[j]) for j in train]
+        assert predicted[i] == CODES[train[np.argmin(distances)]]
         wrong += predicted[i] != CODES[i]
     assert wrong > 0
 
@@ -71,27 +71,27 @@ def test_the_nearest_mean(metric):
     predictor = vector_predictor(points, CODES, GROUPS, "nearest mean", metric)
     if metric == "cosine":
         points = points / np.linalg.norm(points, axis=1, keepdims=True)
-    for group, i, rest in cases():
+    for group, i, train in cases():
         predicted = predictor.predict(group)
-        present = np.unique(CODES[rest])
-        means = [points[rest[CODES[rest] == c]].mean(axis=0) for c in present]
+        present = np.unique(CODES[train])
+        means = [points[train[CODES[train] == c]].mean(axis=0) for c in present]
         distances = [METRICS[metric](points[i], mean) for mean in means]
         assert predicted[i] == present[np.argmin(distances)]
         wrong += predicted[i] != CODES[i]
     assert wrong > 0
 
 
-def pipeline(points, rest, judged, machine):
+def pipeline(points, train, judged, machine):
     """scikit-learn throughout, in all dimensions."""
-    folds = protocol_groups(CODES[rest], "folds", GROUPS[rest], folds=INNER_FOLDS)
-    length = np.sqrt(points[rest].var(axis=0).sum())
+    folds = protocol_groups(CODES[train], "folds", GROUPS[train], folds=INNER_FOLDS)
+    length = np.sqrt(points[train].var(axis=0).sum())
     scaled = make_pipeline(StandardScaler(with_std=False), FunctionTransformer(lambda x: x / length))
-    learnt = scaled.fit_transform(points[rest])
+    learnt = scaled.fit_transform(points[train])
     rough = clone(machine).set_params(tol=ROUGH_TOLERANCE)
     search = GridSearchCV(rough, {"C": PENALTIES}, cv=PredefinedSplit(folds), scoring=right, refit=False)
-    best = search.fit(learnt, CODES[rest]).best_params_
+    best = search.fit(learnt, CODES[train]).best_params_
     return (
-        clone(machine).set_params(**best).fit(learnt, CODES[rest]).predict(scaled.transform(points[judged]))
+        clone(machine).set_params(**best).fit(learnt, CODES[train]).predict(scaled.transform(points[judged]))
     )
 
 
@@ -107,14 +107,14 @@ def test_linear_models_are_scikit_learns(classifier, length, group):
     points = histograms(length)
     svm = LinearSVC(dual=False, max_iter=10_000)
     machine = svm if classifier == "linear SVM" else LogisticRegression(max_iter=10_000)
-    predicted, found = vector_predictor(points, CODES, GROUPS, classifier).predict(group), []
-    for own in np.unique(GROUPS[group != GROUPS]):
-        judged = np.flatnonzero(own == GROUPS)
-        rest = np.flatnonzero((own != GROUPS) & (group != GROUPS))
-        expected = pipeline(points, rest, judged, machine)
+    predicted, hits = vector_predictor(points, CODES, GROUPS, classifier).predict(group), []
+    for tested_group in np.unique(GROUPS[group != GROUPS]):
+        judged = np.flatnonzero(tested_group == GROUPS)
+        train = np.flatnonzero((tested_group != GROUPS) & (group != GROUPS))
+        expected = pipeline(points, train, judged, machine)
         np.testing.assert_array_equal(predicted[judged], expected)
-        found.extend(expected == CODES[judged])
-    assert 0.3 < np.mean(found) < 1.0
+        hits.extend(expected == CODES[judged])
+    assert 0.3 < np.mean(hits) < 1.0
 
 
 @pytest.mark.parametrize("classifier", VECTOR_CLASSIFIERS)
@@ -125,8 +125,8 @@ def test_a_group_left_out_has_no_say(classifier):
     expected = vector_predictor(points, CODES, GROUPS, classifier).predict(group)[others]
     points[rows] = 100.0 * histograms(20, seed=1)[rows]
     codes[rows] = 2
-    found = vector_predictor(points, codes, GROUPS, classifier).predict(group)[others]
-    np.testing.assert_array_equal(found, expected)
+    predicted = vector_predictor(points, codes, GROUPS, classifier).predict(group)[others]
+    np.testing.assert_array_equal(predicted, expected)
 
 
 @pytest.mark.parametrize("classifier", VECTOR_CLASSIFIERS)
@@ -160,10 +160,10 @@ def test_few_groups_and_classes(classifier):
 
 @pytest.mark.parametrize("classifier", LINEAR_MODELS)
 def test_same_for_any_number_of_threads(classifier):
-    one, three = (
+    single, threaded = (
         vector_predictor(histograms(20), CODES, GROUPS, classifier, n_jobs=jobs).predict() for jobs in (1, 3)
     )
-    np.testing.assert_array_equal(one, three)
+    np.testing.assert_array_equal(single, threaded)
 
 
 def test_a_vector_of_zeros_has_no_direction():
@@ -200,7 +200,9 @@ def test_mistakes(options, sentence):
 @pytest.mark.parametrize("classifier", LINEAR_MODELS)
 def test_only_the_groups_of_wanted_items_are_judged(classifier):
     points, wanted = histograms(6), GROUPS > 5
-    everything, some = (vector_predictor(points, CODES, GROUPS, classifier, wanted=w) for w in (None, wanted))
-    np.testing.assert_array_equal(some.predict()[wanted], everything.predict()[wanted])
-    assert (some.predict()[~wanted] == -1).all()
-    np.testing.assert_array_equal(some.predict(2), everything.predict(2))
+    everything, partial = (
+        vector_predictor(points, CODES, GROUPS, classifier, wanted=w) for w in (None, wanted)
+    )
+    np.testing.assert_array_equal(partial.predict()[wanted], everything.predict()[wanted])
+    assert (partial.predict()[~wanted] == -1).all()
+    np.testing.assert_array_equal(partial.predict(2), everything.predict(2))

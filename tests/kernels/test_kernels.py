@@ -61,20 +61,20 @@ def test_matches_definition(kernel, shape, share):
     rows, columns, length = shape
     first, second = histograms(1, rows, length, share), histograms(2, columns, length, share)
     expected = twin(first, second, kernel)
-    for one, two, want in ((first, second, expected), (second, first, expected.T)):
-        got = kernel_matrix(one, two, kernel)
-        np.testing.assert_allclose(got, want, rtol=0, atol=EXACT)
-        assert got.dtype == np.float64
-        assert got.flags.c_contiguous
+    for left, right, want in ((first, second, expected), (second, first, expected.T)):
+        matrix = kernel_matrix(left, right, kernel)
+        np.testing.assert_allclose(matrix, want, rtol=0, atol=EXACT)
+        assert matrix.dtype == np.float64
+        assert matrix.flags.c_contiguous
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 45, 270])
 def test_one_stream_with_itself(kernel, size):
     stream = histograms(3, size, 13, 0.5)
-    got = kernel_matrix(stream, kernel=kernel)
-    np.testing.assert_allclose(got, twin(stream, stream, kernel), rtol=0, atol=EXACT)
-    np.testing.assert_array_equal(got, got.T)
+    matrix = kernel_matrix(stream, kernel=kernel)
+    np.testing.assert_allclose(matrix, twin(stream, stream, kernel), rtol=0, atol=EXACT)
+    np.testing.assert_array_equal(matrix, matrix.T)
 
 
 @st.composite
@@ -111,8 +111,8 @@ def test_extremes_of_chi2(dtype):
     same = histograms(4, 6, 4)
     np.testing.assert_allclose(np.diag(kernel_matrix(same, same, dtype=dtype)), 1.0, rtol=0, atol=tolerance)
     assert (kernel_matrix(same, same, dtype=dtype) <= 1.0).all()
-    apart = kernel_matrix([[0.5, 0.5, 0, 0]], [[0, 0, 0.25, 0.75]], dtype=dtype)
-    np.testing.assert_allclose(apart, np.exp(-1.0), rtol=0, atol=tolerance)
+    disjoint = kernel_matrix([[0.5, 0.5, 0, 0]], [[0, 0, 0.25, 0.75]], dtype=dtype)
+    np.testing.assert_allclose(disjoint, np.exp(-1.0), rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -125,10 +125,10 @@ def test_tiny_entries_neither_overflow_nor_vanish_wrongly(dtype, tiny):
     first[2, :4] = 0.25
     first /= first.sum(axis=1, keepdims=True)
     second = first[:, ::-1].copy()
-    for one, two in ((first, second), (first, first)):
-        got = kernel_matrix(one, two, dtype=dtype)
+    for left, right in ((first, second), (first, first)):
+        matrix = kernel_matrix(left, right, dtype=dtype)
         tolerance = 1e-15 if dtype == np.float64 else float32_bound(16)
-        np.testing.assert_allclose(got, twin(one, two, "chi2"), rtol=0, atol=tolerance)
+        np.testing.assert_allclose(matrix, twin(left, right, "chi2"), rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("kernel", ["chi2", "intersection"])
@@ -161,22 +161,22 @@ def test_rows_that_sum_to_one_only_nearly():
 def test_same_bits_for_every_number_of_threads_and_chunk(kernel, symmetric):
     first = histograms(10, 70, 21, 0.6)
     second = None if symmetric else histograms(11, 300, 21, 0.7)
-    whole = kernel_matrix(first, second, kernel)
+    expected = kernel_matrix(first, second, kernel)
     for jobs in (1, 2, 5, -1):
-        np.testing.assert_array_equal(kernel_matrix(first, second, kernel, n_jobs=jobs), whole)
+        np.testing.assert_array_equal(kernel_matrix(first, second, kernel, n_jobs=jobs), expected)
         by_rows = histogram_matrix(first, second, kernel, np.float64, jobs, chunk=1)
-        np.testing.assert_array_equal(by_rows, whole)
+        np.testing.assert_array_equal(by_rows, expected)
 
 
 def test_thin_functions_and_read_only_input():
     first, second = histograms(12, 4, 5), histograms(13, 3, 5)
-    kept = first.copy(), second.copy()
+    copies = first.copy(), second.copy()
     first.setflags(write=False)
     for kernel in KERNELS:
-        got = getattr(kernels, kernel)(first, second)
-        np.testing.assert_allclose(got, twin(first, second, kernel), rtol=0, atol=EXACT)
-    np.testing.assert_array_equal(first, kept[0])
-    np.testing.assert_array_equal(second, kept[1])
+        matrix = getattr(kernels, kernel)(first, second)
+        np.testing.assert_allclose(matrix, twin(first, second, kernel), rtol=0, atol=EXACT)
+    np.testing.assert_array_equal(first, copies[0])
+    np.testing.assert_array_equal(second, copies[1])
 
 
 def test_linear_takes_any_rows():
@@ -209,9 +209,9 @@ def test_callable():
     np.testing.assert_array_equal(kernel_matrix(first, second, gaussian), gaussian(first, second))
     np.testing.assert_array_equal(kernel_matrix(first, kernel=gaussian), gaussian(first, first))
 
-    def vandal(one, two):
-        one[0] = 0
-        return gaussian(one, two)
+    def vandal(rows, columns):
+        rows[0] = 0
+        return gaussian(rows, columns)
 
     with pytest.raises(ValueError, match="read-only"):
         kernel_matrix(first, second, vandal)
@@ -268,9 +268,9 @@ def test_layout_of_rows_and_columns():
     bins, values = np.zeros(starts[-1] * GROUP, np.uint32), np.full(starts[-1] * GROUP, -1.0)
     fill_lists(samples, starts, 0.0, 1.0, None, bins, values)
     for row, start, count in zip(samples, starts, counts, strict=False):
-        own = slice(start * GROUP, start * GROUP + count)
-        np.testing.assert_array_equal(bins[own], np.flatnonzero(row))
-        np.testing.assert_array_equal(values[own], 1 / row[row > 0])
+        span = slice(start * GROUP, start * GROUP + count)
+        np.testing.assert_array_equal(bins[span], np.flatnonzero(row))
+        np.testing.assert_array_equal(values[span], 1 / row[row > 0])
     assert np.count_nonzero(values == -1.0) == values.size - counts.sum()
 
     tiles = np.full((3, 11, 16), -1.0)
@@ -297,8 +297,8 @@ class Terminal(io.StringIO):
 def test_progress_only_for_long_work_on_a_terminal(jobs, quiet, shown, monkeypatch):
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
-    found = _parallel.run(abs, [-1, 2, -3], jobs, "absolute values", quiet_seconds=quiet)
-    assert found == [1, 2, 3]
+    values = _parallel.run(abs, [-1, 2, -3], jobs, "absolute values", quiet_seconds=quiet)
+    assert values == [1, 2, 3]
     assert ("absolute values" in screen.getvalue()) == shown
 
 

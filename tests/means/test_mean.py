@@ -40,8 +40,8 @@ def paper_update(systems, weights, rotations):
     Y = np.concatenate([theta.samples for theta in systems])
     K = kernel_matrix(Y)
     values, V = np.linalg.eigh(K)
-    kept = values > 1e-14 * values[-1]
-    half = V[:, kept] / np.sqrt(values[kept])
+    positive = values > 1e-14 * values[-1]
+    half = V[:, positive] / np.sqrt(values[positive])
     alphas = padded_alpha(systems, n)
     target = np.concatenate([w * a @ Q for w, a, Q in zip(weights, alphas, rotations, strict=True)])
     U, _, Vt = np.linalg.svd(half.T @ K @ target, full_matrices=False)
@@ -81,14 +81,14 @@ def test_the_first_iteration_is_the_papers_for_mixed_orders_and_weights():
     before = Q.copy()
     weights = rng.uniform(0.5, 2.0, len(systems))
     gram = sysbags.cross_gram(systems)
-    found = mean_of_gram(gram, weights=weights, start=Q, max_iterations=1)
+    mean = mean_of_gram(gram, weights=weights, start=Q, max_iterations=1)
     np.testing.assert_array_equal(Q, before)
     transition, blocks = paper_update(systems, weights / weights.sum(), Q)
-    np.testing.assert_allclose(found.transition, transition, atol=1e-14)
-    exact = mean_gram(gram, [np.arange(len(systems))], [found]).observer[0]
+    np.testing.assert_allclose(mean.transition, transition, atol=1e-14)
+    exact = mean_gram(gram, [np.arange(len(systems))], [mean]).observer[0]
     np.testing.assert_allclose(exact, blocks, atol=1e-8)
-    assert not found.converged
-    assert found.history.shape == (1,)
+    assert not mean.converged
+    assert mean.history.shape == (1,)
 
 
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 5), st.sampled_from([0.0, 0.25, 2.0]))
@@ -108,8 +108,8 @@ def test_never_rises_and_is_what_it_says(seed, order, count, lambda_a):
     np.testing.assert_allclose(
         mean.rotations @ mean.rotations.transpose(0, 2, 1), [np.eye(order)] * count, atol=1e-12
     )
-    each = [sysbags.alignment_distance(fresh, theta, lambda_a, lambda_mu=0.5) for theta in systems]
-    np.testing.assert_allclose(np.mean(each), mean.objective, atol=1e-9 * size)
+    distances = [sysbags.alignment_distance(fresh, theta, lambda_a, lambda_mu=0.5) for theta in systems]
+    np.testing.assert_allclose(np.mean(distances), mean.objective, atol=1e-9 * size)
 
 
 @pytest.mark.parametrize("start", ["medoid", "identity"])
@@ -123,8 +123,8 @@ def test_no_neighbour_is_better(seed, start):
     theta = mean.system
     K = kernel_matrix(theta.samples)
     values, V = np.linalg.eigh(K)
-    kept = values > 1e-10 * values[-1]
-    half = V[:, kept] / np.sqrt(values[kept])
+    positive = values > 1e-10 * values[-1]
+    half = V[:, positive] / np.sqrt(values[positive])
 
     def objective(system):
         return float(sysbags.pairwise_distances([system], systems, lambda_mu=1.0)[0] @ weights)
@@ -234,8 +234,8 @@ def test_mixed_orders(start):
     assert mean.converged
     assert mean.system.order == 3
     assert np.all(np.diff(mean.history) <= 1e-12 * 3)
-    each = [sysbags.alignment_distance(mean.system, theta) for theta in systems]
-    np.testing.assert_allclose(np.mean(each), mean.objective, atol=1e-9)
+    distances = [sysbags.alignment_distance(mean.system, theta) for theta in systems]
+    np.testing.assert_allclose(np.mean(distances), mean.objective, atol=1e-9)
 
 
 def test_gram_of_means_is_the_gram_of_their_systems():
@@ -261,23 +261,23 @@ def test_gram_of_means_is_the_gram_of_their_systems():
 
 def test_same_result_again_and_for_each_number_of_threads():
     systems = mixed_collection(3)
-    one, two, three = (sysbags.frechet_mean(systems, n_jobs=n_jobs) for n_jobs in (1, 2, 1))
-    for other in (two, three):
-        np.testing.assert_array_equal(one.system.transition, other.system.transition)
-        np.testing.assert_array_equal(one.system.alpha, other.system.alpha)
-        np.testing.assert_array_equal(one.history, other.history)
+    first, second, third = (sysbags.frechet_mean(systems, n_jobs=n_jobs) for n_jobs in (1, 2, 1))
+    for other in (second, third):
+        np.testing.assert_array_equal(first.system.transition, other.system.transition)
+        np.testing.assert_array_equal(first.system.alpha, other.system.alpha)
+        np.testing.assert_array_equal(first.history, other.history)
 
 
 @pytest.mark.parametrize("metric", ["alignment", "martin", "max-singular-value"])
 @pytest.mark.parametrize("seed", range(3))
 def test_medoid_by_brute_force(metric, seed):
     distance = {
-        "alignment": lambda one, two: sysbags.alignment_distance(one, two, 0.5, 1.0),
+        "alignment": lambda first, second: sysbags.alignment_distance(first, second, 0.5, 1.0),
         "martin": sysbags.martin_distance,
         "max-singular-value": sysbags.max_singular_value_distance,
     }[metric]
     systems = collection(seed, 6, 2)
-    totals = [sum(distance(one, two) for two in systems if two is not one) for one in systems]
+    totals = [sum(distance(first, second) for second in systems if second is not first) for first in systems]
     assert sysbags.medoid(systems, metric, lambda_a=0.5, lambda_mu=1.0) == int(np.argmin(totals))
 
 
@@ -291,7 +291,7 @@ def test_inputs_stay_as_they_are():
     systems = mixed_collection(4)
     weights = np.array([1.0, 2.0, 1.0, 0.0, 1.0])
     gram = sysbags.cross_gram(systems)
-    kept = [
+    copies = [
         gram.observer.copy(),
         gram.mean.copy(),
         gram.rows.transition.copy(),
@@ -302,8 +302,8 @@ def test_inputs_stay_as_they_are():
     sysbags.frechet_mean(systems, weights=weights)
     np.testing.assert_array_equal(weights, [1.0, 2.0, 1.0, 0.0, 1.0])
     after = [gram.observer, gram.mean, gram.rows.transition, gram.rows.observer_gram]
-    for old, new in zip(kept, after, strict=True):
+    for old, new in zip(copies, after, strict=True):
         np.testing.assert_array_equal(old, new)
     for old, theta in zip(before, systems, strict=True):
-        for one, two in zip(old, (theta.transition, theta.alpha, theta.beta), strict=True):
-            np.testing.assert_array_equal(one, two)
+        for copy, array in zip(old, (theta.transition, theta.alpha, theta.beta), strict=True):
+            np.testing.assert_array_equal(copy, array)

@@ -103,14 +103,14 @@ def test_summary_and_tables_need_no_script(evaluation, text):
         assert f"{figure.rate:.1f} %" in shown
         assert figure.source in shown
     assert shown.count("published") == len(evaluation.published) + 1  # each figure, and the best in the head
-    for stage, took in (
+    for stage, seconds in (
         ("reading", "12.3 s"),
         ("systems", "0.84 s"),
         ("kernel", "140 s"),
         ("total", "153 s"),
     ):
         assert stage in shown
-        assert took in shown
+        assert seconds in shown
     assert "LocalBinaryPatterns" in shown
     assert "0.00123456" in shown
 
@@ -129,8 +129,8 @@ def test_the_best_of_each_kind_stands_in_the_head(evaluation):
     head = report.page(chosen, [b""] * 20).split("</header>")[0]
     assert "same accuracy, p" in head
     assert "Best published" not in head
-    alone = changed(evaluation, methods=evaluation.methods[1:2], main=0)
-    head = report.page(alone, [b""] * 20).split("</header>")[0]
+    single = changed(evaluation, methods=evaluation.methods[1:2], main=0)
+    head = report.page(single, [b""] * 20).split("</header>")[0]
     assert head.count('class="tile"') == 1  # beside the main method only the best published figure
 
 

@@ -37,20 +37,21 @@ CONTRASTS = """(() => {
         .reduce((sum, c, k) => sum + c * [0.2126, 0.7152, 0.0722][k], 0);
     const over = (top, under) => [0, 1, 2].map(k => top[3] * top[k] + (1 - top[3]) * under[k]);
     const ground = e => {
-        const own = parse(getComputedStyle(e).backgroundColor);
-        return own[3] === 1 || !e.parentElement ? own : [...over(own, ground(e.parentElement)), 1];
+        const colour = parse(getComputedStyle(e).backgroundColor);
+        return colour[3] === 1 || !e.parentElement ? colour : [...over(colour, ground(e.parentElement)), 1];
     };
-    const found = [];
+    const contrasts = [];
     for (const e of document.body.querySelectorAll('*')) {
         const text = [...e.childNodes].filter(n => n.nodeType === 3).map(n => n.data).join('').trim();
         // Left alone: what is not shown, controls that cannot be used, and the dots of empty cells.
         if (!text || !e.checkVisibility() || e.disabled || e.matches('script, td.none')) continue;
         const style = getComputedStyle(e);
         const ink = parse(e.closest('svg') ? style.fill : style.color);
-        const [one, two] = [light(over(ink, ground(e))), light(ground(e))].sort((a, b) => b - a);
-        found.push([(one + 0.05) / (two + 0.05), `${e.tagName}.${e.className}: ${text.slice(0, 40)}`]);
+        const [lighter, darker] = [light(over(ink, ground(e))), light(ground(e))].sort((a, b) => b - a);
+        const contrast = (lighter + 0.05) / (darker + 0.05);
+        contrasts.push([contrast, `${e.tagName}.${e.className}: ${text.slice(0, 40)}`]);
     }
-    return found;
+    return contrasts;
 })()"""
 
 
@@ -133,9 +134,9 @@ def test_night_and_day(browser, file):
     for scheme in ("light", "dark"):
         browser.open(file, scheme=scheme)
         browser.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-        found = browser.evaluate(CONTRASTS)
-        assert len(found) > 100
-        assert [what for contrast, what in found if contrast < 4.5] == []
+        contrasts = browser.evaluate(CONTRASTS)
+        assert len(contrasts) > 100
+        assert [what for contrast, what in contrasts if contrast < 4.5] == []
         grounds.append(browser.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert grounds[0] != grounds[1]
 
@@ -174,9 +175,9 @@ def test_a_clip_is_chosen_by_the_select_box(browser, file, evaluation):
     widths = browser.evaluate(
         "[...document.querySelector('#clip-means .stack').children].map(e => e.getBoundingClientRect().width)"
     )
-    whole = browser.evaluate("document.querySelector('#clip-means .stack').clientWidth")
+    total_width = browser.evaluate("document.querySelector('#clip-means .stack').clientWidth")
     largest = max(parts.sum(axis=1).max(), evaluation.relations.neighbour_parts[item].sum(axis=1).max())
-    assert widths == pytest.approx(first / largest * whole, abs=2)
+    assert widths == pytest.approx(first / largest * total_width, abs=2)
     browser.evaluate("document.getElementById('clip-before').click()")
     assert chosen(browser) == before
 
@@ -184,13 +185,13 @@ def test_a_clip_is_chosen_by_the_select_box(browser, file, evaluation):
 def test_the_map_by_keyboard(browser, file):
     browser.open(file)
     browser.evaluate("document.querySelector('g.clip[tabindex=\"0\"]').focus()")
-    seen = {chosen(browser)}
+    visited = {chosen(browser)}
     for key in ["ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp"] * 3:
         browser.press(key)
         now = chosen(browser)
         assert browser.evaluate("document.activeElement.getAttribute('aria-label')").startswith(f"{now}, ")
-        seen.add(now)
-    assert len(seen) > 3
+        visited.add(now)
+    assert len(visited) > 3
     assert browser.evaluate("document.querySelectorAll('g.clip[tabindex=\"0\"]').length") == 1
     assert not browser.evaluate("document.querySelector('.card').hidden")
     browser.press("Escape")
@@ -273,8 +274,10 @@ def test_the_matrix(browser, file, evaluation):
 def test_the_worst_pairs_come_first(browser, file, evaluation):
     browser.open(file)
     counts = evaluation.confusion
-    both = counts + counts.T
-    pairs = [both[i, j] for i, j in itertools.combinations(range(len(both)), 2) if both[i, j]]
+    confusions = counts + counts.T
+    pairs = [
+        confusions[i, j] for i, j in itertools.combinations(range(len(confusions)), 2) if confusions[i, j]
+    ]
     shown = browser.evaluate(
         "[...document.querySelectorAll('#pairs .count')].map(e => parseInt(e.textContent))"
     )
@@ -292,9 +295,9 @@ def test_the_table_is_sorted(browser, file, evaluation, column):
     convert = str.casefold if column < 2 else float
     for order in ("first", "second"):
         browser.evaluate(f"{button}.click()")
-        found = browser.evaluate(values)
-        known = [convert(value) for value in found if value]
-        assert found[: len(known)] == [value for value in found if value]  # what has no value comes last
+        cells = browser.evaluate(values)
+        known = [convert(value) for value in cells if value]
+        assert cells[: len(known)] == [value for value in cells if value]  # what has no value comes last
         falling = (column == 2) == (order == "first")
         assert known == sorted(known, reverse=falling)
         assert browser.evaluate(f"{button}.parentElement.ariaSort") == (

@@ -20,19 +20,19 @@ def items(right, total):
 )
 def test_published_values(right, total, low, high):
     """Method 3 in table I of Newcombe, Statistics in Medicine 17 (1998) 857-872."""
-    found = rate(items(right, total))
-    assert (found.right, found.total) == (right, total)
-    assert (round(found.low, 4), round(found.high, 4)) == (low, high)
+    result = rate(items(right, total))
+    assert (result.right, result.total) == (right, total)
+    assert (round(result.low, 4), round(result.high, 4)) == (low, high)
 
 
 @pytest.mark.parametrize("total", [1, 2, 7, 229])
 def test_wilson_is_scipys(total):
     for right in {0, 1, total // 2, total - 1, total}:
-        found = rate(items(right, total))
+        result = rate(items(right, total))
         expected = binomtest(right, total).proportion_ci(method="wilson")
-        assert found.low == pytest.approx(expected.low, abs=1e-14)
-        assert found.high == pytest.approx(expected.high, abs=1e-14)
-        assert 0.0 <= found.low <= found.share <= found.high <= 1.0
+        assert result.low == pytest.approx(expected.low, abs=1e-14)
+        assert result.high == pytest.approx(expected.high, abs=1e-14)
+        assert 0.0 <= result.low <= result.share <= result.high <= 1.0
 
 
 def test_nothing_and_everything_right():
@@ -45,10 +45,10 @@ def test_nothing_and_everything_right():
 @pytest.mark.parametrize("copies", [2, 5])
 def test_copies_tell_nothing(right, copies):
     distinct, repeated = rate(items(right, 12)), np.repeat(items(right, 12), copies)
-    found = rate(repeated, np.repeat(np.arange(12), copies))
-    assert (found.low, found.high) == (pytest.approx(distinct.low), pytest.approx(distinct.high))
-    assert found.total == 12 * copies
-    assert found.high - found.low > rate(repeated).high - rate(repeated).low + 0.02
+    result = rate(repeated, np.repeat(np.arange(12), copies))
+    assert (result.low, result.high) == (pytest.approx(distinct.low), pytest.approx(distinct.high))
+    assert result.total == 12 * copies
+    assert result.high - result.low > rate(repeated).high - rate(repeated).low + 0.02
 
 
 @pytest.mark.parametrize("right", [0, 5, 12])
@@ -64,8 +64,8 @@ def test_no_more_than_all_items():
 
 
 def test_one_group_is_one_item():
-    found, single = rate(items(3, 4), [0, 0, 0, 0]), rate([True])
-    assert found.high - found.low > 0.7
+    result, single = rate(items(3, 4), [0, 0, 0, 0]), rate([True])
+    assert result.high - result.low > 0.7
     assert rate([True] * 4, [0, 0, 0, 0]).low == single.low
 
 
@@ -77,10 +77,10 @@ def test_intervals_cover_where_errors_come_in_groups():
     for _ in range(draws):
         # A beta distribution of a + b = 1 has the intraclass correlation 1 / (a + b + 1).
         hits = rng.random(240) < rng.beta(share, 1.0 - share, size=60)[groups]
-        found, plain = rate(hits, groups), rate(hits)
-        covered += found.low <= share <= found.high
+        result, plain = rate(hits, groups), rate(hits)
+        covered += result.low <= share <= result.high
         naive += plain.low <= share <= plain.high
-        sizes.append(((plain.high - plain.low) / (found.high - found.low)) ** 2)
+        sizes.append(((plain.high - plain.low) / (result.high - result.low)) ** 2)
     # Three standard errors of a coverage of 95 % in 1500 draws are 1.7 points, and the variance is estimated.
     assert 0.925 <= covered / draws <= 0.967
     assert naive / draws < 0.85

@@ -29,14 +29,14 @@ def alpha(tmp_path_factory):
     clip.with_suffix("").mkdir()  # a folder of images is a clip too
     for k, frame in enumerate(make_frames("waves", FRAMES, HEIGHT, WIDTH, 3)):
         (clip.with_suffix("") / f"{k}.png").write_bytes(image_bytes(frame))
-    found = layout.find(root / "data")
-    return found, run(dyntex, found, root / "cache"), root / "cache"
+    clips = layout.find(root / "data")
+    return clips, run(dyntex, clips, root / "cache"), root / "cache"
 
 
 def test_dyntex_against_a_twin_that_refits_for_each_clip(alpha):
-    found, outcome, _ = alpha
-    systems = [sysbags.identify(LocalBinaryPatterns().stream(path), order=5) for path in found.paths]
-    labels, metrics = np.array(found.labels), {}
+    clips, outcome, _ = alpha
+    systems = [sysbags.identify(LocalBinaryPatterns().stream(path), order=5) for path in clips.paths]
+    labels, metrics = np.array(clips.labels), {}
     metrics["martin"] = sysbags.martin_distance
     metrics["max-singular-value"] = sysbags.max_singular_value_distance
     metrics["alignment"] = sysbags.alignment_distance  # its defaults are the paper's weights
@@ -44,16 +44,16 @@ def test_dyntex_against_a_twin_that_refits_for_each_clip(alpha):
         distance = metrics[method.settings["metric"]]
         for k, system in enumerate(systems):
             near = {}
-            for label in found.layout.counts:
+            for label in clips.layout.counts:
                 members = np.flatnonzero(labels == label)
-                rest = [systems[j] for j in members if j != k]
+                others = [systems[j] for j in members if j != k]
                 if method.classifier == "nearest mean":
-                    near[label] = distance(system, sysbags.frechet_mean(rest).system)
+                    near[label] = distance(system, sysbags.frechet_mean(others).system)
                 elif method.classifier == "nearest medoid":
-                    sums = [sum(distance(one, other) for other in rest) for one in rest]
-                    near[label] = distance(system, rest[int(np.argmin(sums))])
+                    sums = [sum(distance(candidate, other) for other in others) for candidate in others]
+                    near[label] = distance(system, others[int(np.argmin(sums))])
                 else:
-                    near[label] = min(distance(system, one) for one in rest)
+                    near[label] = min(distance(system, other) for other in others)
             assert method.predictions[k] == min(near, key=near.get), (method.name, method.classifier, k)
         right = np.array(method.predictions) == labels
         assert (method.rate.right, method.rate.total) == (right.sum(), len(labels))
@@ -88,8 +88,8 @@ def test_dyntex_has_the_papers_tables_and_sweeps(alpha):
 
 @pytest.mark.parametrize("name", ["dyntex-beta", "dyntex-gamma"])
 def test_the_larger_sets_run_whole(tmp_path, name):
-    layout, found = miniature(tmp_path / "data", name, 2)
-    outcome = run(dyntex, found, tmp_path / "cache")
+    layout, clips = miniature(tmp_path / "data", name, 2)
+    outcome = run(dyntex, clips, tmp_path / "cache")
     assert len(outcome.evaluation.clips) == 20
     assert outcome.evaluation.classes == tuple(sorted(layout.counts))
     assert outcome.evaluation.confusion.sum(axis=1).tolist() == [2] * 10
@@ -97,15 +97,15 @@ def test_the_larger_sets_run_whole(tmp_path, name):
 
 
 def test_the_second_time_nothing_is_computed_again(alpha, monkeypatch):
-    found, outcome, cache = alpha
+    clips, outcome, cache = alpha
     for owner, name in ((LocalBinaryPatterns, "stream"), (cached, "identify_first"), (cached, "cross_gram")):
         monkeypatch.setattr(owner, name, None)
-    again = run(dyntex, found, cache)
+    again = run(dyntex, clips, cache)
     assert findings(again) == findings(outcome)
 
 
 def test_dyntex_goes_on_where_it_was_interrupted(alpha, tmp_path, monkeypatch):
-    found, whole, _ = alpha
+    clips, complete, _ = alpha
     read, usual = [], LocalBinaryPatterns.stream
     patience = 5
 
@@ -118,32 +118,32 @@ def test_dyntex_goes_on_where_it_was_interrupted(alpha, tmp_path, monkeypatch):
 
     monkeypatch.setattr(LocalBinaryPatterns, "stream", stream)
     with pytest.raises(KeyboardInterrupt):
-        run(dyntex, found, tmp_path)
+        run(dyntex, clips, tmp_path)
     assert len(list(tmp_path.iterdir())) == 5
     finished, patience = read.copy(), None
     read.clear()
-    outcome = dyntex(found, Options(cache=Cache(tmp_path), n_jobs=3), Stages())
-    assert sorted(read) == sorted(set(found.paths) - set(finished))
-    assert findings(outcome) == findings(whole)
+    outcome = dyntex(clips, Options(cache=Cache(tmp_path), n_jobs=3), Stages())
+    assert sorted(read) == sorted(set(clips.paths) - set(finished))
+    assert findings(outcome) == findings(complete)
 
 
 def test_a_clip_that_changed_is_read_again(tmp_path, monkeypatch):
-    _, found = miniature(tmp_path / "data", "dyntex-alpha", 2)
-    run(dyntex, found, tmp_path / "cache")
-    write_clip(found.paths[1], moving_frames(FRAMES, HEIGHT, WIDTH, seed=7))
+    _, clips = miniature(tmp_path / "data", "dyntex-alpha", 2)
+    run(dyntex, clips, tmp_path / "cache")
+    write_clip(clips.paths[1], moving_frames(FRAMES, HEIGHT, WIDTH, seed=7))
     read, usual = [], LocalBinaryPatterns.stream
     monkeypatch.setattr(LocalBinaryPatterns, "stream", lambda self, p: (read.append(p), usual(self, p))[1])
-    run(dyntex, found, tmp_path / "cache")
-    assert read == [found.paths[1]]
+    run(dyntex, clips, tmp_path / "cache")
+    assert read == [clips.paths[1]]
 
 
 def test_clips_without_a_system_are_left_out_and_told(tmp_path):
-    _, found = miniature(tmp_path / "data", "dyntex-alpha", 3)
-    short, still, broken = found.paths[0], found.paths[3], found.paths[6]
+    _, clips = miniature(tmp_path / "data", "dyntex-alpha", 3)
+    short, still, broken = clips.paths[0], clips.paths[3], clips.paths[6]
     write_clip(short, moving_frames(4, HEIGHT, WIDTH))
     write_clip(still, np.full((FRAMES, HEIGHT, WIDTH), 128, np.uint8))
     broken.write_bytes(b"no video")
-    outcome = run(dyntex, found, tmp_path / "cache")
+    outcome = run(dyntex, clips, tmp_path / "cache")
     assert {path: type(error) for path, error in outcome.evaluation.failures.items()} == {
         short: OrderError,
         still: OrderError,
@@ -151,7 +151,7 @@ def test_clips_without_a_system_are_left_out_and_told(tmp_path):
     }
     assert all(str(path) in str(error) for path, error in outcome.evaluation.failures.items())
     assert [clip.path for clip in outcome.evaluation.clips] == [
-        p for p in found.paths if p not in outcome.evaluation.failures
+        p for p in clips.paths if p not in outcome.evaluation.failures
     ]
     assert all(method.rate.total == 6 for method in outcome.evaluation.methods)
     assert outcome.departures == [
@@ -160,32 +160,32 @@ def test_clips_without_a_system_are_left_out_and_told(tmp_path):
 
 
 def test_too_few_good_clips(tmp_path):
-    _, found = miniature(tmp_path / "data", "dyntex-alpha", 1)
-    for path in found.paths[1:]:
+    _, clips = miniature(tmp_path / "data", "dyntex-alpha", 1)
+    for path in clips.paths[1:]:
         path.write_bytes(b"no video")
     with pytest.raises(FileError, match=r"fewer than two classes have a clip that can be used.*0\.avi"):
-        run(dyntex, found, tmp_path / "cache")
+        run(dyntex, clips, tmp_path / "cache")
 
 
 def test_the_command_in_json_and_in_words(alpha, capsys, tmp_path, monkeypatch):
-    found, outcome, cache = alpha
-    data = found.paths[0].parents[1]
+    clips, outcome, cache = alpha
+    data = clips.paths[0].parents[1]
     monkeypatch.chdir(tmp_path)
-    told = call_json(
+    output = call_json(
         capsys, "reproduce", "dyntex-alpha", data, "--allow-incomplete", "--cache", cache, "--n-jobs", 1
     )
-    assert told["set"] == "dyntex-alpha"
-    assert told["classes"]["Sea"] == {"paper": 20, "found": ["0.avi", "1.mov", "2.mp4", "3"]}
-    assert [m["per_cent"] for m in told["methods"]] == [
+    assert output["set"] == "dyntex-alpha"
+    assert output["classes"]["Sea"] == {"paper": 20, "found": ["0.avi", "1.mov", "2.mp4", "3"]}
+    assert [m["per_cent"] for m in output["methods"]] == [
         100 * m.rate.share for m in outcome.evaluation.methods
     ]
-    assert [m["paper"] for m in told["methods"]] == [91.7, 96.7, 98.3, 83.3, 85.0, 88.3]
-    assert told["confusion"]["counts"] == outcome.evaluation.confusion.tolist()
-    assert told["departures"] == [
+    assert [m["paper"] for m in output["methods"]] == [91.7, 96.7, 98.3, 83.3, 85.0, 88.3]
+    assert output["confusion"]["counts"] == outcome.evaluation.confusion.tolist()
+    assert output["departures"] == [
         f"{name} has 4 clips, 16 fewer than 20" for name in ("Sea", "Grass", "Trees")
     ]
-    assert told["runtimes"]["1-NN"]["paper"] == 112.8
-    assert json.dumps(told["curves"])
+    assert output["runtimes"]["1-NN"]["paper"] == 112.8
+    assert json.dumps(output["curves"])
     code, out, err = call(
         capsys, "reproduce", "dyntex-alpha", data, "--allow-incomplete", "--cache", cache, "--n-jobs", 1
     )

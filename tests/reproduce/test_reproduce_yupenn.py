@@ -21,45 +21,45 @@ from sysbags.reproduce import Options, yupenn
 def scenes(tmp_path_factory):
     root = tmp_path_factory.mktemp("scenes")
     # The others are so calm at this size that some clips have no system of order 10.
-    _, found = miniature(root / "data", "yupenn", 3, 4, ("waves", "rain", "fire", "grass"))
-    return found, run(yupenn, found, root / "cache"), root / "cache"
+    _, clips = miniature(root / "data", "yupenn", 3, 4, ("waves", "rain", "fire", "grass"))
+    return clips, run(yupenn, clips, root / "cache"), root / "cache"
 
 
-def described(found, cache):
+def described(clips, cache):
     """Samples, folds and codebooks of a miniature, by the pieces."""
     cache, bags = Cache(cache), VisualWords(WORDS)
-    samples = codebooks.sampled_descriptors(cache, bags, found.paths, n_jobs=1)
-    folds = codebook_folds(found.labels, range(len(samples)))
+    samples = codebooks.sampled_descriptors(cache, bags, clips.paths, n_jobs=1)
+    folds = codebook_folds(clips.labels, range(len(samples)))
     books = codebooks.codebooks(cache, bags, samples, folds)
     assert [width for _, width in books] == [None] * 3  # of hard assignment
     return samples, folds, [book for book, _ in books]
 
 
 def test_yupenn_against_a_twin(scenes):
-    found, outcome, cache = scenes
-    _, folds, books = described(found, cache)
-    labels = np.array(found.labels)
+    clips, outcome, cache = scenes
+    _, folds, books = described(clips, cache)
+    labels = np.array(clips.labels)
     metrics = {
         "martin": lambda a, b, _: sysbags.martin_distance(a, b),
         "max-singular-value": lambda a, b, _: sysbags.max_singular_value_distance(a, b),
         "alignment": lambda a, b, weights: sysbags.alignment_distance(a, b, **weights),
     }
     assert not outcome.evaluation.failures
-    verdicts = {k: [None] * len(labels) for k in range(5)}
+    predictions = {k: [None] * len(labels) for k in range(5)}
     for part in range(3):
         bags = VisualWords(WORDS)
         bags.words_, bags.bandwidth_ = books[part], 1.0
-        systems = [sysbags.identify(bags.stream(path), order=10) for path in found.paths]
+        systems = [sysbags.identify(bags.stream(path), order=10) for path in clips.paths]
         for i in np.flatnonzero(folds == part):
             for k, method in enumerate(outcome.evaluation.methods):
                 weights = {key: x for key, x in method.settings.items() if key.startswith("lambda")}
                 distance = metrics[method.settings["metric"]]
                 near = [distance(systems[i], other, weights) for other in systems]
                 near[i] = np.inf
-                verdicts[k][i] = labels[int(np.argmin(near))]
+                predictions[k][i] = labels[int(np.argmin(near))]
     for k, method in enumerate(outcome.evaluation.methods):
-        assert list(method.predictions) == verdicts[k], method.name
-        right = np.array(verdicts[k]) == labels
+        assert list(method.predictions) == predictions[k], method.name
+        right = np.array(predictions[k]) == labels
         average = np.mean([right[folds == part].mean() for part in range(3)])
         assert method.settings["average of the three codebooks"] == pytest.approx(average, rel=1e-12)
 
@@ -94,33 +94,33 @@ def test_yupenn_has_the_papers_table_and_a_sweep(scenes):
 
 @pytest.mark.parametrize("options", [{}, {"window": 3, "step": 2}, {"assignment": "soft"}])
 def test_streams_of_all_codebooks_are_the_bags_own(scenes, tmp_path, options):
-    found, _, cache = scenes
-    samples, folds, books = described(found, cache)
+    clips, _, cache = scenes
+    samples, folds, books = described(clips, cache)
     bags = VisualWords(WORDS, **options)
     cache = Cache(tmp_path)
-    streams = codebooks.codebook_streams(cache, bags, found.paths, folds, samples=samples, n_jobs=1)
+    streams = codebooks.codebook_streams(cache, bags, clips.paths, folds, samples=samples, n_jobs=1)
     widths = [width for _, width in codebooks.codebooks(cache, bags, samples, folds)]
     assert len(streams) == len(books) == 3
     for book, width, version in zip(books, widths, streams, strict=True):
-        own = VisualWords(WORDS, **options)
-        own.words_, own.bandwidth_ = book, width or 1.0
-        assert len(version) == len(found.paths)
-        for path, stream in list(zip(found.paths, version, strict=True))[:2]:
-            np.testing.assert_array_equal(stream, own.stream(path))
+        fitted = VisualWords(WORDS, **options)
+        fitted.words_, fitted.bandwidth_ = book, width or 1.0
+        assert len(version) == len(clips.paths)
+        for path, stream in list(zip(clips.paths, version, strict=True))[:2]:
+            np.testing.assert_array_equal(stream, fitted.stream(path))
 
 
 def test_a_clips_codebook_has_not_seen_it(tmp_path):
-    _, found = miniature(tmp_path / "data", "yupenn", 2, classes=3)
-    _, folds, before = described(found, tmp_path / "cache")
-    write_clip(found.paths[2], moving_frames(FRAMES, HEIGHT, WIDTH, seed=9))
-    _, _, after = described(found, tmp_path / "cache")
+    _, clips = miniature(tmp_path / "data", "yupenn", 2, classes=3)
+    _, folds, before = described(clips, tmp_path / "cache")
+    write_clip(clips.paths[2], moving_frames(FRAMES, HEIGHT, WIDTH, seed=9))
+    _, _, after = described(clips, tmp_path / "cache")
     for part in range(3):
         same = np.array_equal(before[part], after[part])
         assert same == (part == folds[2])
 
 
 def test_yupenn_goes_on_where_it_was_interrupted(scenes, tmp_path, monkeypatch):
-    found, whole, _ = scenes
+    clips, complete, _ = scenes
     learnt, calls = [], []
     usual_learn, usual_masses = codebooks.learn_words, codebooks.word_masses
 
@@ -138,19 +138,19 @@ def test_yupenn_goes_on_where_it_was_interrupted(scenes, tmp_path, monkeypatch):
     monkeypatch.setattr(codebooks, "learn_words", learn)
     monkeypatch.setattr(codebooks, "word_masses", masses)
     with pytest.raises(KeyboardInterrupt):
-        run(yupenn, found, tmp_path)
+        run(yupenn, clips, tmp_path)
     assert len(learnt) == 3
     again = True
     learnt.clear()
     calls.clear()
-    outcome = run(yupenn, found, tmp_path)
+    outcome = run(yupenn, clips, tmp_path)
     assert not learnt
-    assert len(calls) == 3 * FRAMES * (len(found.paths) - 4)
-    assert findings(outcome) == findings(whole)
+    assert len(calls) == 3 * FRAMES * (len(clips.paths) - 4)
+    assert findings(outcome) == findings(complete)
 
 
 def test_too_many_words_for_the_clips(scenes, tmp_path):
-    found, _, _ = scenes
+    clips, _, _ = scenes
     options = Options(cache=Cache(tmp_path), frames={"max_frames": 1}, words=99999, n_jobs=1)
     with pytest.raises(ParameterError, match=r"words is 99999, but two thirds .* ask for fewer words"):
-        yupenn(found, options, Stages())
+        yupenn(clips, options, Stages())

@@ -228,10 +228,12 @@ def test_another_process_classifies_the_same(tmp_path):
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, cwd=tmp_path)
     for name, model in models.items():
-        with np.load(tmp_path / f"{name}.npz") as told:
-            assert flat(told["labels"]) == flat(model.predict(CLIPS))
+        with np.load(tmp_path / f"{name}.npz") as outputs:
+            assert flat(outputs["labels"]) == flat(model.predict(CLIPS))
             # Sums in another process may run in another order: round-off of numbers of order 1.
-            np.testing.assert_allclose(told["values"], model.decision_function(CLIPS), rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(
+                outputs["values"], model.decision_function(CLIPS), rtol=1e-12, atol=1e-12
+            )
 
 
 def test_an_onnx_file_becomes_part_of_the_model(tmp_path):
@@ -292,7 +294,7 @@ def test_what_cannot_be_saved_gets_a_sentence(tmp_path):
     search = GridSearchCV(sysbags.NearestMean(), {"lambda_a": [1.0]})
     loop = []
     loop.append(loop)
-    for obj, said in [
+    for obj, message in [
         (3, "obj is of type int, but only a list of System and these can be saved: System, "),
         ([1, 2], "obj is a list of other objects, but only a list of System"),
         (tuple(SYSTEMS), "obj is of type tuple, but only"),
@@ -323,7 +325,7 @@ def test_what_cannot_be_saved_gets_a_sentence(tmp_path):
         (sysbags.NearestMean(lambda_a=loop), "nested too deeply to save"),
         (dataclasses.replace(SYSTEMS[0], explained=np.nan), "explained of a System is not valid"),
     ]:
-        with pytest.raises(ParameterError, match=said):
+        with pytest.raises(ParameterError, match=message):
             storage.save(tmp_path / "model", obj)
     assert list(tmp_path.iterdir()) == []
 
@@ -376,9 +378,9 @@ def test_a_full_disk(tmp_path):
     """
     (tmp_path / "model").write_text("old")
     run = [sys.executable, "-c", textwrap.dedent(code)]
-    said = subprocess.run(run, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
-    assert said.startswith("FileError cannot write model: ")
-    assert "File too large" in said
+    output = subprocess.run(run, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+    assert output.startswith("FileError cannot write model: ")
+    assert "File too large" in output
     assert [(item.name, item.read_text()) for item in tmp_path.iterdir()] == [("model", "old")]
 
 

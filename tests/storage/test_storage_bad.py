@@ -44,10 +44,10 @@ def model_file(tmp_path_factory):
     return path
 
 
-def refused(path, said):
+def refused(path, message):
     """Both ways of reading refuse a file with the same sentence, which names the file."""
     for function in (storage.load, storage.describe):
-        with pytest.raises(FileError, match=said) as caught:
+        with pytest.raises(FileError, match=message) as caught:
             function(path)
         assert str(path) in str(caught.value)
         assert "\n" not in str(caught.value)
@@ -67,11 +67,11 @@ def test_what_is_no_file_gets_a_sentence(tmp_path):
 def test_every_truncation_gets_a_sentence(tmp_path):
     path = tmp_path / "model"
     storage.save(path, make_system(0, order=1, frames=4, bins=2))
-    whole = path.read_bytes()
-    for length in [*range(9, 60), *range(60, len(whole), 7), len(whole) - 1]:
-        path.write_bytes(whole[:length])
+    content = path.read_bytes()
+    for length in [*range(9, 60), *range(60, len(content), 7), len(content) - 1]:
+        path.write_bytes(content[:length])
         refused(path, "is cut short or damaged, so copy or save it again: ")
-    path.write_bytes(whole + b"more")
+    path.write_bytes(content + b"more")
     refused(path, "is cut short or damaged")
 
 
@@ -126,8 +126,8 @@ def test_metadata_that_are_none(tmp_path):
         refused(tmp_path / "model", "is not a valid model file: ")
 
 
-def not_valid(path, said):
-    with pytest.raises(FileError, match=f"is not a valid model file: .*{said}"):
+def not_valid(path, message):
+    with pytest.raises(FileError, match=f"is not a valid model file: .*{message}"):
         storage.load(path)
 
 
@@ -144,12 +144,12 @@ def test_nothing_but_the_known_kinds_is_made(tmp_path, monkeypatch):
     honest = _kinds.import_module
     monkeypatch.setattr(_kinds, "import_module", lambda name: imported.append(name) or honest(name))
 
-    def try_tree(tree, said, kind="SystemIdentifier", arrays=None):
+    def try_tree(tree, message, kind="SystemIdentifier", arrays=None):
         write(tmp_path / "model", {"format": 1, "kind": kind, "versions": {}, "object": tree}, arrays or {})
-        not_valid(tmp_path / "model", said)
+        not_valid(tmp_path / "model", message)
 
-    def estimator(name, parameters, **kept):
-        return {name: {"parameters": parameters, "kept": kept}}
+    def estimator(name, parameters, **state):
+        return {name: {"parameters": parameters, "kept": state}}
 
     folder = str(tmp_path / "made")
     for name in ["os.system", "os", "builtins.eval", "__reduce__", "sysbags.cli", "Child", ""]:
@@ -171,9 +171,9 @@ def test_nothing_but_the_known_kinds_is_made(tmp_path, monkeypatch):
     try_tree(estimator("Pipeline", {"steps": [1]}), "", "Pipeline")
     for model in ("/etc/passwd", folder + ".onnx", 3, None, ["efficientnet-lite0"]):
         try_tree(estimator("DeepActivations", {"model": model}), "model is ", "DeepActivations")
-    two = np.frombuffer(b"..\n\x08location\x12\x05other..", np.uint8)
+    payload = np.frombuffer(b"..\n\x08location\x12\x05other..", np.uint8)
     bomb = estimator("DeepActivations", {"model": {"bytes": "x"}})
-    try_tree(bomb, "in another file", "DeepActivations", {"x": two.copy()})
+    try_tree(bomb, "in another file", "DeepActivations", {"x": payload.copy()})
     try_tree(estimator("Concatenated", {"bags": []}, bags_=[1]), "bags_ of a Concatenated", "Concatenated")
     try_tree(estimator("SystemIdentifier", {}), "does not contain a 'System', as it says", "System")
     try_tree([1, 2], "does not contain a 'list', as it says", "list")
@@ -191,26 +191,26 @@ def test_nothing_but_the_known_kinds_is_made(tmp_path, monkeypatch):
 
 
 def test_contents_that_do_not_fit(tmp_path, model_file):
-    def change(said, edit):
+    def change(message, edit):
         about, arrays = read(model_file)
         steps = about["object"]["Pipeline"]["parameters"]["steps"]["dict"]
         edit(steps["classify"]["NearestSystem"]["kept"], arrays)
         write(tmp_path / "model", about, arrays)
-        not_valid(tmp_path / "model", said)
+        not_valid(tmp_path / "model", message)
 
     first = "steps/classify/systems_/0"
-    change("labels_ of a NearestSystem is not valid", lambda kept, _: kept.pop("labels_"))
-    change("systems_ of a NearestSystem is not valid", lambda kept, _: kept.pop("systems_"))
-    change("labels_ of a NearestSystem is not valid", lambda kept, _: kept["systems_"].pop())
-    change("systems_ of a NearestSystem is not valid", lambda kept, _: kept["systems_"].append(1))
+    change("labels_ of a NearestSystem is not valid", lambda state, _: state.pop("labels_"))
+    change("systems_ of a NearestSystem is not valid", lambda state, _: state.pop("systems_"))
+    change("labels_ of a NearestSystem is not valid", lambda state, _: state["systems_"].pop())
+    change("systems_ of a NearestSystem is not valid", lambda state, _: state["systems_"].append(1))
     for shape in ([5], [6, 1], [0]):
         change(
             "labels_ of a NearestSystem is not valid",
-            lambda kept, _, shape=shape: kept["labels_"]["objects"].update(
+            lambda state, _, shape=shape: state["labels_"]["objects"].update(
                 shape=shape, values=["a"] * int(np.prod(shape))
             ),
         )
-    for name, value, said in [
+    for name, value, message in [
         ("samples", np.full((24, 8), np.nan), "samples holds nan at row 0, column 0"),
         ("samples", np.ones((24, 8)), "row 0 of samples sums to 8"),
         ("samples", np.ones((24, 8), np.complex64), "has the dtype complex64"),
@@ -218,8 +218,8 @@ def test_contents_that_do_not_fit(tmp_path, model_file):
         ("transition", np.full((3, 3), np.inf), "transition holds inf"),
         ("_observer_gram", np.zeros((2, 2)), "the observer's Gram matrix has shape"),
     ]:
-        change(said, lambda _, arrays, name=name, value=value: arrays.update({f"{first}/{name}": value}))
-    for key, value, said in [
+        change(message, lambda _, arrays, name=name, value=value: arrays.update({f"{first}/{name}": value}))
+    for key, value, message in [
         ("kernel", "os.system", "kernel is 'os.system'"),
         ("kernel", {"float": "nan"}, "kernel is nan"),
         ("explained", "much", "explained of a System is not valid"),
@@ -230,7 +230,7 @@ def test_contents_that_do_not_fit(tmp_path, model_file):
         ("beta", {"array": f"{first}/alpha"}, "its array .* is missing|beta has shape"),
     ]:
         new = {key: value}
-        change(said, lambda kept, _, new=new: kept["systems_"][0]["System"]["kept"].update(new))
+        change(message, lambda state, _, new=new: state["systems_"][0]["System"]["kept"].update(new))
 
 
 def outcome(function, path):
@@ -241,9 +241,9 @@ def outcome(function, path):
         return None if str(path) in str(error) else error
 
 
-def damaged(whole, rng):
+def damaged(data, rng):
     """Flip a bit, overwrite some bytes, cut a piece out, put one in, or copy one over another."""
-    content = bytearray(whole)
+    content = bytearray(data)
     start, stop = sorted(rng.choice(len(content) - 32, 2, replace=False))
     match rng.integers(5):
         case 0:
@@ -263,14 +263,14 @@ def test_a_thousand_damaged_files(tmp_path):
     """What a damaged file gives is a sentence, or what an undamaged one gives."""
     path = tmp_path / "model"
     storage.save(path, make_system(0, order=1, frames=4, bins=2))
-    whole, honest = path.read_bytes(), flat(storage.load(path))
+    content, honest = path.read_bytes(), flat(storage.load(path))
     rng = np.random.default_rng(0)
     refusals = 0
     for _ in range(1000):
-        path.write_bytes(damaged(whole, rng))
-        found = outcome(storage.load, path)
-        assert found in (None, honest)
-        refusals += found is None
+        path.write_bytes(damaged(content, rng))
+        loaded = outcome(storage.load, path)
+        assert loaded in (None, honest)
+        refusals += loaded is None
         about = outcome(storage.describe, path)
         assert about is None or about[0] == "dict"
     assert refusals > 950
@@ -321,9 +321,9 @@ def test_a_thousand_malformed_trees(tmp_path, model_file):
             else:
                 container[key] = deepcopy(JUNK[rng.integers(len(JUNK))])
         write(path, changed, arrays)
-        found = outcome(storage.load, path)
-        assert found is None or isinstance(found, tuple)
-        refusals += found is None
+        loaded = outcome(storage.load, path)
+        assert loaded is None or isinstance(loaded, tuple)
+        refusals += loaded is None
     assert 500 < refusals < 1000
 
 

@@ -95,8 +95,8 @@ def test_what_compression_keeps(method, kernel, seed):
 def test_pivoted_picks_samples_of_the_system():
     theta = make_system()
     small = theta.compress(7)
-    found = [np.flatnonzero((theta.samples == bag).all(axis=1))[0] for bag in small.samples]
-    assert len(set(found)) == 7
+    indices = [np.flatnonzero((theta.samples == bag).all(axis=1))[0] for bag in small.samples]
+    assert len(set(indices)) == 7
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -149,8 +149,8 @@ def greedy_by_brute_force(theta, steps):
 def test_each_pivot_is_the_best_next_one(kernel):
     theta = make_system(frames=15, kernel=kernel)
     small = theta.compress(6)
-    found = [int(np.flatnonzero((theta.samples == bag).all(axis=1))[0]) for bag in small.samples]
-    assert found == greedy_by_brute_force(theta, 6)
+    indices = [int(np.flatnonzero((theta.samples == bag).all(axis=1))[0]) for bag in small.samples]
+    assert indices == greedy_by_brute_force(theta, 6)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -237,10 +237,10 @@ def test_repeated_samples_are_kept_once(method):
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_kmeans_is_seeded(kernel):
     theta = make_system(kernel=kernel)
-    one, two, other = (theta.compress(6, method="kmeans", random_state=seed) for seed in (3, 3, 4))
-    np.testing.assert_array_equal(one.samples, two.samples)
-    np.testing.assert_array_equal(one.alpha, two.alpha)
-    assert not np.array_equal(one.samples, other.samples)
+    first, second, other = (theta.compress(6, method="kmeans", random_state=seed) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first.samples, second.samples)
+    np.testing.assert_array_equal(first.alpha, second.alpha)
+    assert not np.array_equal(first.samples, other.samples)
 
 
 def test_kmeans_keeps_means_of_samples():
@@ -258,8 +258,8 @@ def test_products_by_blocks_equal_the_whole(kernel, monkeypatch):
     rng = np.random.default_rng(2)
     left, right = rng.dirichlet(np.ones(5), 11), rng.dirichlet(np.ones(5), 7)
     weights = rng.standard_normal((7, 3))
-    whole = slow_kernel(kernel, left, right) @ weights
-    np.testing.assert_allclose(feature_product(left, right, weights, kernel), whole, rtol=0, atol=1e-13)
+    expected = slow_kernel(kernel, left, right) @ weights
+    np.testing.assert_allclose(feature_product(left, right, weights, kernel), expected, rtol=0, atol=1e-13)
     gram = weights.T @ slow_kernel(kernel, right, right) @ weights
     np.testing.assert_allclose(feature_gram(right, weights, kernel), gram, rtol=0, atol=1e-13)
     theta = make_system(kernel=kernel)
@@ -268,7 +268,7 @@ def test_products_by_blocks_equal_the_whole(kernel, monkeypatch):
     by_columns = theta.compress(6)
     np.testing.assert_array_equal(by_columns.samples, small.samples)
     np.testing.assert_allclose(by_columns.alpha, small.alpha, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(feature_product(left, right, weights, kernel), whole, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(feature_product(left, right, weights, kernel), expected, rtol=0, atol=1e-13)
     np.testing.assert_allclose(feature_gram(right, weights, kernel), gram, rtol=0, atol=1e-13)
 
 

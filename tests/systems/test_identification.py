@@ -25,8 +25,8 @@ def slow_chi2(first, second):
     out = np.empty((len(first), len(second)))
     for i, a in enumerate(first):
         for j, b in enumerate(second):
-            both = a + b > 0
-            out[i, j] = np.exp(-0.5 * np.sum((a - b)[both] ** 2 / (a + b)[both]))
+            nonzero = a + b > 0
+            out[i, j] = np.exp(-0.5 * np.sum((a - b)[nonzero] ** 2 / (a + b)[nonzero]))
     return out
 
 
@@ -94,9 +94,9 @@ def test_chi2_equals_a_slow_twin():
 )
 def test_what_every_system_obeys(order, frames, kernel, seed):
     stream = make_stream(frames, 9, seed)
-    kept = stream.copy()
+    original = stream.copy()
     theta = identify(stream, order=order, kernel=kernel)
-    np.testing.assert_array_equal(stream, kept)
+    np.testing.assert_array_equal(stream, original)
     np.testing.assert_array_equal(theta.samples, stream)
     # C'C = I with the kernel that was never centred, and it is what a fresh evaluation gives.
     # Eigenvalues of about 1e-3 of the largest lose three of sixteen digits.
@@ -124,10 +124,10 @@ def test_norms_handed_over_equal_those_worked_out():
 def test_the_order_of_the_bins_does_not_matter(seed):
     stream = make_stream(30, 7, seed)
     shuffled = stream[:, np.random.default_rng(seed).permutation(7)]
-    one, two = identify(stream, order=2), identify(shuffled, order=2)
+    first, second = identify(stream, order=2), identify(shuffled, order=2)
     # Only sums over bins are reordered; the eigenvalue gap of a few percent costs two digits.
-    np.testing.assert_allclose(one.alpha, two.alpha, rtol=0, atol=1e-10)
-    np.testing.assert_allclose(one.transition, two.transition, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(first.alpha, second.alpha, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(first.transition, second.transition, rtol=0, atol=1e-7)
 
 
 def test_a_known_rotation_is_found():
@@ -177,8 +177,8 @@ def test_the_largest_order_exists_and_predicts_perfectly():
     assert theta.residual == pytest.approx(0.0, abs=1e-9)
     # Centred states make it a companion matrix of 1 + z + .. + z^5: the sixth roots of unity but 1.
     roots = np.exp(2j * np.pi * np.arange(1, 6) / 6)
-    found = np.linalg.eigvals(theta.transition)
-    assert max(np.abs(found - root).min() for root in roots) < 1e-9
+    eigenvalues = np.linalg.eigvals(theta.transition)
+    assert max(np.abs(eigenvalues - root).min() for root in roots) < 1e-9
 
 
 def test_two_frames_give_order_one():
@@ -190,9 +190,9 @@ def test_two_frames_give_order_one():
 
 def test_the_same_bits_every_time():
     stream = make_stream(50, 12, 8)
-    one, two = identify(stream), identify(stream.copy())
-    np.testing.assert_array_equal(one.transition, two.transition)
-    np.testing.assert_array_equal(one.alpha, two.alpha)
+    first, second = identify(stream), identify(stream.copy())
+    np.testing.assert_array_equal(first.transition, second.transition)
+    np.testing.assert_array_equal(first.alpha, second.alpha)
 
 
 STREAM = make_stream(20, 6)

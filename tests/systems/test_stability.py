@@ -92,7 +92,7 @@ def test_agrees_with_plain_projected_gradient(order, seed):
 def test_agrees_with_a_general_solver():
     """SLSQP knows nothing of singular values but their largest, as a constraint."""
     states = make_states(2, 30, 5.0, 7)
-    found = min(
+    minimum = min(
         scipy.optimize.minimize(
             lambda m: residual(states, 0.9 * m.reshape(2, 2)) ** 2,
             np.random.default_rng(seed).uniform(-0.5, 0.5, 4),
@@ -103,7 +103,7 @@ def test_agrees_with_a_general_solver():
     )
     ours = residual(states, stable_transition(states, margin=0.1)) ** 2
     # SLSQP may leave the feasible set by about 1e-8, so it may be better by that much, but no more.
-    assert ours == pytest.approx(found, rel=1e-6)
+    assert ours == pytest.approx(minimum, rel=1e-6)
 
 
 @settings(deadline=None, max_examples=40)
@@ -167,9 +167,9 @@ def test_order_one_by_hand(values, margin):
 def test_gradient_alone_agrees_with_newton():
     states = make_states(6, 40, 1e3, 11)
     with_newton = stable_transition(states)
-    alone = stable_transition(states, largest_newton_order=0)
+    without_newton = stable_transition(states, largest_newton_order=0)
     # A gap of 1e-13 and a smallest curvature of 1e-3 let A be off by sqrt(2e-10).
-    np.testing.assert_allclose(alone, with_newton, rtol=0, atol=1.5e-5)
+    np.testing.assert_allclose(without_newton, with_newton, rtol=0, atol=1.5e-5)
 
 
 def test_gradient_stops_at_the_limit_of_its_steps():
@@ -194,9 +194,9 @@ def test_dependent_states_are_no_problem():
 
 def test_scale_does_not_matter_and_the_input_stays():
     states = make_states(4, 30, 50.0, 5)
-    kept = states.copy()
+    original = states.copy()
     A = stable_transition(states)
-    np.testing.assert_array_equal(states, kept)
+    np.testing.assert_array_equal(states, original)
     for scale in (1e-8, 1e8):
         np.testing.assert_allclose(stable_transition(scale * states), A, rtol=0, atol=1e-9)
 

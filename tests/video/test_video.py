@@ -108,11 +108,11 @@ def test_frames_are_fresh_arrays(folder, lossless):
     array = moving_frames(12, 17, 23)
     for source in (lossless, array, list(array), write_clip(folder / "fresh.mp4", moving_frames(12))):
         expected = read(source)
-        for one, other in zip(frames(source), expected, strict=True):
-            assert one.flags.c_contiguous
-            assert one.flags.writeable
-            np.testing.assert_array_equal(one, other)
-            one[:] = 0  # neither the array nor the decoder's references may feel this
+        for frame, expected_frame in zip(frames(source), expected, strict=True):
+            assert frame.flags.c_contiguous
+            assert frame.flags.writeable
+            np.testing.assert_array_equal(frame, expected_frame)
+            frame[:] = 0  # neither the array nor the decoder's references may feel this
     np.testing.assert_array_equal(array, moving_frames(12, 17, 23))
 
 
@@ -128,10 +128,10 @@ def test_frames_are_fresh_arrays(folder, lossless):
     st.booleans(),
 )
 def test_selection_is_slicing(lossless, start, stop, stride, most, from_file):
-    whole = moving_frames(12, 17, 23)
-    expected = whole[start:stop:stride][:most]
+    video = moving_frames(12, 17, 23)
+    expected = video[start:stop:stride][:most]
     options = {"start": start, "stop": stop, "stride": stride, "max_frames": most}
-    source = lossless if from_file else whole
+    source = lossless if from_file else video
     if stop is not None and stop <= start:
         with pytest.raises(ParameterError, match=f"stop is {stop}, but"):
             frames(source, **options)
@@ -253,18 +253,18 @@ def test_rate_shows_the_frame_on_screen(uneven, rate):
 
 def test_rate_on_even_frames_with_b_frames(folder):
     path = write_clip(folder / "even.mp4", moving_frames(20), bf=3)
-    whole = read(path)
-    np.testing.assert_array_equal(read(path, rate=25), whole)
-    np.testing.assert_array_equal(read(path, rate=5), whole[::5])
-    np.testing.assert_array_equal(read(path, rate=50), np.repeat(whole, 2, axis=0))
+    pictures = read(path)
+    np.testing.assert_array_equal(read(path, rate=25), pictures)
+    np.testing.assert_array_equal(read(path, rate=5), pictures[::5])
+    np.testing.assert_array_equal(read(path, rate=50), np.repeat(pictures, 2, axis=0))
 
 
 @pytest.mark.parametrize("rate", [30, 24, 60])
 def test_rate_forgives_rounded_timestamps(folder, rate):
-    whole = moving_frames(2 * rate, 8, 8)
-    path = write_clip(folder / "rounded.mkv", whole, fps=rate, pixel_format="gray")  # to milliseconds
-    np.testing.assert_array_equal(read(path, rate=rate), whole)
-    np.testing.assert_array_equal(read(path, rate=rate / 3), whole[::3])
+    pictures = moving_frames(2 * rate, 8, 8)
+    path = write_clip(folder / "rounded.mkv", pictures, fps=rate, pixel_format="gray")  # to milliseconds
+    np.testing.assert_array_equal(read(path, rate=rate), pictures)
+    np.testing.assert_array_equal(read(path, rate=rate / 3), pictures[::3])
 
 
 @pytest.mark.parametrize("rate", [0, -1, math.nan, math.inf, "25", True])

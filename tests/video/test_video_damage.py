@@ -49,10 +49,10 @@ CUT = {
 
 @pytest.mark.parametrize("name", CUT)
 def test_a_truncated_file_gives_the_frames_before_the_break(folder, name, capfd):
-    whole = write_clip(folder / f"whole-{name}", moving_frames(24), **CUT[name])
-    assert not is_cut(whole)
-    expected = read(whole)
-    data = whole.read_bytes()
+    complete = write_clip(folder / f"whole-{name}", moving_frames(24), **CUT[name])
+    assert not is_cut(complete)
+    expected = read(complete)
+    data = complete.read_bytes()
     path = folder / f"cut-{name}"
     counts = []
     for length in (len(data) - 1, int(0.93 * len(data)) | 1, int(0.77 * len(data)) | 1):
