@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,11 @@ from sysbags._common.cache import Cache
 from sysbags._common.parallel import check_jobs, run
 from sysbags._common.seeds import seed_of
 from sysbags._common.stages import Stages
-from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_choice, check_labels, check_stream
+from sysbags._common.types import Array
+from sysbags._common.validation import check_choice, check_labels
 from sysbags._common.version import __version__
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.registry import BAGS, make_bag
-from sysbags.classifiers.clips import ClipSystems, check_classes, read_clips
 from sysbags.distances.alignment_matrix import alignment_matrix
 from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.evaluate.atlas import atlas
@@ -31,9 +29,8 @@ from sysbags.evaluate.comparators import COMPARATORS, comparator_methods
 from sysbags.evaluate.compilation import compiled_ahead
 from sysbags.evaluate.cross_validation import LAMBDA_A_GRID, LAMBDA_MU_GRID
 from sysbags.evaluate.details import curves, relations
-from sysbags.evaluate.features import ClipFeatures, good
+from sysbags.evaluate.features import ClipFeatures
 from sysbags.evaluate.methods import (
-    EvaluationSet,
     MethodSpec,
     SystemSet,
     alignment_methods,
@@ -42,9 +39,15 @@ from sysbags.evaluate.methods import (
     kernel_ridge_method,
     vector_methods,
 )
-from sysbags.evaluate.splits import codebook_folds, describe, protocol_groups
+from sysbags.evaluate.reading import (
+    DescribedClips,
+    LabelledClips,
+    RunContext,
+    describe_files,
+    describe_streams,
+)
 from sysbags.evaluate.tuning import bag_settings, tuning_alternatives
-from sysbags.report.results import Clip, Details, Evaluation, Method
+from sysbags.report.results import Details, Evaluation, Method
 from sysbags.systems.identification import descending_orders, identify_first
 
 __all__ = ["METHODS", "evaluate", "single_group_classes"]
@@ -53,7 +56,6 @@ METHODS = ("nearest mean", "1-NN", "kernel ridge")
 AVERAGE_CLASSIFIERS = ("1-NN", "nearest mean", "logistic regression")
 TIMED_PAIRS = 2000  # are aligned to measure what one takes
 
-Versions = list[list[Array]]  # streams of all clips, once or once per codebook fold
 BagsLike = str | BagTransformer | Sequence[str | BagTransformer] | Mapping[str, BagTransformer]
 
 
@@ -159,7 +161,6 @@ def evaluate(
     check_labels(labels, count)
     names = [str(label) for label in np.asarray(labels)]
     sources = None if groups is None else [str(group) for group in np.asarray(groups)]
-    seed = seed_of(random_state)
     request = _Request(
         bags=_named_bags(bags),
         methods=tuple(methods),
@@ -173,54 +174,29 @@ def evaluate(
         tune=tune,
         fixed=tuple(fixed),
     )
-    store, times = Cache(cache), stages or Stages()
     if len(set(names)) < 2:
         raise ParameterError(f"all clips have the class {names[0]}, but there must be at least two classes")
     if protocol is None:
         protocol = "by-source" if sources is not None and len(set(sources)) > 1 else "leave-one-out"
-    identify_one = partial(identify_first, orders=request.orders, kernel=request.kernel_name)
-    if not all(isinstance(clip, (str, os.PathLike)) for clip in clips):
-        request = _Request(**{**vars(request), "bags": {"stream": None}})
-        streams = [
-            check_stream(clip, request.kernel_name, name=f"clips[{k}]") for k, clip in enumerate(clips)
-        ]
-        with times("systems"):
-            read = ClipSystems(
-                paths=[Path(str(k)) for k in range(count)],
-                indices=list(range(count)),
-                streams=[streams],
-                systems=[[identify_one(stream) for stream in streams]],
-            )
-        units = protocol_groups(names, protocol, sources, folds=folds, random_state=seed)
-        further: list[Versions] = []
-        parts = None
-    else:
-        paths = [Path(clip) for clip in clips]
-        with compiled_ahead("metrics" if compare else "means"):
-            read, further, units, parts = _read(
-                paths, names, sources, request, protocol, folds, identify_one, store, times, seed, n_jobs
-            )
-    usable = read.indices
-    units = np.unique(units[usable], return_inverse=True)[1]
-    parts = None if parts is None else parts[usable]
-    items = EvaluationSet(
-        clips=tuple(
-            Clip(f"{names[k]}/{path.name}", path, names[k], None if sources is None else sources[k])
-            for k, path in zip(usable, read.paths, strict=True)
-        ),
-        groups=units,
-        codebook_folds=parts,
-        protocol=describe(protocol, units, sources),
-        random_state=seed,
-        n_jobs=n_jobs,
+    context = RunContext(
+        cache=Cache(cache), stages=stages or Stages(), random_state=seed_of(random_state), n_jobs=n_jobs
     )
-    isolated_classes = single_group_classes([names[k] for k in usable], units.tolist())
-    if len(isolated_classes) == len({names[k] for k in usable}):
+    given = LabelledClips(clips=clips, labels=names, sources=sources, protocol=protocol, folds=folds)
+    identify_one = partial(identify_first, orders=request.orders, kernel=request.kernel_name)
+    if all(isinstance(clip, (str, os.PathLike)) for clip in clips):
+        transformers = [bag for bag in request.bags.values() if bag is not None]
+        with compiled_ahead("metrics" if compare else "means"):
+            described = describe_files(given, transformers, identify_one, context)
+    else:
+        request = replace(request, bags={"stream": None})
+        described = describe_streams(given, request.kernel_name, identify_one, context)
+    labels_read = [clip.label for clip in described.items.clips]
+    isolated_classes = single_group_classes(labels_read, described.items.groups.tolist())
+    if len(isolated_classes) == len(set(labels_read)):
         raise FileError(
             "each class has its clips in a single group, so none can be left out: there must be two groups"
         )
-    features = ClipFeatures(read.paths, parts, store, n_jobs)
-    return _Experiment(title, items, read, further, features, request, times).run(tuple(isolated_classes))
+    return _Experiment(title, described, request, context).run(tuple(isolated_classes))
 
 
 def single_group_classes(labels: Sequence[str], groups: Sequence[Any]) -> list[str]:
@@ -293,67 +269,15 @@ def _named_bags(bags: BagsLike) -> dict[str, BagTransformer | None]:
     return named
 
 
-def _read(
-    paths: Sequence[Path],
-    labels: Sequence[str],
-    sources: Sequence[str] | None,
-    request: _Request,
-    protocol: str,
-    folds: int,
-    identify_one: Any,
-    cache: Cache,
-    stages: Stages,
-    seed: int,
-    n_jobs: int | None,
-) -> tuple[ClipSystems, list[Versions], IntArray, IntArray | None]:
-    """Read the clips with the main bag.
-
-    Returns also the streams of the further bags, and the group and the codebook fold of each clip given.
-    """
-    bags = [bag for bag in request.bags.values() if bag is not None]
-    others: list[list[list[Array | SysbagsError]]] = []
-    groups = np.zeros(len(paths), dtype=np.int64)
-    parts: IntArray | None = None
-
-    def describe_readable(indices: list[int]) -> list[list[Array | SysbagsError]]:
-        nonlocal parts
-        readable_labels = [labels[k] for k in indices]
-        origins = None if sources is None else [sources[k] for k in indices]
-        groups[indices] = protocol_groups(readable_labels, protocol, origins, folds=folds, random_state=seed)
-        if groups[indices].max() > 1:
-            parts = np.zeros(len(paths), dtype=np.int64)
-            parts[indices] = codebook_folds(readable_labels, groups[indices], random_state=seed)
-        readable_folds = None if parts is None else parts[indices]
-        with stages("frames and bags"):
-            features = ClipFeatures([paths[k] for k in indices], readable_folds, cache, n_jobs)
-            main_streams, *others[:] = features.streams_of_several(bags)
-        places.update({k: place for place, k in enumerate(indices)})
-        return main_streams
-
-    places: dict[int, int] = {}
-    read = read_clips(paths, bags[0], describe_readable, identify_one, fit=True, n_jobs=n_jobs, stages=stages)
-    check_classes(paths, labels, read)
-    further = [
-        [[good(version[places[k]]) for k in read.indices] for version in versions] for versions in others
-    ]
-    return read, further, groups, parts
-
-
 class _Experiment:
     """The methods of a request, evaluated one after the other, and what there is to see."""
 
-    def __init__(
-        self,
-        title: str,
-        items: EvaluationSet,
-        read: ClipSystems,
-        further: Sequence[Versions],
-        features: ClipFeatures,
-        request: _Request,
-        stages: Stages,
-    ) -> None:
-        self.title, self.items, self.read, self.further = title, items, read, further
-        self.features, self.request, self.stages = features, request, stages
+    def __init__(self, title: str, described: DescribedClips, request: _Request, context: RunContext) -> None:
+        self.title, self.request, self.stages = title, request, context.stages
+        self.items, self.main, self.further = described.items, described.main, described.further
+        self.features = ClipFeatures(
+            self.main.paths, self.items.codebook_folds, context.cache, context.n_jobs
+        )
         self.notes: list[str] = []
         self.grid_a = _from_the_middle(LAMBDA_A_GRID) if request.lambda_a is None else [request.lambda_a]
         self.grid_mu = _from_the_middle(LAMBDA_MU_GRID) if request.lambda_mu is None else [request.lambda_mu]
@@ -362,7 +286,7 @@ class _Experiment:
         """Evaluate every method."""
         request, items, stages = self.request, self.items, self.stages
         with stages("systems and kernel"):
-            system_sets = [self._system_set(systems) for systems in self.read.systems]
+            system_sets = [self._system_set(systems) for systems in self.main.systems]
         methods: list[Method] = []
         main: dict[str, Any] = {}
         for spec in self._specs(system_sets):
@@ -384,7 +308,7 @@ class _Experiment:
             classes=tuple(np.unique(items.labels).tolist()),
             methods=tuple(methods),
             make_details=partial(self._details, system_sets, bags, order, kernel, weights),
-            failures=self.read.failures,
+            failures=self.main.failures,
             single_group_classes=single_groups,
             seconds=stages.seconds,
             facts={
@@ -440,7 +364,7 @@ class _Experiment:
     def _rivals(self, name: str, system_sets: list[SystemSet]) -> list[MethodSpec]:
         """Other distances, averages over time, and other people's methods."""
         specs = baseline_methods(f"{name} systems", "systems", system_sets, self.items)
-        averages = [np.stack([stream.mean(axis=0) for stream in version]) for version in self.read.streams]
+        averages = [np.stack([stream.mean(axis=0) for stream in version]) for version in self.main.streams]
         title = f"{name} bags averaged over time"
         specs += vector_methods(title, averages, self.items, AVERAGE_CLASSIFIERS, "chi2")
         if self.request.main_bag[1] is None:
@@ -463,7 +387,7 @@ class _Experiment:
         return specs
 
     def _streams(self, bags: BagTransformer | None) -> Sequence[Sequence[Array]]:
-        return self.read.streams if bags is None else self.features.good_streams(bags)
+        return self.main.streams if bags is None else self.features.good_streams(bags)
 
     def _system_sets(
         self, streams: Sequence[Sequence[Array]], kernel: str, orders: Sequence[int | str]

@@ -1,0 +1,144 @@
+"""Clips or streams as an evaluation needs them: described by every bag, identified, and split into groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sysbags._common.cache import Cache
+from sysbags._common.stages import Stages
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_stream
+from sysbags.bags.base import BagTransformer
+from sysbags.classifiers.clips import ClipSystems, check_classes, read_clips
+from sysbags.errors import SysbagsError
+from sysbags.evaluate.features import ClipFeatures, good
+from sysbags.evaluate.methods import EvaluationSet
+from sysbags.evaluate.splits import codebook_folds, describe, protocol_groups
+from sysbags.report.results import Clip
+from sysbags.systems.system import System
+
+__all__ = ["DescribedClips", "LabelledClips", "RunContext", "Versions", "describe_files", "describe_streams"]
+
+Versions = list[list[Array]]  # streams of all clips, once or once per codebook fold
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext:
+    """How to compute: nothing of it but `random_state` changes a result."""
+
+    cache: Cache
+    stages: Stages
+    random_state: int
+    n_jobs: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledClips:
+    """Clips, their classes and sources, and the protocol that splits them into groups."""
+
+    clips: Sequence[Any]
+    labels: Sequence[str]
+    sources: Sequence[str] | None
+    protocol: str
+    folds: int
+
+    def groups(self, indices: Sequence[int], random_state: int) -> IntArray:
+        """Return the group of each of some clips."""
+        sources = None if self.sources is None else [self.sources[k] for k in indices]
+        labels = [self.labels[k] for k in indices]
+        return protocol_groups(labels, self.protocol, sources, folds=self.folds, random_state=random_state)
+
+    def evaluation_set(
+        self, read: ClipSystems, groups: IntArray, folds: IntArray | None, context: RunContext
+    ) -> EvaluationSet:
+        """Return the clips that could be read, with their groups and codebook folds."""
+        labels, sources = self.labels, self.sources
+        groups = np.unique(groups, return_inverse=True)[1]
+        return EvaluationSet(
+            clips=tuple(
+                Clip(f"{labels[k]}/{path.name}", path, labels[k], None if sources is None else sources[k])
+                for k, path in zip(read.indices, read.paths, strict=True)
+            ),
+            groups=groups,
+            codebook_folds=folds,
+            protocol=describe(self.protocol, groups, sources),
+            random_state=context.random_state,
+            n_jobs=context.n_jobs,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribedClips:
+    """The clips that could be used: systems of the main bag, and streams of each further bag."""
+
+    items: EvaluationSet
+    main: ClipSystems
+    further: list[Versions] = field(default_factory=list)
+
+
+def describe_streams(
+    given: LabelledClips, kernel: str, identify_one: Callable[[Array], System], context: RunContext
+) -> DescribedClips:
+    """Check the streams and identify them."""
+    streams = [check_stream(stream, kernel, name=f"clips[{k}]") for k, stream in enumerate(given.clips)]
+    indices = list(range(len(streams)))
+    with context.stages("systems"):
+        main = ClipSystems(
+            paths=[Path(str(k)) for k in indices],
+            indices=indices,
+            streams=[streams],
+            systems=[[identify_one(stream) for stream in streams]],
+        )
+    groups = given.groups(indices, context.random_state)
+    return DescribedClips(items=given.evaluation_set(main, groups, None, context), main=main)
+
+
+def describe_files(
+    given: LabelledClips,
+    bags: Sequence[BagTransformer],
+    identify_one: Callable[[Array], System],
+    context: RunContext,
+) -> DescribedClips:
+    """Read the clips with every bag, and identify the streams of the first."""
+    paths = [Path(clip) for clip in given.clips]
+    further: list[list[list[Array | SysbagsError]]] = []
+    groups, folds = np.zeros(len(paths), dtype=np.int64), np.zeros(len(paths), dtype=np.int64)
+    places: dict[int, int] = {}
+
+    def describe_readable(indices: list[int]) -> list[list[Array | SysbagsError]]:
+        labels = [given.labels[k] for k in indices]
+        groups[indices] = given.groups(indices, context.random_state)
+        readable_folds = None
+        if groups[indices].max() > 1:
+            readable_folds = codebook_folds(labels, groups[indices], random_state=context.random_state)
+            folds[indices] = readable_folds
+        with context.stages("frames and bags"):
+            readable = [paths[k] for k in indices]
+            features = ClipFeatures(readable, readable_folds, context.cache, context.n_jobs)
+            main_streams, *further[:] = features.streams_of_several(bags)
+        places.update({k: place for place, k in enumerate(indices)})
+        return main_streams
+
+    main = read_clips(
+        paths,
+        bags[0],
+        describe_readable,
+        identify_one,
+        fit=True,
+        n_jobs=context.n_jobs,
+        stages=context.stages,
+    )
+    check_classes(paths, given.labels, main)
+    usable_folds = folds[main.indices] if groups.max() > 1 else None
+    return DescribedClips(
+        items=given.evaluation_set(main, groups[main.indices], usable_folds, context),
+        main=main,
+        further=[
+            [[good(version[places[k]]) for k in main.indices] for version in versions] for versions in further
+        ],
+    )
