@@ -103,13 +103,13 @@ def test_model_files_keep_the_name(tmp_path, stream):
 
 
 def test_the_command_line_makes_them():
-    bags = Settings(bag=Bag.DEEP_WORDS, size=64, max_frames=4).make_bags()
+    bags = Settings(bag=Bag("deep-words"), size=64, max_frames=4).make_bags()
     assert (bags.model, bags.size, bags.frames) == (WORDS, 64, {"max_frames": 4})
-    bags = Settings(bag=Bag.DEEP_WORDS).make_bags()
+    bags = Settings(bag=Bag("deep-words")).make_bags()
     assert (bags.size, bags.frames) == (224, None)
-    bags = Settings(bag=Bag.DEEP, size=64).make_bags()
+    bags = Settings(bag=Bag("deep"), size=64).make_bags()
     assert (bags.model, bags.size) == ("efficientnet-lite0", 64)
-    bags = Settings(bag=Bag.COLOUR, size=64, window=2).make_bags()
+    bags = Settings(bag=Bag("colour"), size=64, window=2).make_bags()
     assert (type(bags).__name__, bags.frames, bags.window) == ("ColourHistogram", {"size": 64}, 2)
 
 
@@ -126,8 +126,8 @@ def test_frames_may_keep_their_shape():
 
 
 def test_the_shape_is_for_networks():
-    assert Settings(bag=Bag.DEEP, keep_aspect=True, size=256).make_bags().keep_aspect
-    assert Settings(bag=Bag.DEEP, keep_aspect=True, words=3).of(Bag.COLOUR).given() == ["--bag"]
+    assert Settings(bag=Bag("deep"), keep_aspect=True, size=256).make_bags().keep_aspect
+    assert Settings(bag=Bag("deep"), keep_aspect=True, words=3).of(Bag("colour")).given() == ["--bag"]
     with pytest.raises(ParameterError, match="--keep-aspect is for the bags deep and deep-words"):
         Settings(bag=Bag.LBP, keep_aspect=True).make_bags()
 

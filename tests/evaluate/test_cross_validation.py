@@ -262,7 +262,7 @@ def test_nothing_is_modified(gram):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"classifier": "nearest"}, "classifier is 'nearest', but it must be one of 'nearest-mean'"),
+        ({"classifier": "nearest"}, "classifier is 'nearest', but it must be one of 'nearest-system'"),
         ({"metric": "euclidean"}, "metric is 'euclidean', but it must be one of 'alignment', 'martin'"),
         ({"lambda_a": -1}, "lambda_a is -1, but it must be a finite number that is 0 or more"),
         ({"lambda_mu": np.nan}, "lambda_mu is nan, but it must be a finite number"),

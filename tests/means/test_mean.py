@@ -11,6 +11,7 @@ import sysbags
 from helpers import make_system, orthogonal, polar
 from sysbags._numba.mean import update_mean
 from sysbags.distances.alignment import pad
+from sysbags.distances.alignment_matrix import alignment_matrix
 from sysbags.kernels import kernel_matrix
 from sysbags.means.frechet import mean_gram, mean_of_gram
 
@@ -254,7 +255,7 @@ def test_gram_of_means_is_the_gram_of_their_systems():
         np.testing.assert_allclose(
             getattr(blocks.rows, name), getattr(expected.rows, name), atol=1e-10, err_msg=name
         )
-    distances = sysbags.distances.pairwise.alignment_matrix(blocks)
+    distances = alignment_matrix(blocks)
     expected = sysbags.pairwise_distances([mean.system for mean in built], systems)
     np.testing.assert_allclose(distances, expected, atol=1e-9)
 

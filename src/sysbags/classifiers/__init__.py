@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-from sysbags.classifiers.explanation import Explanation
-from sysbags.classifiers.identifier import SystemIdentifier
-from sysbags.classifiers.kernel_ridge import KernelRidgeClassifier
-from sysbags.classifiers.nearest import NearestMean, NearestSystem
+from typing import TYPE_CHECKING
 
-__all__ = ["Explanation", "KernelRidgeClassifier", "NearestMean", "NearestSystem", "SystemIdentifier"]
+from sysbags._common.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from sysbags.classifiers.explanation import Explanation as Explanation
+    from sysbags.classifiers.identifier import SystemIdentifier as SystemIdentifier
+    from sysbags.classifiers.kernel_ridge import KernelRidgeClassifier as KernelRidgeClassifier
+    from sysbags.classifiers.nearest import NearestMean as NearestMean
+    from sysbags.classifiers.nearest import NearestSystem as NearestSystem
+
+_MODULES = {
+    "Explanation": "sysbags.classifiers.explanation",
+    "KernelRidgeClassifier": "sysbags.classifiers.kernel_ridge",
+    "NearestMean": "sysbags.classifiers.nearest",
+    "NearestSystem": "sysbags.classifiers.nearest",
+    "SystemIdentifier": "sysbags.classifiers.identifier",
+}
+
+__all__ = [*sorted(_MODULES)]
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sysbags._common.lazy import load_name
 from sysbags._common.stages import Stages
+from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.cli._reading import read_clips
 from sysbags.cli._settings import Settings
 from sysbags.errors import FileError, ParameterError
@@ -83,12 +85,13 @@ def load_model(path: Path) -> tuple[BagTransformer, SystemIdentifier, NearestMea
     from sklearn.utils.validation import check_is_fitted
 
     from sysbags.bags.base import BagTransformer
-    from sysbags.classifiers import NearestMean, NearestSystem, SystemIdentifier
+    from sysbags.classifiers import SystemIdentifier
     from sysbags.storage import load
 
     model = load(path)
     steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else []
-    kinds = (BagTransformer, SystemIdentifier, NearestMean | NearestSystem)
+    classifiers = tuple(load_name(f"{entry.module}.{entry.class_name}") for entry in CLASSIFIERS.values())
+    kinds = (BagTransformer, SystemIdentifier, classifiers)
     if len(steps) != 3 or not all(isinstance(step, kind) for step, kind in zip(steps, kinds, strict=True)):
         raise FileError(
             f"{path} holds a {type(model).__name__}, but it must be a model that `sysbags fit` has saved"

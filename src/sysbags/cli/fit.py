@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sysbags._common.stages import Stages
+from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.cli._options import Json, NJobs, RandomState, number_or_auto
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
 from sysbags.cli._reading import read_clips, report_skipped, skipped
@@ -18,11 +19,8 @@ from sysbags.errors import FileError
 __all__ = ["fit"]
 
 
-class Classifier(StrEnum):
-    """What a clip is compared with: the class means, or the training clips."""
-
-    NEAREST_MEAN = "nearest-mean"
-    NEAREST_SYSTEM = "nearest-system"
+Classifier = StrEnum("Classifier", {name: name for name in CLASSIFIERS})  # type: ignore[misc]
+NEAREST_MEAN = Classifier("nearest-mean")
 
 
 @with_settings
@@ -33,7 +31,7 @@ def fit(
     out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write.")],
     classifier: Annotated[
         Classifier, typer.Option(help="Compare with the mean of each class, or with every training clip.")
-    ] = Classifier.NEAREST_MEAN,
+    ] = NEAREST_MEAN,
     lambda_a: Annotated[str, typer.Option(metavar="X|auto", help="Weight of the transition.")] = "auto",
     lambda_mu: Annotated[str, typer.Option(metavar="X|auto", help="Weight of the mean.")] = "auto",
     compress: Annotated[
@@ -74,7 +72,7 @@ def fit(
         note(text)
     if len(set(data.labels)) < 2:
         raise FileError(f"{folder} holds a single class, {data.labels[0]}, but there must be at least two")
-    with compiled_ahead("means" if classifier == Classifier.NEAREST_MEAN else "alignment"):
+    with compiled_ahead("means" if classifier == NEAREST_MEAN else "alignment"):
         clips = read_clips(data.paths, bags, identifier, stages, n_jobs, fit=True)
     report_skipped(clips)
     labels = check_classes(data.paths, data.labels, clips)
@@ -106,7 +104,7 @@ def fit(
     weights: dict[str, Any] = {"lambda_a": chosen.lambda_a, "lambda_mu": chosen.lambda_mu}
     with stages("classifier"):
         model: NearestMean | NearestSystem
-        if classifier == Classifier.NEAREST_MEAN:
+        if classifier == NEAREST_MEAN:
             model = NearestMean(**weights, compress=compress, random_state=random_state, n_jobs=n_jobs)
             model.fit(systems, labels, gram=gram)
         else:

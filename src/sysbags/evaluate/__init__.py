@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sysbags.evaluate.cross_validation import (
-    CLASSIFIERS,
     LAMBDA_A_GRID,
     LAMBDA_MU_GRID,
     Weights,
@@ -14,7 +13,6 @@ from sysbags.evaluate.evaluation import evaluate, single_group_classes
 from sysbags.report.results import Evaluation, LeaveOneOut
 
 __all__ = [
-    "CLASSIFIERS",
     "LAMBDA_A_GRID",
     "LAMBDA_MU_GRID",
     "Evaluation",

@@ -12,6 +12,7 @@ from scipy.ndimage import uniform_filter
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels, check_weight
+from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.distances.registry import METRICS
@@ -22,7 +23,6 @@ from sysbags.report.results import LeaveOneOut
 
 __all__ = ["LeaveOneOut", "Weights", "choose_weights", "leave_one_out"]
 
-CLASSIFIERS = ("nearest-mean", "nearest-system")
 LAMBDA_A_GRID = (0.0, 0.05, 0.25, 1.0, 4.0)
 LAMBDA_MU_GRID = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 

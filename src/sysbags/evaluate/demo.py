@@ -13,10 +13,10 @@ import numpy as np
 
 from sysbags._common.stages import Stages
 from sysbags._common.types import Array, IntArray
+from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.evaluate.vector_predictors import vector_predictor
 from sysbags.report.demo import (
     AVERAGES,
-    CLASSIFIERS,
     DISTANCES,
     LAMBDA_A,
     LAMBDA_MU,

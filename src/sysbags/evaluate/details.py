@@ -15,7 +15,7 @@ from sysbags.distances.alignment_matrix import alignment_matrix, alignment_parts
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.scaling import classical_scaling
 from sysbags.evaluate.predictors import CodebookFolds, Predictor
-from sysbags.evaluate.system_predictors import CLASSIFIERS, alignment_predictors
+from sysbags.evaluate.system_predictors import SYSTEM_CLASSIFIERS, alignment_predictors
 from sysbags.means.frechet import mean_gram, mean_of_gram
 from sysbags.report.results import Curve, Relations
 
@@ -80,7 +80,7 @@ def curves(
     fixed_a, fixed_mu = float(lambda_a), float(lambda_mu)
     lines: list[Curve] = []
     for name in classifiers:
-        check_choice(name, "classifier", CLASSIFIERS)
+        check_choice(name, "classifier", SYSTEM_CLASSIFIERS)
         accuracies: dict[tuple[float, float], float] = {}
         for a in dict.fromkeys((*values_a, fixed_a)):
             families = [

@@ -20,9 +20,9 @@ from sysbags.errors import ParameterError
 from sysbags.evaluate.predictors import ClassCenters, DistancePredictor, NearestCenter, NearestNeighbors
 from sysbags.means.frechet import mean_gram, mean_of_gram
 
-__all__ = ["CLASSIFIERS", "PredictorFamily", "alignment_predictors", "frechet_centers"]
+__all__ = ["SYSTEM_CLASSIFIERS", "PredictorFamily", "alignment_predictors", "frechet_centers"]
 
-CLASSIFIERS = ("nearest mean", "1-NN")
+SYSTEM_CLASSIFIERS = ("nearest mean", "1-NN")
 
 PredictorFamily = Callable[[float, int], DistancePredictor]
 
@@ -62,7 +62,7 @@ def alignment_predictors(
     >>> neighbors(0.0, 1).predict().shape, neighbors(10.0, 3).predict(excluding=3).shape
     ((8,), (8,))
     """
-    check_choice(classifier, "classifier", CLASSIFIERS)
+    check_choice(classifier, "classifier", SYSTEM_CLASSIFIERS)
     if classifier == "nearest mean":
         centers = frechet_centers(gram, codes, groups, lambda_a, random_state=random_state, n_jobs=n_jobs)
         return lambda mu, count: NearestCenter(centers, (1.0, check_weight(mu, "lambda_mu")))

@@ -14,13 +14,14 @@ from sysbags.distances.truncation import truncate
 from sysbags.errors import SysbagsError
 from sysbags.evaluate.methods import Alternative, EvaluationSet, SystemSet, alignment_alternatives
 from sysbags.evaluate.predictors import TabulatedPredictor
+from sysbags.kernels.registry import KERNELS
 from sysbags.systems.identification import descending_orders
 
 __all__ = ["ORDERS", "bag_settings", "tuning_alternatives"]
 
 # What comes first is taken unless something else is clearly better.
 ORDERS = (5, 3, 8)
-KERNELS = ("chi2", "bhattacharyya", "intersection")
+HISTOGRAM_KERNELS = tuple(name for name in KERNELS if name != "linear")
 LAMBDA_A = (0.25, 1.0, 0.05)
 NEIGHBORS = (1, 3, 5)
 AS_GIVEN = "as given"
@@ -89,7 +90,7 @@ def tuning_alternatives(
     for name, changed in choices.items():
         try:
             described = streams(changed)
-            for kernel_name in KERNELS if kernel is None else (kernel,):
+            for kernel_name in HISTOGRAM_KERNELS if kernel is None else (kernel,):
                 largest = system_sets(described, kernel_name, descending_orders(orders))
                 for n, cut in _orders(largest, orders):
                     known: dict[str, Any] = {"bag parameters": name, "kernel": kernel_name, "order": n}

@@ -8,13 +8,13 @@ from pathlib import Path
 from sysbags._common.parallel import check_jobs
 from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
+from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.distances.registry import METRICS
 from sysbags.report.results import LeaveOneOut
 from sysbags.systems.system import System
 
 __all__ = [
     "AVERAGES",
-    "CLASSIFIERS",
     "DISTANCES",
     "LAMBDA_A",
     "LAMBDA_MU",
@@ -25,7 +25,6 @@ __all__ = [
 ]
 
 DISTANCES = {name: metric.title for name, metric in METRICS.items()}
-CLASSIFIERS = {"nearest-system": "nearest system", "nearest-mean": "nearest mean"}
 AVERAGES = "averages over time"
 
 # Fixed beforehand: weights chosen on the clips of the table would make its accuracies too high.
@@ -129,4 +128,7 @@ class Outcome:
             for distance in (*DISTANCES.values(), AVERAGES)
         ]
         chance = f"{100 * self.chance:.1f} %"
-        return ["distance", *CLASSIFIERS.values()], [*rows, ["chance", chance, chance]]
+        return ["distance", *(classifier.title for classifier in CLASSIFIERS.values())], [
+            *rows,
+            ["chance", chance, chance],
+        ]

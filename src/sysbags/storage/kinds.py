@@ -19,6 +19,7 @@ import numpy as np
 
 from sysbags._common.validation import check_choice
 from sysbags.bags.registry import CLASSES
+from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.errors import FileError, ParameterError
 
 __all__ = ["KINDS", "Kind", "build", "kind_of", "parts"]
@@ -63,11 +64,7 @@ KINDS = {
     ),
     **{name: Kind(bag.module, bag.learnt, bag.packages) for name, bag in CLASSES.items()},
     "SystemIdentifier": Kind("sysbags.classifiers.identifier", {}),
-    "NearestSystem": Kind("sysbags.classifiers.nearest", {"systems_": "System K", "labels_": "any K"}),
-    "NearestMean": Kind(
-        "sysbags.classifiers.nearest",
-        {"centers_": "System C", "classes_": "any C", "compression_errors_": "float C"},
-    ),
+    **{entry.class_name: Kind(entry.module, entry.learnt) for entry in CLASSIFIERS.values()},
     "Pipeline": Kind("sklearn.pipeline", {}),
 }
 _LEFT_OUT = {"Pipeline": {"memory", "transform_input"}}  # a memory is a folder of pickles
