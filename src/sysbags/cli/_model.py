@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sysbags._common.lazy import load_name
 from sysbags._common.stages import Stages
@@ -91,7 +91,7 @@ def load_model(path: Path) -> tuple[BagTransformer, SystemIdentifier, NearestMea
     model = load(path)
     steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else []
     classifiers = tuple(load_name(f"{entry.module}.{entry.class_name}") for entry in CLASSIFIERS.values())
-    kinds = (BagTransformer, SystemIdentifier, classifiers)
+    kinds: tuple[Any, ...] = (BagTransformer, SystemIdentifier, classifiers)
     if len(steps) != 3 or not all(isinstance(step, kind) for step, kind in zip(steps, kinds, strict=True)):
         raise FileError(
             f"{path} holds a {type(model).__name__}, but it must be a model that `sysbags fit` has saved"
