@@ -5,45 +5,16 @@ from __future__ import annotations
 import base64
 import dataclasses
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
 from evaluations import EVIL
+from pages import Page
 from sysbags.datasets import TEXTURES
 from sysbags.evaluate import demo
 from sysbags.report import demo_page
 from sysbags.report.demo import Settings
-
-
-class Page(HTMLParser):
-    """Checks that every element is closed, and stores elements and text."""
-
-    VOID = frozenset({"meta", "path", "polyline", "img", "br"})
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.seen, self.text = [], [], ""
-        self.feed(text)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag, attributes):
-        self.seen.append((tag, dict(attributes)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        if tag not in self.VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open[-1:] != ["style"]:
-            self.text += data
-
-    def all(self, tag):
-        return [attributes for name, attributes in self.seen if name == tag]
 
 
 @pytest.fixture(scope="module")

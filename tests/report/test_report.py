@@ -8,7 +8,6 @@ import hashlib
 import json
 import re
 import warnings
-from html.parser import HTMLParser
 from importlib import resources
 
 import cv2
@@ -17,42 +16,13 @@ import pytest
 
 from clips import moving_frames, write_clip
 from evaluations import EVIL, changed, make_evaluation, make_pictures, with_evil_names
+from pages import Page
 from sysbags.datasets import make_clips
 from sysbags.errors import FileError, ParameterError, VideoError, VideoWarning
 from sysbags.report import page as report
 from sysbags.report import script_data
 from sysbags.report.results import Clip
 from sysbags.video import frames
-
-
-class Page(HTMLParser):
-    """Checks that every element is closed, and stores elements, text, style, data and script."""
-
-    VOID = frozenset({"meta", "link", "input", "img", "br"})
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.seen, self.text, self.raw = [], [], "", {}
-        self.feed(text)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag, attributes):
-        self.seen.append((tag, dict(attributes)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, text):
-        if self.open[-1:] in (["style"], ["script"]):
-            self.raw[dict(self.seen[-1][1]).get("type", self.open[-1])] = text
-        else:
-            self.text += text
-
-    def all(self, tag):
-        return [attributes for name, attributes in self.seen if name == tag]
 
 
 @pytest.fixture(scope="module")

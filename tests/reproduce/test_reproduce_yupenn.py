@@ -98,7 +98,7 @@ def test_streams_of_all_codebooks_are_the_bags_own(scenes, tmp_path, options):
     samples, folds, books = described(clips, cache)
     bags = VisualWords(WORDS, **options)
     cache = Cache(tmp_path)
-    streams = codebooks.codebook_streams(cache, bags, clips.paths, folds, samples=samples, n_jobs=1)
+    streams = codebooks.codebook_streams(cache, bags, clips.paths, folds, n_jobs=1)
     widths = [width for _, width in codebooks.codebooks(cache, bags, samples, folds)]
     assert len(streams) == len(books) == 3
     for book, width, version in zip(books, widths, streams, strict=True):

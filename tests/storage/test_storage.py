@@ -32,6 +32,7 @@ SYSTEMS = [make_system(seed) for seed in range(6)]
 
 def onnx_model():
     """Three channels in, five out, small enough to be written by hand."""
+    pytest.importorskip("onnx")
     from onnx import TensorProto, helper, numpy_helper
 
     weights = np.random.default_rng(0).standard_normal((5, 3, 3, 3)).astype(np.float32)
@@ -248,8 +249,7 @@ def test_an_onnx_file_becomes_part_of_the_model(tmp_path):
 
 
 def test_an_onnx_file_that_needs_another_is_refused(tmp_path):
-    import onnx
-
+    onnx = pytest.importorskip("onnx")
     onnx.save(onnx_model(), tmp_path / "two.onnx", save_as_external_data=True, size_threshold=0)
     with pytest.raises(ParameterError, match="in another file, but it must contain them"):
         storage.save(tmp_path / "model", bags.DeepActivations(tmp_path / "two.onnx"))

@@ -28,7 +28,6 @@ def codebook_streams(
     paths: Sequence[Path],
     folds: IntArray,
     *,
-    samples: Sequence[Descriptors | SysbagsError] | None = None,
     n_jobs: int | None = None,
 ) -> list[list[Array | SysbagsError]]:
     """Streams of visual words, one list per codebook fold: list k with the codebook learnt without fold k.
@@ -41,8 +40,6 @@ def codebook_streams(
     paths : sequence of Path
     folds : (K,) array of int
         0, 1, ...; see `sysbags.evaluate.splits.codebook_folds`.
-    samples : sequence, optional
-        `sampled_descriptors` of the clips, where they are there already.
     n_jobs : int, optional
         Threads; the result does not depend on it.
 
@@ -51,8 +48,7 @@ def codebook_streams(
     list of lists
         One stream per clip, or an error in its place.
     """
-    if samples is None:
-        samples = sampled_descriptors(cache, bags, paths, n_jobs=n_jobs)
+    samples = sampled_descriptors(cache, bags, paths, n_jobs=n_jobs)
     books = codebooks(cache, bags, samples, folds)
     key = {"bags": fingerprint(bags), "books": fingerprint([book for book, _ in books])}
 
