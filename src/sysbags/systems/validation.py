@@ -24,7 +24,7 @@ def check_systems(systems: Any, *, name: str = "systems") -> list[System]:
         )
     checked = list(systems)
     if not checked:
-        raise ParameterError(f"{name} is empty, but it needs at least first System")
+        raise ParameterError(f"{name} is empty, but it needs at least one System")
     for i, system in enumerate(checked):
         if not isinstance(system, System):
             raise ParameterError(
