@@ -1,4 +1,4 @@
-"""A collection of DynTex-Gamma's size: all distances and leave-one-out 1-NN and NCC, on one core.
+"""A collection of DynTex-Gamma's size: all distances and leave-one-out 1-NN and nearest mean, on one core.
 
 Run as `python -m benchmarks.collection [CLIPS [SUBSET]]`. Both sides start from identified systems. Ours is
 timed on all clips; the twin in plain NumPy on a subset, and what it takes is scaled by the number of
@@ -53,7 +53,7 @@ class Times:
     @property
     def after(self) -> float:
         """Ours after the CrossGram; the 1-NN works out all distances, so they count once."""
-        return self.ours["leave-one-out 1-NN"] + self.ours["leave-one-out NCC"]
+        return self.ours["leave-one-out 1-NN"] + self.ours["leave-one-out nearest mean"]
 
     @property
     def total(self) -> float:
@@ -92,7 +92,7 @@ def measure(clips: int = CLIPS, subset: int = SUBSET) -> Times:
             gram = cross_gram(systems, n_jobs=1)
         with _step(times.ours, "all distances"):
             distances = distance_matrix(gram, lambda_a=LAMBDA_A, n_jobs=1)
-        for name, classifier in (("1-NN", "nearest-system"), ("NCC", "nearest-mean")):
+        for name, classifier in (("1-NN", "nearest-system"), ("nearest mean", "nearest-mean")):
             with _step(times.ours, f"leave-one-out {name}"):
                 leave_one_out(gram, labels, classifier=classifier, lambda_a=LAMBDA_A, n_jobs=1)
         chosen = np.linspace(0, clips - 1, times.subset).astype(int)
@@ -141,7 +141,7 @@ def _measure_twin(
         "CrossGram": spent["kernel"] * count / len(timed_pairs),
         "all distances": spent["alignments"] * count / len(pairs),
         "leave-one-out 1-NN": spent["alignments"] * count / len(pairs),
-        "leave-one-out NCC": spent["means"] * _members_aligned(all_labels) / _members_aligned(labels)
+        "leave-one-out nearest mean": spent["means"] * _members_aligned(all_labels) / _members_aligned(labels)
         + spent["alignments"] * unknown_folders / len(pairs),
     }
 
@@ -172,7 +172,7 @@ def main() -> None:
 
 
 def _rows(times: Times) -> list[tuple[str, str, float, float]]:
-    work = f"{times.clips} streams of {FRAMES} x {BINS}, order {ORDER}: all distances, 1-NN and NCC"
+    work = f"{times.clips} streams of {FRAMES} x {BINS}, order {ORDER}: all distances, 1-NN and nearest mean"
     theirs = sum(seconds for name, seconds in times.twin.items() if name != "all distances")
     against = f"plain NumPy ({theirs:.0f} s, scaled from {times.subset} clips)"
     after = f"all after the CrossGram of {times.clips} streams ({times.after:.2f} s)"
