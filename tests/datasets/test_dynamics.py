@@ -7,11 +7,12 @@ from scipy.stats import binom
 
 from sysbags import alignment_distance, cross_gram, identify, video
 from sysbags.bags import LocalBinaryPatterns
+from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.datasets import class_folders, dynamics
 from sysbags.datasets._scenery import TURN
 from sysbags.datasets.dynamics import DYNAMICS, SURFACES, make_dynamics_clips, make_dynamics_frames
 from sysbags.errors import FileError, ParameterError
-from sysbags.evaluate import CLASSIFIERS, leave_one_out
+from sysbags.evaluate import leave_one_out
 from sysbags.evaluate.vector_predictors import vector_predictor
 
 SMALL = {"frames": 12, "height": 32, "width": 48}

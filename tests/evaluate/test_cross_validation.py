@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from helpers import make_stream, vote
 from sysbags import alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
+from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError, SysbagsError
-from sysbags.evaluate import CLASSIFIERS, LeaveOneOut, leave_one_out
+from sysbags.evaluate import LeaveOneOut, leave_one_out
 from sysbags.systems.system import System
 
 # A mean stops when its objective falls by less than 1e-9 of the members' size. The objective is second order

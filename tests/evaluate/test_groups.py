@@ -9,9 +9,10 @@ import pytest
 
 from helpers import make_stream
 from sysbags import alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
+from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
-from sysbags.evaluate import CLASSIFIERS, choose_weights, cross_validation, leave_one_out
+from sysbags.evaluate import choose_weights, cross_validation, leave_one_out
 
 LABELS = np.array(list("aaaabbbbccc"))
 GROUPS = np.array([7, 7, 1, 2, 1, 3, 3, 4, 5, 5, 5])  # 1 straddles two classes, 5 is a whole class
