@@ -159,10 +159,11 @@ def test_what_is_no_file_gets_a_sentence(tmp_path):
         (tmp_path / "file" / "below", "Not a directory"),
         (tmp_path / "loop", "Too many levels of symbolic links"),
         (tmp_path / ("x" * 300), "File name too long"),
-        (f"{tmp_path}/nul\0l", "embedded null byte"),
     ]:
         with pytest.raises(FileError) as caught:
             put(path, "new")
         assert str(caught.value) == f"cannot write {path}: {reason}"
+    with pytest.raises(FileError, match="cannot write .*embedded null"):  # in the words of each Python
+        put(f"{tmp_path}/nul\0l", "new")
     assert names(tmp_path) == before
     assert (tmp_path / "file").read_text() == "old"

@@ -61,7 +61,7 @@ def test_what_is_no_file_gets_a_sentence(tmp_path):
     refused(tmp_path / "pipe", "is a device or a pipe, but it must be a model file$")
     refused(tmp_path / "empty", "is empty, but it must be a model file$")
     refused(tmp_path / "empty" / "below", "cannot read .*below: Not a directory$")
-    refused("nul\0l", "cannot read nul\0l: embedded null byte$")
+    refused("nul\0l", "cannot read nul\0l: .*embedded null")
 
 
 def test_every_truncation_gets_a_sentence(tmp_path):
@@ -185,7 +185,7 @@ def test_nothing_but_the_known_kinds_is_made(tmp_path, monkeypatch):
     try_tree({"objects": {"kind": "U", "shape": [1], "values": [1]}}, "")
     try_tree({"float": "1"}, "")
     deep = json.loads("[" * 900 + "]" * 900)
-    try_tree(deep, "RecursionError")
+    try_tree(deep, "RecursionError|does not contain a 'SystemIdentifier'")  # as deep as Python allows
     assert set(imported) <= {kind.module for kind in KINDS.values()}
     assert [item.name for item in tmp_path.iterdir()] == ["model"]
 
