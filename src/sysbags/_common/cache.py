@@ -44,7 +44,7 @@ SCHEMAS = {
     "distances": 1,
     "gram": 1,
     "stream": 1,
-    "system": 1,
+    "system": 2,
     "vector": 1,
 }
 

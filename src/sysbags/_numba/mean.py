@@ -16,7 +16,7 @@ __all__ = ["mean_descent", "update_mean"]
 
 @compiled(fastmath=True)
 def update_mean(
-    A: Array, G: Array, weights: Array, Q: Array, mean: Array, blocks: Array, mixing: Array
+    A: Array, G: Array, weights: Array, Q: Array, polar: bool, mean: Array, blocks: Array, mixing: Array
 ) -> float:
     """The mean that is best for given rotations (`eq:fopt`), exactly, over the whole feature space.
 
@@ -30,17 +30,19 @@ def update_mean(
         Sum 1.
     Q : (K, n, n) array
         Rotations of the members.
+    polar : bool
+        Whether observers are orthonormal, and the mean is to be too.
     mean : (n, n) array
         Filled with the mean transition (`eq:a_avg`).
     blocks : (K, n, n) array
-        Filled with ``Cbar' C_t``, where ``Cbar`` is the polar factor of ``sum_i w_i C_i Q_i``.
+        Filled with ``Cbar' C_t``, where ``Cbar`` is ``sum_i w_i C_i Q_i`` or, if `polar`, its polar factor.
     mixing : (K, n, n) array
         Filled with W: ``Cbar = sum_i C_i W_i``.
 
     Returns
     -------
     float
-        ``||Cbar||^2``, the number of directions in which the sum does not vanish.
+        ``||Cbar||^2``; of a polar factor the number of directions in which the sum does not vanish.
     """
     members, n = A.shape[0], A.shape[1]
     # U_t = sum_j w_j C_t' C_j Q_j; then S = sum_t w_t Q_t' U_t and Cbar' C_t = (U_t S^(-1/2))'.
@@ -79,11 +81,13 @@ def update_mean(
     vectors, values, _ = svd(root)
     for i in range(n):
         for m in range(n):
-            root[i, m] = 0.0
-    rank = 0.0
+            root[i, m] = 0.0 if polar or i != m else 1.0
+    squared_norm = 0.0
     for k in range(n):
-        if values[k] > 1e-12 * values[0]:
-            rank += 1.0
+        if not polar:
+            squared_norm += values[k]
+        elif values[k] > 1e-12 * values[0]:
+            squared_norm += 1.0
             for i in range(n):
                 for m in range(n):
                     root[i, m] += vectors[i, k] * vectors[m, k] / np.sqrt(values[k])
@@ -101,7 +105,7 @@ def update_mean(
         for i in range(n):
             for m in range(n):
                 blocks[t, i, m] = product[i, m]
-    return rank
+    return squared_norm
 
 
 @compiled(inline="always")
@@ -109,7 +113,10 @@ def realign(mean: Array, A: Array, blocks: Array, Q: Array, orders: IntArray, va
     """Improve each member's rotation from where it is, four members abreast; `values` get the rho reached."""
     members, n = A.shape[0], A.shape[1]
     problem, work, state, report = spread(mean, mean, mean), workspace(n), states(n), np.zeros((2, 2, LANES))
-    scale = np.sqrt(square_norm(mean) * n) + np.sqrt(1.0 * n)
+    largest = 0.0
+    for t in range(members):
+        largest = max(largest, square_norm(blocks[t]))
+    scale = np.sqrt(square_norm(mean) * n) + np.sqrt(largest)
     for begin in range(0, members, LANES):
         for lane in range(LANES):
             t = min(begin + lane, members - 1)
@@ -148,6 +155,7 @@ def mean_descent(
     starts: Array,
     orders: IntArray,
     thorough: bool,
+    polar: bool,
     tolerance: float,
     mean: Array,
     mixing: Array,
@@ -167,12 +175,12 @@ def mean_descent(
     for t in range(members):
         pairs[t, 0], pairs[t, 1] = 0, t
     for iteration in range(history.shape[0]):
-        rank = update_mean(A, G, weights, Q, mean, blocks, mixing)
+        observer_norm = update_mean(A, G, weights, Q, polar, mean, blocks, mixing)
         for i in range(n):
             for j in range(n):
                 scaled[0, i, j] = mean[i, j] * lambda_a
         realign(scaled[0], A, blocks, Q, orders, values)
-        squared_norms = constant + lambda_a * square_norm(mean) + rank
+        squared_norms = constant + lambda_a * square_norm(mean) + observer_norm
         objective = squared_norms - 2.0 * weighted_sum(weights, values)
         settled = iteration > 0 and history[iteration - 1] - objective <= tolerance * constant
         if settled or iteration == 0:

@@ -1,4 +1,4 @@
-"""Stein equations `X = A1' X A2 + F` for all pairs of two collections, for both baselines."""
+"""Stein equations `X = A1' X A2 + F` for all pairs of two collections: distances that sum over all times."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ import numpy as np
 from sysbags._common.types import Array, IntArray
 from sysbags._numba import compiled
 
-__all__ = ["largest_singular_value", "log_volume", "martin_rows", "singular_value_rows", "solve_stein"]
+__all__ = [
+    "covariance_rows",
+    "largest_singular_value",
+    "log_volume",
+    "martin_rows",
+    "singular_value_rows",
+    "solve_stein",
+]
 
 # A doubling step that adds a smaller share than this changes no bit any more.
 NEGLIGIBLE = 1e-17
@@ -226,3 +233,38 @@ def singular_value_rows(
                     X[i, j] = observer[a, b, i, j]
             solve_stein(X, n, m, powers1[a], norms1[a], powers2[b], norms2[b], work)
             out[a, b] = largest_singular_value(X, n, m, gram, square)
+
+
+@compiled()
+def covariance_rows(
+    begin: int,
+    end: int,
+    symmetric: bool,
+    observer: Array,
+    orders1: IntArray,
+    powers1: Array,
+    norms1: Array,
+    orders2: IntArray,
+    powers2: Array,
+    norms2: Array,
+    out: Array,
+) -> None:
+    """Fill rows `begin` to `end` of `out` with ``tr(S M')``, S the pair's Stein solution and M its block.
+
+    The arguments are those of `martin_rows`, in the systems' own bases.
+    """
+    N, M = observer.shape[2], observer.shape[3]
+    X, work = np.empty((N, M)), np.empty((N, M))
+    for a in range(begin, end):
+        n = orders1[a]
+        for b in range(a + 1 if symmetric else 0, observer.shape[1]):
+            m = orders2[b]
+            for i in range(n):
+                for j in range(m):
+                    X[i, j] = observer[a, b, i, j]
+            solve_stein(X, n, m, powers1[a], norms1[a], powers2[b], norms2[b], work)
+            total = 0.0
+            for i in range(n):
+                for j in range(m):
+                    total += X[i, j] * observer[a, b, i, j]
+            out[a, b] = total

@@ -24,6 +24,8 @@ class SystemIdentifier(TransformerMixin, SequenceEstimator):  # type: ignore[mis
     ----------
     order : int or "auto", default=5
     kernel : {"chi2", "bhattacharyya", "intersection", "linear"} or callable, default="chi2"
+    normal_form : {"orthonormal", "unit-variance"}, default="orthonormal"
+        The coordinates of the states, see `identify`.
     stability : {"constrained", "clip", "none"}, default="constrained"
     margin : float, default=1e-3
         The spectral norm of a transition is at most ``1 - margin``.
@@ -43,12 +45,14 @@ class SystemIdentifier(TransformerMixin, SequenceEstimator):  # type: ignore[mis
         order: int | str = 5,
         kernel: KernelLike = "chi2",
         *,
+        normal_form: str = "orthonormal",
         stability: str = "constrained",
         margin: float = 1e-3,
         n_jobs: int | None = None,
     ) -> None:
         self.order = order
         self.kernel = kernel
+        self.normal_form = normal_form
         self.stability = stability
         self.margin = margin
         self.n_jobs = n_jobs
@@ -64,7 +68,14 @@ class SystemIdentifier(TransformerMixin, SequenceEstimator):  # type: ignore[mis
 
     def system(self, stream: npt.ArrayLike) -> System:
         """Identify one stream, (N, p)."""
-        return identify(stream, self.order, self.kernel, stability=self.stability, margin=self.margin)
+        return identify(
+            stream,
+            self.order,
+            self.kernel,
+            normal_form=self.normal_form,
+            stability=self.stability,
+            margin=self.margin,
+        )
 
     def transform(self, streams: Sequence[npt.ArrayLike]) -> list[System]:
         """Identify each stream.

@@ -6,15 +6,12 @@ whose products solve Stein equations, `O_1'O_2 = X` with `X = A1' X A2 + C1' C2`
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
-from sysbags._common.parallel import run
 from sysbags._common.types import Array
 from sysbags._numba.stein import martin_rows, singular_value_rows
-from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
+from sysbags.distances.gram import CrossGram, cross_gram
+from sysbags.distances.stein import check_stable, fill, mirrored, powers, sides, stein_solutions
 from sysbags.errors import IncompatibleSystemsError
 from sysbags.systems.system import System
 
@@ -26,12 +23,6 @@ __all__ = [
 ]
 
 DISCOUNT = 0.9
-CHUNK_ROWS = 8
-# Where the powers of both systems are below this, the term that a doubling step adds is below round-off.
-POWER_FLOOR = 1e-9
-# A spectral radius this near to 1 needs 2^38 terms, which are 38 doublings.
-STABILITY_GAP = 1e-10
-MAX_DOUBLINGS = 64
 OBSERVABILITY_FLOOR = 1e-14
 
 
@@ -112,13 +103,13 @@ def martin_matrix(gram: CrossGram, n_jobs: int | None = None) -> Array:
     (K, L) array
     """
     whiteners, transitions = [], []
-    for name, side in _sides(gram):
-        _check_stable(name, side, 1.0)
+    for name, side in sides(gram):
+        check_stable(name, side, 1.0)
         # Any positive number in place of the padded zeros does not change the Cholesky factor of the rest.
         padded = np.arange(side.transition.shape[1]) >= side.orders[:, None]
         typical = np.trace(side.observer_gram, axis1=1, axis2=2) / side.orders
         filling = (padded * typical[:, None])[:, :, None] * np.eye(padded.shape[1])
-        solutions = _stein_solutions(side.transition, side.observer_gram + filling)
+        solutions = stein_solutions(side.transition, side.observer_gram + filling)
         spectrum = np.linalg.eigvalsh(solutions)
         degenerate = np.flatnonzero(spectrum[:, 0] <= OBSERVABILITY_FLOOR * spectrum[:, -1])
         if degenerate.size:
@@ -130,21 +121,21 @@ def martin_matrix(gram: CrossGram, n_jobs: int | None = None) -> Array:
         whitener = np.tril(np.linalg.inv(factor))
         whiteners.append(whitener)
         transitions.append(factor.transpose(0, 2, 1) @ side.transition @ whitener.transpose(0, 2, 1))
-    powers = _powers(transitions)
+    transition_powers = powers(transitions)
     prepared = [
         (side.orders, whitener, *power)
-        for (_, side), whitener, power in zip(_sides(gram), whiteners, powers, strict=True)
+        for (_, side), whitener, power in zip(sides(gram), whiteners, transition_powers, strict=True)
     ]
-    return _mirrored(_fill(martin_rows, gram, prepared, n_jobs), gram.symmetric)
+    return mirrored(fill(martin_rows, gram, prepared, n_jobs), gram.symmetric)
 
 
 def max_singular_value_matrix(gram: CrossGram, n_jobs: int | None = None) -> Array:
     """Return the squared maximum singular value distances of all pairs of a `CrossGram`."""
     transitions, values = [], []
-    for name, side in _sides(gram):
-        _check_stable(name, side, DISCOUNT)
+    for name, side in sides(gram):
+        check_stable(name, side, DISCOUNT)
         transition = np.sqrt(DISCOUNT) * side.transition
-        value = np.linalg.norm(_stein_solutions(transition, side.observer_gram), ord=2, axis=(1, 2))
+        value = np.linalg.norm(stein_solutions(transition, side.observer_gram), ord=2, axis=(1, 2))
         if not value.all():
             raise IncompatibleSystemsError(
                 f"{name}[{int(value.argmin())}] has an observer of zeros, "
@@ -153,71 +144,8 @@ def max_singular_value_matrix(gram: CrossGram, n_jobs: int | None = None) -> Arr
         transitions.append(transition)
         values.append(value)
     prepared = [
-        (side.orders, *power) for (_, side), power in zip(_sides(gram), _powers(transitions), strict=True)
+        (side.orders, *power) for (_, side), power in zip(sides(gram), powers(transitions), strict=True)
     ]
-    kernel = _fill(singular_value_rows, gram, prepared, n_jobs)
+    kernel = fill(singular_value_rows, gram, prepared, n_jobs)
     distances = np.maximum(2.0 - 2.0 * kernel / np.sqrt(np.outer(values[0], values[-1])), 0.0)
-    return _mirrored(distances, gram.symmetric)
-
-
-def _mirrored(distances: Array, symmetric: bool) -> Array:
-    """Copy the entries above the diagonal below it, if the CrossGram is symmetric."""
-    if not symmetric:
-        return distances
-    upper = np.triu(distances, 1)
-    return np.asarray(upper + upper.T)
-
-
-def _sides(gram: CrossGram) -> list[tuple[str, SystemStack]]:
-    """Return the collections of a CrossGram with their names; a symmetric one has one collection."""
-    return [("systems", gram.rows)] if gram.symmetric else [("systems", gram.rows), ("others", gram.columns)]
-
-
-def _fill(
-    kernel: Callable[..., None], gram: CrossGram, prepared: list[tuple[Any, ...]], n_jobs: int | None
-) -> Array:
-    """Run a compiled kernel over chunks of rows."""
-    out = np.zeros(gram.mean.shape)
-    observer = np.ascontiguousarray(gram.observer)
-
-    def chunk(begin: int) -> None:
-        end = min(begin + CHUNK_ROWS, len(out))
-        kernel(begin, end, gram.symmetric, observer, *prepared[0], *prepared[-1], out)
-
-    run(chunk, range(0, len(out), CHUNK_ROWS), n_jobs, "distances")
-    return out
-
-
-def _check_stable(name: str, side: SystemStack, discount: float) -> None:
-    """Raise an error for a system whose infinite sum does not converge."""
-    radii = np.abs(np.linalg.eigvals(side.transition)).max(axis=1)
-    limit = 1.0 / np.sqrt(discount)
-    worst = int(radii.argmax())
-    if radii[worst] >= limit * (1.0 - STABILITY_GAP):
-        raise IncompatibleSystemsError(
-            f"the transition of {name}[{worst}] has spectral radius {radii[worst]:.6g}, "
-            f'but this distance needs one below {limit:.6g}: identify with stability="constrained"'
-        )
-
-
-def _stein_solutions(transition: Array, observer_gram: Array) -> Array:
-    """Solve `X = A' X A + C'C` for each system by doubling."""
-    solution, power = observer_gram, transition
-    for _ in range(MAX_DOUBLINGS):
-        solution = solution + power.transpose(0, 2, 1) @ solution @ power
-        if np.abs(power).max() < POWER_FLOOR:
-            break
-        power = power @ power
-    return 0.5 * (solution + solution.transpose(0, 2, 1))
-
-
-def _powers(transitions: list[Array]) -> list[tuple[Array, Array]]:
-    """Return each side's `A^(2^k)` (K, steps, n, n), as many as the slowest system needs, and their norms."""
-    powers = [[transition] for transition in transitions]
-    for _ in range(MAX_DOUBLINGS):
-        if max(float(np.abs(side[-1]).max()) for side in powers) < POWER_FLOOR:
-            break
-        for side in powers:
-            side.append(side[-1] @ side[-1])
-    stacks = [np.ascontiguousarray(np.stack(side, axis=1)) for side in powers]
-    return [(stack, np.linalg.norm(stack, axis=(2, 3))) for stack in stacks]
+    return mirrored(distances, gram.symmetric)

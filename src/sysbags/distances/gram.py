@@ -61,12 +61,15 @@ class SystemStack:
         `C'C = alpha' k(Y, Y) alpha`.
     mean_norm : (K,) array
         `mu'mu`.
+    normal_form : {"orthonormal", "unit-variance"}, default="orthonormal"
+        That of the systems, see `identify`.
     """
 
     orders: IntArray
     transition: Array
     observer_gram: Array
     mean_norm: Array
+    normal_form: str = "orthonormal"
 
     def subset(self, indices: Any) -> SystemStack:
         """Return the systems at these indices, still padded to the order n of all."""
@@ -75,6 +78,7 @@ class SystemStack:
             self.transition[indices],
             self.observer_gram[indices],
             self.mean_norm[indices],
+            self.normal_form,
         )
 
 
@@ -221,7 +225,8 @@ def _stack(systems: Sequence[System]) -> SystemStack:
     for i, (system, n) in enumerate(zip(systems, orders, strict=True)):
         transition[i, :n, :n] = system.transition
         observer_gram[i, :n, :n] = system.observer_gram
-    return SystemStack(orders, transition, observer_gram, np.array([system.mean_norm for system in systems]))
+    mean_norms = np.array([system.mean_norm for system in systems])
+    return SystemStack(orders, transition, observer_gram, mean_norms, systems[0].normal_form)
 
 
 def _blocks(systems: Sequence[System], tiling: Tiling) -> Iterator[slice]:

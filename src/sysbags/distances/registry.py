@@ -16,17 +16,29 @@ class Metric(NamedTuple):
         The name in tables.
     matrix : str
         Path of the function from a CrossGram to the matrix of squared distances.
+    normal_form : str, optional
+        The only form of the systems that it is defined for.
     weighted : bool
         Whether it takes `lambda_a`, `lambda_mu` and `random_state`.
     """
 
     title: str
     matrix: str
+    normal_form: str | None = None
     weighted: bool = False
 
 
 METRICS = {
     "alignment": Metric("alignment", "sysbags.distances.alignment_matrix.alignment_matrix", weighted=True),
+    "covariance": Metric(
+        "lagged covariances", "sysbags.distances.covariance.covariance_matrix", "unit-variance", weighted=True
+    ),
+    "normalized-covariance": Metric(
+        "normalized lagged covariances",
+        "sysbags.distances.covariance.normalized_covariance_matrix",
+        "unit-variance",
+        weighted=True,
+    ),
     "martin": Metric("Martin", "sysbags.distances.baselines.martin_matrix"),
     "max-singular-value": Metric(
         "maximum singular value", "sysbags.distances.baselines.max_singular_value_matrix"

@@ -65,6 +65,7 @@ def truncate(systems: Sequence[System], gram: CrossGram, order: int) -> tuple[li
         transition,
         np.ascontiguousarray(gram.rows.observer_gram[:, :n, :n]),
         gram.rows.mean_norm,
+        gram.rows.normal_form,
     )
     observer = np.ascontiguousarray(gram.observer[:, :, :n, :n])
     return truncated, CrossGram(observer, gram.mean, stack, stack, True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,26 @@ from sysbags.systems.system import System
 
 __all__ = ["CachedGram", "cached_gram", "cached_system"]
 
+STACKED = ("orders", "transition", "observer_gram", "mean_norm")
 
-def cached_system(stream: Array, cache: Cache, orders: Sequence[int | str], kernel: str) -> System:
+
+def cached_system(
+    stream: Array,
+    cache: Cache,
+    orders: Sequence[int | str],
+    kernel: str,
+    normal_form: str = "orthonormal",
+) -> System:
     """`identify_first`, from the cache if it was computed before."""
-    key = {"stream": fingerprint(stream), "orders": list(orders), "kernel": kernel}
-    arrays = cache.arrays("system", key, lambda: system_arrays(identify_first(stream, orders, kernel)))
+    key = {
+        "stream": fingerprint(stream),
+        "orders": list(orders),
+        "kernel": kernel,
+        "normal_form": normal_form,
+    }
+    arrays = cache.arrays(
+        "system", key, lambda: system_arrays(identify_first(stream, orders, kernel, normal_form))
+    )
     return system_from_arrays(arrays, kernel)
 
 
@@ -42,12 +57,12 @@ def cached_gram(cache: Cache, systems: Sequence[System], n_jobs: int | None) -> 
         started = time.perf_counter()
         gram = cross_gram(systems, n_jobs=n_jobs)
         seconds = np.array(time.perf_counter() - started)
-        stack = {f.name: getattr(gram.rows, f.name) for f in fields(SystemStack)}
+        stack = {name: getattr(gram.rows, name) for name in STACKED}
         return {"observer": gram.observer, "mean": gram.mean, "seconds": seconds, **stack}
 
     prints = [fingerprint([system.samples, system.alpha, system.transition]) for system in systems]
     key = {"systems": prints, "kernel": systems[0].kernel}
     arrays = cache.arrays("gram", key, make)
-    stack = SystemStack(**{f.name: arrays[f.name] for f in fields(SystemStack)})
+    stack = SystemStack(**{name: arrays[name] for name in STACKED}, normal_form=systems[0].normal_form)
     gram = CrossGram(arrays["observer"], arrays["mean"], stack, stack, True)
     return CachedGram(gram, float(arrays["seconds"]), key)

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,10 +104,12 @@ def _use_metrics() -> None:
     """Compute every distance between the smallest systems there are, and their mean."""
     from sysbags.distances.pairwise import distance_matrix
     from sysbags.distances.registry import METRICS
+    from sysbags.systems.system import NORMAL_FORMS
 
     gram = _use_means()
-    for metric in METRICS:
-        distance_matrix(gram, metric)
+    forms = {form: replace(gram, rows=replace(gram.rows, normal_form=form)) for form in NORMAL_FORMS}
+    for name, metric in METRICS.items():
+        distance_matrix(forms[metric.normal_form or "orthonormal"], name)
 
 
 def _use_clips() -> None:

@@ -40,7 +40,7 @@ class BlockMean:
     weights : (K,) array
         w, which sum to 1.
     observer_gram : (n, n) array
-        ``Cbar' Cbar``, the identity unless the observers of the systems cancel in a direction.
+        ``Cbar' Cbar``; in the orthonormal form the identity, unless the observers cancel in a direction.
     mean_norm : float
         ``mu_bar' mu_bar``.
     rotations : (K, n, n) array
@@ -107,7 +107,8 @@ def frechet_mean(
     Two steps alternate (Algorithm 3), and neither increases the objective: the mean that is best for the
     rotations of the systems, and better rotations for this mean. The first step is exact, without k-means:
     over the whole feature space the best observer is the polar factor of ``sum_i w_i C_i Q_i``, which depends
-    on the blocks ``C_i' C_j`` only. The result is a local minimum, as in the paper.
+    on the blocks ``C_i' C_j`` only. In the unit-variance form it is that sum itself. The result is a local
+    minimum, as in the paper.
 
     Parameters
     ----------
@@ -165,6 +166,7 @@ def frechet_mean(
         ),
         np.concatenate([w * system.beta for system, w in zip(checked, mean.weights, strict=True)]),
         checked[0].kernel,
+        normal_form=checked[0].normal_form,
         _observer_gram=mean.observer_gram,
         _mean_norm=mean.mean_norm,
     )
@@ -219,6 +221,7 @@ def mean_of_gram(
         constant,
         Q,
         *start_tables(n, None, seed),
+        gram.rows.normal_form == "orthonormal",
         check_weight(tolerance, "tolerance"),
         transition,
         mixing,
@@ -261,6 +264,7 @@ def mean_gram(gram: CrossGram, groups: Sequence[Any], means: Sequence[BlockMean]
             np.stack([pad(m.transition, n, n) for m in means]),
             np.stack([pad(m.observer_gram, n, n) for m in means]),
             np.array([m.mean_norm for m in means]),
+            gram.rows.normal_form,
         ),
         gram.columns,
         False,

@@ -13,7 +13,7 @@ from sysbags._common.validation import check_choice, check_integer, check_share,
 from sysbags.errors import OrderError, ParameterError, StreamError
 from sysbags.kernels.functions import check_kernel, kernel_matrix
 from sysbags.systems.stability import STABILITIES, stable_transition
-from sysbags.systems.system import System
+from sysbags.systems.system import NORMAL_FORMS, System
 
 __all__ = ["descending_orders", "identify", "identify_first"]
 
@@ -25,6 +25,7 @@ def identify(
     order: int | str = 5,
     kernel: KernelLike = "chi2",
     *,
+    normal_form: str = "orthonormal",
     stability: str = "constrained",
     margin: float = 1e-3,
     variance: float = 0.95,
@@ -33,11 +34,23 @@ def identify(
     """Learn the kernel linear dynamic system (`eq:KLDS`) that generates a stream of bags.
 
     Kernel principal component analysis gives the states: of the centred kernel `K = H k(Y, Y) H` the n
-    leading eigenpairs `V, Lambda` are taken, the states are `X = V Lambda^(1/2)` (rows are time) and the
-    observer's coefficients `alpha = V Lambda^(-1/2)`, which makes `C'C = alpha' k(Y, Y) alpha = I`. The
-    mean has the coefficients `1/N`. The transition predicts each state from the one before, see
-    `sysbags.systems.stability.stable_transition`. With `kernel="linear"` this is the classical linear dynamic
-    system: principal components and least squares.
+    leading eigenpairs `V, Lambda` are taken. The mean has the coefficients `1/N`. The transition predicts
+    each state from the one before, see `sysbags.systems.stability.stable_transition`. With
+    `kernel="linear"` this is the classical linear dynamic system: principal components and least squares.
+    There are two choices of coordinates, both unique up to a rotation in O(n):
+
+    "orthonormal" is the paper's. The states are `X = V Lambda^(1/2)` (rows are time) and the observer's
+    coefficients `alpha = V Lambda^(-1/2)`, which makes `C'C = alpha' k(Y, Y) alpha = I`: in the alignment
+    distance each direction counts the same, whatever its variance.
+
+    "unit-variance" has the states `X = N^(1/2) V`, with covariance `X'X / N = I`, and `alpha = N^(-1/2) V`,
+    so that `C'C = Lambda / N` holds the variances, and `C C'` is the covariance of the stream in feature
+    space, restricted to its n leading directions. With `lambda_a = 0` and `lambda_mu = 1` the alignment
+    distance is the squared 2-Wasserstein distance between two such Gaussians. Here the constraint
+    ``||A||_2 <= 1 - margin`` on the transition has a meaning: a process `x_{t+1} = A x_t + e_t` with
+    stationary covariance I has the noise covariance `I - A A'`. This is a covariance, without negative
+    eigenvalues, if and only if no singular value of A is above 1. So each such system is a stationary
+    process, with the covariances `Cov(x_{t+k}, x_t) = A^k` of its states.
 
     Parameters
     ----------
@@ -48,6 +61,8 @@ def identify(
         needs n + 1 frames. "auto" is the smallest order whose states explain the fraction `variance`.
     kernel : {"chi2", "bhattacharyya", "intersection", "linear"} or callable, default="chi2"
         A callable takes two streams (N1, p) and (N2, p) and returns the (N1, N2) matrix.
+    normal_form : {"orthonormal", "unit-variance"}, default="orthonormal"
+        The coordinates of the states, see above.
     stability : {"constrained", "clip", "none"}, default="constrained"
         How the transition is made stable, see `stable_transition`.
     margin : float, default=1e-3
@@ -61,9 +76,10 @@ def identify(
     -------
     System
         With the attributes `eigenvalues` (the n leading, descending; divided by N they are the variances of
-        the states), `explained` (their fraction of all variance), `states` (N, n), and `residual`, the
-        relative error of one-step prediction ``||X2 - A X1||_F / ||X2||_F``: 0 is perfect, 1 no better
-        than the mean. The entry of largest absolute value of each eigenvector is positive.
+        the stream along its principal components), `explained` (their fraction of all variance), `states`
+        (N, n), and `residual`, the relative error of one-step prediction ``||X2 - A X1||_F / ||X2||_F``: 0
+        is perfect, 1 no better than the mean. The entry of largest absolute value of each eigenvector is
+        positive.
 
     Raises
     ------
@@ -85,6 +101,7 @@ def identify(
     Y = check_stream(stream, kernel)
     if isinstance(order, str) and order != "auto":
         raise ParameterError(f'order is {order!r}, but it must be a whole number of at least 1 or "auto"')
+    check_choice(normal_form, "normal_form", NORMAL_FORMS)
     check_choice(stability, "stability", STABILITIES)
     check_share(margin, "margin", low="[", high=")")
     check_share(variance, "variance", low="(", high="]")
@@ -118,8 +135,8 @@ def identify(
     V = V * np.sign(V[largest, np.arange(n)])
     # The mean of an eigenvector of the centred kernel is round-off, which 1/sqrt(Lambda) would amplify.
     V = V - V.mean(axis=0)
-    alpha = V / np.sqrt(eigenvalues)
-    X = V * np.sqrt(eigenvalues)
+    scale = np.sqrt(eigenvalues if normal_form == "orthonormal" else np.full(n, float(size)))
+    alpha, X = V / scale, V * scale
     A = stable_transition(X, stability=stability, margin=margin)
     return System(
         A,
@@ -131,12 +148,18 @@ def identify(
         explained=min(float(eigenvalues.sum() / np.trace(K)), 1.0),
         states=X,
         residual=float(np.linalg.norm(X[1:] - X[:-1] @ A.T) / np.linalg.norm(X[1:])),
+        normal_form=normal_form,
         _observer_gram=alpha.T @ k @ alpha,
         _mean_norm=float(means.mean()),
     )
 
 
-def identify_first(stream: Any, orders: Sequence[int | str], kernel: KernelLike = "chi2") -> System:
+def identify_first(
+    stream: Any,
+    orders: Sequence[int | str],
+    kernel: KernelLike = "chi2",
+    normal_form: str = "orthonormal",
+) -> System:
     """Identify a stream with the first of several orders that is possible.
 
     Parameters
@@ -145,6 +168,7 @@ def identify_first(stream: Any, orders: Sequence[int | str], kernel: KernelLike 
     orders : sequence of int or "auto"
         If the stream is too short or too still for an order, the next is tried; see `descending_orders`.
     kernel : str or callable, default="chi2"
+    normal_form : {"orthonormal", "unit-variance"}, default="orthonormal"
 
     Examples
     --------
@@ -154,10 +178,10 @@ def identify_first(stream: Any, orders: Sequence[int | str], kernel: KernelLike 
     """
     for order in orders[:-1]:
         try:
-            return identify(stream, order, kernel)
+            return identify(stream, order, kernel, normal_form=normal_form)
         except OrderError:
             continue
-    return identify(stream, orders[-1], kernel)
+    return identify(stream, orders[-1], kernel, normal_form=normal_form)
 
 
 def descending_orders(orders: Sequence[int | str]) -> list[int | str]:

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from sysbags._common.types import Array, KernelLike
-from sysbags._common.validation import check_matrix, check_stream, check_weight, kernel_name
+from sysbags._common.validation import check_choice, check_matrix, check_stream, check_weight, kernel_name
 from sysbags.errors import ParameterError
 from sysbags.kernels.functions import check_kernel
 from sysbags.systems import compression
 
-__all__ = ["System"]
+__all__ = ["NORMAL_FORMS", "System"]
+
+NORMAL_FORMS = ("orthonormal", "unit-variance")
 
 ORTHOGONALITY_TOLERANCE = 1e-8
 
@@ -37,7 +39,8 @@ class System:
     samples : (N, p) array
         `Y`, one row per bag.
     alpha : (N, n) array
-        Coefficients of the observer `C`. `identify` makes `C'C = I`; the class does not require it.
+        Coefficients of the observer `C`. `identify` makes `C'C = I`, or the states' variances; the class does
+        not require it.
     beta : (N,) array
         Coefficients of the mean `mu`.
     kernel : {"chi2", "bhattacharyya", "intersection", "linear"} or callable, default="chi2"
@@ -50,6 +53,9 @@ class System:
         For inspection: the states of the stream that the system was learnt from, rows are time.
     residual : float, optional
         For inspection: the relative error of one-step prediction, see `identify`.
+    normal_form : {"orthonormal", "unit-variance"}, default="orthonormal"
+        The coordinates of the states, see `identify`. In both forms a rotation of the states is all that is
+        free; only systems of the same form can be compared.
     compression_error : mapping, optional
         For a compressed system: the error of `compress`.
 
@@ -75,12 +81,14 @@ class System:
     explained: float | None = None
     states: Array | None = None
     residual: float | None = None
+    normal_form: str = "orthonormal"
     compression_error: Mapping[str, float] | None = None
     _observer_gram: Array | None = field(default=None)
     _mean_norm: float | None = field(default=None)
 
     def __post_init__(self) -> None:
         kernel = check_kernel(self.kernel)
+        check_choice(self.normal_form, "normal_form", NORMAL_FORMS)
         transition = check_matrix(self.transition, "transition", (None, None), "a square (n, n) matrix")
         order = transition.shape[0]
         if transition.shape[1] != order:
@@ -143,7 +151,7 @@ class System:
 
     @property
     def observer_gram(self) -> Array:
-        """(n, n) `C'C = alpha' k(Y, Y) alpha`; the identity after `identify`. Computed once."""
+        """(n, n) `C'C = alpha' k(Y, Y) alpha`; the identity in the orthonormal form. Computed once."""
         if self._observer_gram is None:
             self._compute_norms()
         assert self._observer_gram is not None

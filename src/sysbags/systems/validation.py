@@ -13,7 +13,7 @@ __all__ = ["check_same_space", "check_systems"]
 
 
 def check_systems(systems: Any, *, name: str = "systems") -> list[System]:
-    """Return a non-empty list of systems with the same kernel and bag length."""
+    """Return a non-empty list of systems with the same kernel, bag length and normal form."""
     if isinstance(systems, System):
         raise ParameterError(
             f"{name} is a single System, but it must be a sequence of System: put it in a list"
@@ -35,7 +35,7 @@ def check_systems(systems: Any, *, name: str = "systems") -> list[System]:
 
 
 def check_same_space(first: Sequence[System], second: Sequence[System]) -> None:
-    """Raise an error for two collections of different kernels or bag lengths."""
+    """Raise an error for two collections of different kernels, bag lengths or normal forms."""
     _check_pair(first[0], second[0], "the first collection", "the second")
 
 
@@ -49,4 +49,9 @@ def _check_pair(first: System, second: System, first_name: str, second_name: str
         raise IncompatibleSystemsError(
             f"{first_name} has bags of length {first.bag_length} and {second_name} of {second.bag_length}, "
             "but only systems of the same bag length can be compared"
+        )
+    if first.normal_form != second.normal_form:
+        raise IncompatibleSystemsError(
+            f"{first_name} is in the {first.normal_form} form and {second_name} in the {second.normal_form} "
+            "form, but only systems of the same form can be compared"
         )

@@ -1,0 +1,134 @@
+"""Distances between lagged covariances, against their definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sysbags
+from helpers import orthogonal
+from sysbags.distances.covariance import covariance_kernel, covariance_matrix, normalized_covariance_matrix
+from sysbags.errors import IncompatibleSystemsError, ParameterError
+
+ORDERS = (4, 3, 5, 4, 1)
+STREAMS = np.random.default_rng(0).dirichlet(0.5 * np.ones(8), size=(5, 60))
+
+
+def identify(stream, order, kernel="chi2"):
+    return sysbags.identify(stream, order, kernel, normal_form="unit-variance")
+
+
+@pytest.fixture(scope="module", params=["chi2", "linear"])
+def systems(request):
+    return [identify(stream, order, request.param) for stream, order in zip(STREAMS, ORDERS, strict=True)]
+
+
+def twin(systems, lambda_a, lags=400):
+    """The sum over the lags, term by term."""
+    gram = sysbags.cross_gram(systems)
+    kernel = np.zeros((len(systems), len(systems)))
+    for i, first in enumerate(systems):
+        for j, second in enumerate(systems):
+            M = gram.observer[i, j, : first.order, : second.order]
+            left, right = np.eye(first.order), np.eye(second.order)
+            for k in range(lags):
+                kernel[i, j] += lambda_a**k * np.trace(left @ M @ right.T @ M.T)
+                left, right = left @ first.transition, right @ second.transition
+    return kernel
+
+
+@pytest.mark.parametrize("lambda_a", [0.0, 0.25, 0.9])
+def test_the_closed_form_is_the_sum_over_the_lags(systems, lambda_a):
+    gram = sysbags.cross_gram(systems)
+    kernel, rows, columns = covariance_kernel(gram, lambda_a)
+    expected = twin(systems, lambda_a)
+    # Sums of products below 1; 0.9^400 is below 1e-18.
+    np.testing.assert_allclose(kernel, expected, rtol=0, atol=1e-13)
+    np.testing.assert_array_equal(rows, columns)
+    np.testing.assert_allclose(rows, np.diag(expected), rtol=0, atol=1e-13)
+    norms = np.diag(expected)
+    np.testing.assert_allclose(
+        covariance_matrix(gram, lambda_a), norms[:, None] + norms - 2 * expected, atol=1e-13
+    )
+    np.testing.assert_allclose(
+        normalized_covariance_matrix(gram, lambda_a),
+        2.0 - 2.0 * expected / np.sqrt(np.outer(norms, norms)),
+        atol=1e-11,
+    )
+
+
+def test_lag_zero_is_the_covariance_of_the_frames():
+    """With the linear kernel and all directions."""
+    systems = [identify(stream, 7, "linear") for stream in STREAMS[:3]]
+    covariances = [np.cov(stream.T, bias=True) for stream in STREAMS[:3]]
+    distances = covariance_matrix(sysbags.cross_gram(systems), 0.0, 2.0)
+    for i in range(3):
+        for j in range(3):
+            means = np.sum((STREAMS[i].mean(axis=0) - STREAMS[j].mean(axis=0)) ** 2)
+            expected = np.sum((covariances[i] - covariances[j]) ** 2) + 2.0 * means
+            assert distances[i, j] == pytest.approx(expected, abs=1e-14)
+
+
+def test_lags_are_the_covariances_with_later_frames():
+    """Of a long stationary stream that obeys the model; the linear kernel."""
+    rng = np.random.default_rng(1)
+    transition = np.array([[0.6, 0.5], [-0.5, 0.6]])  # 0.61 is its squared norm
+    noise = rng.standard_normal((4000, 2)) * np.sqrt(1 - 0.61)
+    states = np.zeros((4000, 2))
+    for t in range(1, len(states)):
+        states[t] = transition @ states[t - 1] + noise[t]
+    stream = states @ rng.standard_normal((2, 4))
+    theta = identify(stream, 2, "linear")
+    observer = theta.samples.T @ theta.alpha
+    centred = stream - stream.mean(axis=0)
+    variance = np.abs(np.cov(stream.T)).max()
+    for lag in range(4):
+        empirical = centred[lag:].T @ centred[: len(centred) - lag] / len(centred)
+        model = observer @ np.linalg.matrix_power(theta.transition, lag) @ observer.T
+        # The model has the lag 1 of the sample; the error of later lags is statistical, about 1 / sqrt(4000).
+        assert np.abs(model - empirical).max() < 0.1 * variance
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.floats(0.0, 1.0))
+def test_rotations_change_nothing_and_the_kernel_is_positive(seed, lambda_a):
+    rng = np.random.default_rng(seed)
+    systems = [identify(stream, 3) for stream in rng.dirichlet(np.ones(6), size=(5, 20))]
+    turned = [system.rotate(orthogonal(3, rng)) for system in systems]
+    kernel, norms, _ = covariance_kernel(sysbags.cross_gram(systems), lambda_a)
+    rotated, _, _ = covariance_kernel(sysbags.cross_gram(turned), lambda_a)
+    np.testing.assert_allclose(rotated, kernel, rtol=0, atol=1e-12 * norms.max())
+    assert np.linalg.eigvalsh(kernel)[0] > -1e-12 * norms.max()
+    distances = sysbags.pairwise_distances(systems, turned, "covariance", lambda_a=lambda_a)
+    assert np.abs(np.diag(distances)).max() < 1e-12 * norms.max()
+
+
+@pytest.mark.parametrize("metric", ["covariance", "normalized-covariance"])
+def test_one_and_two_collections_and_threads(systems, metric):
+    options = {"lambda_a": 0.5, "lambda_mu": 3.0}
+    whole = sysbags.pairwise_distances(systems, metric=metric, **options)
+    np.testing.assert_array_equal(whole, whole.T)
+    np.testing.assert_array_equal(np.diag(whole), 0.0)
+    np.testing.assert_array_equal(
+        whole, sysbags.pairwise_distances(systems, metric=metric, n_jobs=2, **options)
+    )
+    part = sysbags.pairwise_distances(systems[:2], systems[2:], metric, **options)
+    np.testing.assert_allclose(part, whole[:2, 2:], rtol=0, atol=1e-12)
+
+
+def test_normalized_covariances_do_not_see_the_amount_of_motion():
+    stream = np.random.default_rng(0).standard_normal((50, 5))
+    first, second = identify(stream, 3, "linear"), identify(3.0 * stream, 3, "linear")
+    assert sysbags.pairwise_distances([first], [second], "normalized-covariance")[0, 0] < 1e-14
+    assert sysbags.pairwise_distances([first], [second], "covariance")[0, 0] > 1.0
+
+
+def test_what_is_refused(systems):
+    paper = [sysbags.identify(stream, 3) for stream in STREAMS[:2]]
+    with pytest.raises(IncompatibleSystemsError, match="orthonormal form, but lagged covariances need the"):
+        sysbags.pairwise_distances(paper, metric="covariance")
+    for lambda_a in (-0.1, 1.5, np.nan):
+        with pytest.raises(ParameterError, match=r"lambda_a is .*, but it must be"):
+            sysbags.pairwise_distances(systems, metric="covariance", lambda_a=lambda_a)
