@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "CacheWarning",
+    "DistanceWarning",
     "FileError",
     "IncompatibleSystemsError",
     "OrderError",
@@ -37,6 +38,10 @@ class ParameterError(SysbagsError):
 
 class VideoError(SysbagsError):
     """A video cannot be read: missing, empty, no picture in it, or broken where `strict` forbids that."""
+
+
+class DistanceWarning(UserWarning):
+    """Distances are far from what a method assumes."""
 
 
 class VideoWarning(UserWarning):

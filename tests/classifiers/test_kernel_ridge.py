@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sysbags
-from sysbags.classifiers.kernel_ridge import KernelRidgeClassifier
+from sysbags.classifiers.kernel_ridge import KernelRidgeClassifier, bordered, euclidean_shift, targets
 from sysbags.datasets import make_streams
 from sysbags.distances.pairwise import pairwise_distances
-from sysbags.errors import ParameterError
+from sysbags.errors import DistanceWarning, ParameterError
 from sysbags.evaluate.predictors import KernelRidge
 
 WEIGHTS = {"lambda_a": 0.5, "lambda_mu": 20.0}
@@ -132,3 +132,75 @@ def test_bad_systems(clips):
     model = KernelRidgeClassifier().fit(first, labels)
     with pytest.raises(ParameterError, match="there must be 1"):
         model.predict(list(zip(first, second, strict=True)))
+
+
+# --- distances that are not Euclidean
+
+
+@given(st.integers(0, 10_000), st.integers(3, 12))
+@settings(max_examples=25, deadline=None)
+def test_the_shift_is_the_smallest_that_makes_distances_euclidean(seed, items):
+    rng = np.random.default_rng(seed)
+    distances = rng.random((items, items))
+    distances = np.triu(distances, 1) + np.triu(distances, 1).T
+    shift = euclidean_shift(distances)
+    centring = np.eye(items) - 1.0 / items
+    for factor, smallest in ((1.0, -1e-12), (0.99, -np.inf)):
+        shifted = distances + 2.0 * factor * shift * (1.0 - np.eye(items))
+        spectrum = np.linalg.eigvalsh(-0.5 * centring @ shifted @ centring)
+        assert spectrum[0] >= smallest
+        assert factor == 1.0 or shift == 0.0 or spectrum[0] < 0.0
+    part = rng.permutation(items)[: items - 1]
+    assert euclidean_shift(distances[np.ix_(part, part)]) <= shift + 1e-12
+
+
+def test_points_need_no_shift():
+    for seed in range(20):
+        points = np.random.default_rng(seed).normal(size=(12, 3)) * 10.0 ** (seed - 10)
+        assert euclidean_shift(squares(points)) == 0.0
+    assert euclidean_shift(np.zeros((4, 4))) == 0.0
+
+
+@given(st.integers(0, 10_000), st.floats(0.01, 3.0))
+@settings(max_examples=25, deadline=None)
+def test_the_solution_is_bounded_where_distances_are_not_euclidean(seed, factor):
+    """Without the repair, a ridge of minus an eigenvalue leaves no solution at all."""
+    rng = np.random.default_rng(seed)
+    distances = np.triu(rng.random((12, 12)), 1)
+    distances = distances + distances.T
+    shift, wanted = euclidean_shift(distances), targets(np.arange(12) % 3, 3)
+    ridge = factor * shift
+    right = np.vstack([wanted, np.zeros((1, 3))])
+    coefficients = np.linalg.solve(bordered(distances, ridge, shift), right)[:-1]
+    # On vectors of sum 0 no eigenvalue is below the ridge.
+    assert np.linalg.norm(coefficients, 2) <= np.linalg.norm(wanted, 2) / ridge * (1 + 1e-9)
+    if factor == 1.0:
+        assert np.linalg.cond(bordered(distances, ridge, 0.0)) > 1e12
+
+
+def test_predictions_are_those_of_an_estimator_with_the_same_shift(clips):
+    """Distances far from Euclidean; the shift of all items is used for each part of them."""
+    labels = clips[2]
+    codes, groups = np.unique(labels, return_inverse=True)[1], np.arange(15) // 2
+    noise = np.triu(np.random.default_rng(0).normal(scale=0.2, size=(15, 15)), 1)
+    distances = squares(np.eye(3)[codes]) + 0.3 * (1.0 - np.eye(15)) + noise + noise.T
+    distances = np.maximum(distances, 0.0)
+    shift = euclidean_shift(distances)
+    assert shift > 0.1
+    predicted = KernelRidge(distances, codes, groups, 0.05).predict()
+    for group in np.unique(groups):
+        train, judged = np.flatnonzero(groups != group), np.flatnonzero(groups == group)
+        matrix = bordered(distances[np.ix_(train, train)], 0.05, shift)
+        solution = np.linalg.solve(matrix, np.vstack([targets(codes[train], 3), np.zeros((1, 3))]))
+        scores = solution[-1] - 0.5 * distances[np.ix_(judged, train)] @ solution[:-1]
+        assert predicted[judged].tolist() == scores.argmax(axis=1).tolist()
+
+
+def test_a_large_repair_is_told_with_numbers(clips, monkeypatch):
+    systems, _, labels = clips
+    triangle = np.ones((15, 15)) - np.eye(15)
+    triangle[0, 1] = triangle[1, 0] = 9.0  # 1 + 1 is less than 3
+    monkeypatch.setattr(KernelRidgeClassifier, "_between", lambda self, bags, others: triangle)
+    with pytest.warns(DistanceWarning, match=r"is \d+ % of the variance, and raises the ridge from 2"):
+        model = KernelRidgeClassifier(ridge=2.0).fit(systems, labels)
+    assert model.shift_ == pytest.approx(euclidean_shift(triangle))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,11 +15,13 @@ from sysbags._common.estimator import SequenceEstimator
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_labels, check_weight
 from sysbags.distances.pairwise import pairwise_distances
-from sysbags.errors import ParameterError
+from sysbags.errors import DistanceWarning, ParameterError
 from sysbags.systems.system import System
 from sysbags.systems.validation import check_systems
 
-__all__ = ["KernelRidgeClassifier", "bordered", "targets"]
+__all__ = ["KernelRidgeClassifier", "bordered", "euclidean_shift", "targets"]
+
+LARGE_SHIFT = 0.1  # of the variance; the repair is then worth a warning
 
 Item = System | Sequence[System]
 
@@ -33,8 +36,12 @@ class KernelRidgeClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore
 
     ``[[-D / 2 + ridge I, 1], [1', 0]] [a; b] = [Y; 0]``,
 
-    with D the squared distances between the training clips. Alignment distances are nearly Euclidean; the
-    ridge makes the problem well posed in spite of the difference.
+    with D the squared distances between the training clips. In a Euclidean space `-D / 2` has no negative
+    eigenvalue on vectors of sum 0. Alignment distances are not Euclidean: where an eigenvalue is close to
+    minus the ridge, the solution is arbitrary. So D is repaired first by the constant shift embedding
+    (Roth, Laub, Kawanabe & Buhmann 2003): ``D + 2 s`` off the diagonal, with the smallest `s` that makes it
+    Euclidean, minus the smallest eigenvalue. The shift is the same for all training clips, so it cancels in
+    the scores of new clips; on the training clips it has the effect of the ridge ``ridge + s``.
 
     A clip may have several systems, one per bag: then d^2 is the weighted sum of their squared distances.
 
@@ -43,7 +50,7 @@ class KernelRidgeClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore
     lambda_a, lambda_mu : float, default=0.25, 100.0
         Weights of the transition and of the mean; the mean helps kernel ridge more than nearest neighbours.
     ridge : float, default=1.0
-        Penalty, above 0, in the unit of squared distances.
+        Penalty, above 0, in the unit of squared distances. The shift of the repair is added to it.
     bag_weights : sequence of float, optional
         One weight per bag, by default 1.
     random_state : int, Generator or None, default=0
@@ -59,6 +66,13 @@ class KernelRidgeClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore
         `a`.
     intercepts_ : (C,) array
         `b`.
+    shift_ : float
+        `s`, 0 for Euclidean distances.
+
+    Warns
+    -----
+    DistanceWarning
+        If the shift is above a tenth of the variance, half the mean squared distance of two training clips.
 
     Examples
     --------
@@ -103,8 +117,18 @@ class KernelRidgeClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore
         self.classes_, codes = check_labels(labels, len(bags[0]))
         values = targets(codes, len(self.classes_))
         between = self._between(bags, None)
+        self.shift_ = euclidean_shift(between)
+        variance = 0.5 * between.sum() / max(1, len(between) * (len(between) - 1))
+        if self.shift_ > LARGE_SHIFT * variance:
+            warnings.warn(
+                f"the distances are far from Euclidean: their shift of {self.shift_:.3g} is "
+                f"{100 * self.shift_ / variance:.0f} % of the variance, and raises the ridge from "
+                f"{self.ridge:.3g} to {self.ridge + self.shift_:.3g}",
+                DistanceWarning,
+                stacklevel=2,
+            )
         solution = np.linalg.solve(
-            bordered(between, self.ridge), np.vstack([values, np.zeros((1, values.shape[1]))])
+            bordered(between, self.ridge, self.shift_), np.vstack([values, np.zeros((1, values.shape[1]))])
         )
         self.systems_, self.coefficients_, self.intercepts_ = bags, solution[:-1], solution[-1]
         return self
@@ -148,14 +172,37 @@ def _by_bag(systems: Any) -> list[list[System]]:
     return [check_systems(list(bag)) for bag in zip(*items, strict=True)]
 
 
-def bordered(distances: Array, ridge: float) -> Array:
-    """Return the matrix of the linear equations, ``[[-D / 2 + ridge I, 1], [1', 0]]``."""
+def euclidean_shift(distances: Array) -> float:
+    """Return the smallest s, 0 or more, for which ``D + 2 s`` off the diagonal is Euclidean.
+
+    That is minus the smallest eigenvalue of the centred `-D / 2`. For a part of the items it is not larger.
+
+    Examples
+    --------
+    >>> points = np.array([0.0, 1.0, 3.0])
+    >>> round(euclidean_shift((points[:, None] - points) ** 2), 12)
+    0.0
+    >>> triangle = np.array([[0.0, 1.0, 9.0], [1.0, 0.0, 1.0], [9.0, 1.0, 0.0]])  # 1 + 1 is less than 3
+    >>> round(euclidean_shift(triangle), 6)
+    0.833333
+    """
+    centred = -0.5 * distances
+    centred = centred - centred.mean(axis=0)
+    centred = centred - centred.mean(axis=1, keepdims=True)
+    smallest = float(np.linalg.eigvalsh(0.5 * (centred + centred.T))[0])
+    # Round-off of the eigenvalues is no reason for a repair.
+    noise = len(distances) * np.finfo(float).eps * float(np.abs(centred).max(initial=0.0))
+    return -smallest if smallest < -noise else 0.0
+
+
+def bordered(distances: Array, ridge: float, shift: float) -> Array:
+    """Return the matrix of the linear equations, ``[[-D / 2 + (ridge + shift) I, 1], [1', 0]]``."""
     if check_weight(ridge, "ridge") == 0.0:
         raise ParameterError("ridge is 0, but it must be above 0")
     items = len(distances)
     matrix = np.ones((items + 1, items + 1))
     matrix[:items, :items] = -0.5 * distances
-    matrix[np.arange(items), np.arange(items)] = ridge
+    matrix[np.arange(items), np.arange(items)] = ridge + shift
     matrix[items, items] = 0.0
     return matrix
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer
-from sysbags.classifiers.kernel_ridge import bordered, targets
+from sysbags.classifiers.kernel_ridge import bordered, euclidean_shift, targets
 from sysbags.classifiers.votes import NO_PREDICTION, majority_vote
 from sysbags.errors import ParameterError
 
@@ -268,7 +268,8 @@ class KernelRidge:
 
     Nothing is solved again for an item that is left out. With R the inverse of the matrix of the linear
     system and ``R Y`` its coefficients, what it would have learnt without the items S predicts for them
-    ``Y_S - (R_SS)^-1 (R Y)_S``.
+    ``Y_S - (R_SS)^-1 (R Y)_S``. The shift that makes the distances Euclidean is that of all items, which
+    depends on no label and is sufficient for each part of them.
 
     Parameters
     ----------
@@ -289,7 +290,8 @@ class KernelRidge:
     def __init__(self, distances: Array, codes: IntArray, groups: IntArray, ridge: float = 1.0) -> None:
         items, classes = len(codes), int(codes.max()) + 1
         self._targets = targets(codes, classes)
-        self._inverse = np.linalg.inv(bordered(distances, ridge))[:items, :items]
+        matrix = bordered(distances, ridge, euclidean_shift(distances))
+        self._inverse = np.linalg.inv(matrix)[:items, :items]
         self._coefficients = self._inverse @ self._targets
         self._groups, self._group_indices = np.unique(groups, return_inverse=True)
         self._counts = np.zeros((len(self._groups), classes), dtype=np.int64)
