@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numba
 import numpy as np
 
 from sysbags.classifiers.votes import majority_vote
+from sysbags.distances.registry import METRICS
 from sysbags.systems.identification import identify
 
 NOISE = 0.3
+
+
+def in_form_of(metric, systems):
+    """The systems, called unit-variance where the metric asks for it: what is tested is how they are used."""
+    form = METRICS[metric].normal_form or "orthonormal"
+    return [replace(system, normal_form=form) for system in systems]
+
+
+def gram_in_form_of(metric, gram):
+    """The CrossGram of systems that are called unit-variance where the metric asks for it."""
+    form = METRICS[metric].normal_form or "orthonormal"
+    rows = replace(gram.rows, normal_form=form)
+    return replace(
+        gram, rows=rows, columns=rows if gram.symmetric else replace(gram.columns, normal_form=form)
+    )
 
 
 def from_python(function):

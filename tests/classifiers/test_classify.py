@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from helpers import make_stream
+from helpers import in_form_of, make_stream
 from sysbags import (
     NearestMean,
     NearestSystem,
@@ -116,7 +116,8 @@ def test_identifier_names_the_stream_and_the_trouble(streams, parameters, spoil,
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_neighbours_are_the_nearest(training, queries, metric):
-    systems, labels = training
+    systems, labels = in_form_of(metric, training[0]), training[1]
+    queries = in_form_of(metric, queries[0]), queries[1]
     model = NearestSystem(2, metric=metric, **WEIGHTS).fit(systems, labels)
     expected = pairwise_distances(queries[0], systems, metric, **WEIGHTS)
     for count in (None, 1, len(systems)):
@@ -131,7 +132,7 @@ def test_neighbours_are_the_nearest(training, queries, metric):
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("n_neighbors", [1, 2, 5, 9])
 def test_prediction_is_the_vote(training, queries, metric, n_neighbors):
-    systems = training[0]
+    systems, queries = in_form_of(metric, training[0]), (in_form_of(metric, queries[0]), queries[1])
     labels = np.array([2, 0, 1, 1, 1, 2, 0, 2, 0])  # as good as random, so that votes are split
     model = NearestSystem(n_neighbors, metric=metric).fit(systems, labels)
     expected = []
@@ -165,7 +166,8 @@ def test_training_labels(training):
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("model", [NearestMean(), NearestSystem(1), NearestSystem(5)], ids=repr)
 def test_explanations(training, queries, metric, model):
-    systems, labels = training
+    systems, labels = in_form_of(metric, training[0]), training[1]
+    queries = in_form_of(metric, queries[0]), queries[1]
     model = clone(model).set_params(metric=metric, **WEIGHTS).fit(systems, labels)
     explanations = model.explain(queries[0])
     assert [explanation.label for explanation in explanations] == model.predict(queries[0]).tolist()
@@ -240,7 +242,8 @@ def test_baselines_have_medoids(training, queries, metric):
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_decision_of_two_classes_is_one_number(training, queries, metric):
-    systems, labels = training
+    systems, labels = in_form_of(metric, training[0]), training[1]
+    queries = in_form_of(metric, queries[0]), queries[1]
     model = NearestMean(metric=metric).fit(systems[:6], labels[:6])
     decision = model.decision_function(queries[0])
     distances = model.distances(queries[0])
@@ -299,6 +302,7 @@ def test_class_with_one_member_is_that_member(training, queries):
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
 @pytest.mark.parametrize("metric", METRICS)
 def test_same_bits_for_any_number_of_threads(training, queries, estimator, metric):
+    training, queries = ((in_form_of(metric, data[0]), data[1]) for data in (training, queries))
     single, threaded = (estimator(metric=metric, n_jobs=jobs).fit(*training) for jobs in (1, 2))
     method = "kneighbors" if estimator is NearestSystem else "decision_function"
     for first, second in zip(
@@ -416,7 +420,7 @@ def test_grid_search_over_orders_and_weights(streams, estimator):
 
 def test_grid_search_over_systems(training):
     search = GridSearchCV(
-        NearestSystem(), {"n_neighbors": [1, 2], "metric": list(METRICS)}, cv=3, error_score="raise"
+        NearestSystem(), {"n_neighbors": [1, 2], "metric": ["alignment", "martin"]}, cv=3, error_score="raise"
     )
     assert search.fit(*training).best_score_ == 1.0
 
@@ -425,7 +429,7 @@ def test_grid_search_over_systems(training):
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
-        ({"metric": "cosine"}, "metric is 'cosine', but it must be one of 'alignment', 'martin'"),
+        ({"metric": "cosine"}, "metric is 'cosine', but it must be one of 'alignment', 'covariance'"),
         ({"lambda_a": -0.5}, "lambda_a is -0.5, but it must be a finite number that is 0 or more"),
         ({"lambda_mu": np.inf}, "lambda_mu is inf, but it must be a finite number"),
         ({"random_state": "yes"}, "random_state is 'yes', but it must be"),

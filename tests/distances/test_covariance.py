@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,8 +11,11 @@ from hypothesis import strategies as st
 
 import sysbags
 from helpers import orthogonal
+from sysbags.datasets import make_streams
 from sysbags.distances.covariance import covariance_kernel, covariance_matrix, normalized_covariance_matrix
 from sysbags.errors import IncompatibleSystemsError, ParameterError
+from sysbags.evaluate import leave_one_out
+from sysbags.means import covariance_mean
 
 ORDERS = (4, 3, 5, 4, 1)
 STREAMS = np.random.default_rng(0).dirichlet(0.5 * np.ones(8), size=(5, 60))
@@ -132,3 +137,47 @@ def test_what_is_refused(systems):
     for lambda_a in (-0.1, 1.5, np.nan):
         with pytest.raises(ParameterError, match=r"lambda_a is .*, but it must be"):
             sysbags.pairwise_distances(systems, metric="covariance", lambda_a=lambda_a)
+
+
+# --- means
+
+
+def test_the_mean_has_the_average_covariances(systems):
+    weights = np.array([0.1, 0.3, 0.2, 0.4, 0.0])
+    mean = covariance_mean(systems, weights=weights)
+    assert mean.order == sum(ORDERS)
+    whole = [*systems, mean]
+    for lambda_a in (0.0, 0.7):
+        kernel = twin(whole, lambda_a)
+        # An inner product with an average is the average of the inner products.
+        np.testing.assert_allclose(kernel[-1, :-1], weights @ kernel[:-1, :-1], rtol=0, atol=1e-12)
+        assert kernel[-1, -1] == pytest.approx(weights @ kernel[:-1, :-1] @ weights, abs=1e-12)
+        options = {"metric": "covariance", "lambda_a": lambda_a, "lambda_mu": 2.0}
+        to_mean = weights @ sysbags.pairwise_distances(systems, [mean], **options)[:, 0]
+        between = sysbags.pairwise_distances(systems, **options)
+        # Huygens: the mean squared distance to the average is half of that between two.
+        assert to_mean == pytest.approx(weights @ between @ weights / 2, abs=1e-12)
+    np.testing.assert_allclose(
+        mean.observer_gram, dataclasses.replace(mean, _observer_gram=None).observer_gram, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("lambda_mu", [0.0, 3.0])
+def test_nearest_mean_is_the_average_that_leave_one_out_uses(lambda_mu):
+    streams, labels = make_streams(classes=3, per_class=4, frames=40, bins=8)
+    systems = [identify(stream, 3) for stream in streams]
+    labels, options = np.asarray(labels), {"metric": "covariance", "lambda_a": 0.6, "lambda_mu": lambda_mu}
+    result = leave_one_out(sysbags.cross_gram(systems), labels, classifier="nearest-mean", **options)
+    for k in range(len(systems)):
+        rest = np.delete(np.arange(len(systems)), k)
+        model = sysbags.NearestMean(**options).fit([systems[i] for i in rest], labels[rest])
+        np.testing.assert_allclose(model.distances([systems[k]])[0], result.distances[k], rtol=0, atol=1e-12)
+        assert model.predict([systems[k]])[0] == result.predictions[k]
+
+
+def test_a_mean_of_the_other_form_is_refused():
+    paper = [sysbags.identify(stream, 3) for stream in STREAMS[:2]]
+    with pytest.raises(IncompatibleSystemsError, match="covariances needs the unit-variance"):
+        covariance_mean(paper)
+    with pytest.raises(ParameterError, match="weights must be 0 or more"):
+        covariance_mean([identify(stream, 3) for stream in STREAMS[:2]], weights=[-1.0, 2.0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from helpers import make_stream
+from helpers import gram_in_form_of, make_stream
 from sysbags import cross_gram, identify
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.distances.registry import METRICS
@@ -32,8 +32,8 @@ def test_distances_and_blocks_are_those_of_the_smaller_order(kernel, order):
     for metric in METRICS:
         weights = {"lambda_a": 0.7, "lambda_mu": 3.0} if metric == "alignment" else {}
         np.testing.assert_allclose(
-            distance_matrix(gram, metric, **weights),
-            distance_matrix(expected, metric, **weights),
+            distance_matrix(gram_in_form_of(metric, gram), metric, **weights),
+            distance_matrix(gram_in_form_of(metric, expected), metric, **weights),
             atol=TOLERANCE,
         )
     # An eigenvector has a sign that round-off may turn.

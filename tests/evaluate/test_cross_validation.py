@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import make_stream, vote
+from helpers import gram_in_form_of, in_form_of, make_stream, vote
 from sysbags import alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
 from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.distances.registry import METRICS
@@ -59,6 +59,7 @@ def slow_neighbours(distances, item, count):
 @pytest.mark.parametrize("n_neighbors", [1, 3, 4])
 def test_nearest_system_is_the_loop(systems, gram, metric, n_neighbors):
     weights = {"lambda_a": 0.4, "lambda_mu": 2.0}
+    systems, gram = in_form_of(metric, systems), gram_in_form_of(metric, gram)
     result = leave_one_out(
         gram, LABELS, classifier="nearest-system", metric=metric, n_neighbors=n_neighbors, **weights
     )
@@ -128,6 +129,7 @@ def test_baselines_use_the_medoid_without_the_item(systems, gram, metric):
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("classifier", CLASSIFIERS)
 def test_item_alone_in_its_class(gram, classifier, metric):
+    gram = gram_in_form_of(metric, gram)
     result = leave_one_out(gram, LABELS, classifier=classifier, metric=metric)
     assert result.distances[-1, 3] == np.inf
     assert np.isfinite(result.distances).sum() == result.distances.size - 1
@@ -137,6 +139,7 @@ def test_item_alone_in_its_class(gram, classifier, metric):
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("classifier", CLASSIFIERS)
 def test_same_bits_for_any_number_of_threads(gram, classifier, metric):
+    gram = gram_in_form_of(metric, gram)
     first, second, third = (
         leave_one_out(gram, LABELS, classifier=classifier, metric=metric, lambda_mu=1.0, n_jobs=jobs)
         for jobs in (1, 2, 3)
@@ -254,7 +257,7 @@ def test_nothing_is_modified(gram):
     labels = LABELS.copy()
     for classifier in CLASSIFIERS:
         for metric in METRICS:
-            leave_one_out(gram, labels, classifier=classifier, metric=metric)
+            leave_one_out(gram_in_form_of(metric, gram), labels, classifier=classifier, metric=metric)
     for array, copy in zip(arrays, before, strict=True):
         np.testing.assert_array_equal(array, copy)
     np.testing.assert_array_equal(labels, LABELS)
@@ -264,7 +267,7 @@ def test_nothing_is_modified(gram):
     ("options", "sentence"),
     [
         ({"classifier": "nearest"}, "classifier is 'nearest', but it must be one of 'nearest-system'"),
-        ({"metric": "euclidean"}, "metric is 'euclidean', but it must be one of 'alignment', 'martin'"),
+        ({"metric": "euclidean"}, "metric is 'euclidean', but it must be one of 'alignment', 'covariance'"),
         ({"lambda_a": -1}, "lambda_a is -1, but it must be a finite number that is 0 or more"),
         ({"lambda_mu": np.nan}, "lambda_mu is nan, but it must be a finite number"),
         (

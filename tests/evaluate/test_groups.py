@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from helpers import make_stream
+from helpers import gram_in_form_of, in_form_of, make_stream
 from sysbags import alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
 from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.distances.registry import METRICS
@@ -47,6 +47,7 @@ def allowed(item, label):
 @pytest.mark.parametrize("metric", METRICS)
 def test_neighbours_of_the_own_group_are_never_asked(systems, gram, metric):
     weights = {"lambda_a": 0.4, "lambda_mu": 2.0}
+    systems, gram = in_form_of(metric, systems), gram_in_form_of(metric, gram)
     result = leave_one_out(gram, LABELS, groups=GROUPS, classifier="nearest-system", metric=metric, **weights)
     between = pairwise_distances(systems, metric=metric, **weights)
     for i in range(len(LABELS)):
@@ -106,6 +107,7 @@ def test_medoids_are_chosen_without_the_group(systems, gram, metric):
 @pytest.mark.parametrize("classifier", CLASSIFIERS)
 @pytest.mark.parametrize("metric", METRICS)
 def test_groups_of_one_are_leave_one_out(gram, classifier, metric):
+    gram = gram_in_form_of(metric, gram)
     options = {"classifier": classifier, "metric": metric, "lambda_mu": 1.0}
     expected = leave_one_out(gram, LABELS, **options)
     named = leave_one_out(gram, LABELS, groups=[f"clip {i}" for i in range(len(LABELS))], **options)

@@ -65,7 +65,9 @@ def test_the_update_is_the_papers_with_all_samples_kept(count, order):
         Q = np.stack([orthogonal(order, rng) for _ in systems])
         w = rng.dirichlet(np.ones(count))
         mean, blocks, mixing = np.empty((order, order)), np.empty((count, order, order)), np.empty_like(Q)
-        rank = update_mean(gram.rows.transition.copy(), gram.observer.copy(), w, Q, mean, blocks, mixing)
+        rank = update_mean(
+            gram.rows.transition.copy(), gram.observer.copy(), w, Q, True, mean, blocks, mixing
+        )
         transition, expected = paper_update(systems, w, Q)
         assert rank == order
         np.testing.assert_allclose(mean, transition, atol=1e-14)
@@ -160,7 +162,9 @@ def test_the_best_mean_for_given_rotations():
     Q = np.stack([orthogonal(3, rng) for _ in systems])
     gram = sysbags.cross_gram(systems)
     mean, blocks, mixing = np.empty((3, 3)), np.empty((3, 3, 3)), np.empty((3, 3, 3))
-    update_mean(gram.rows.transition.copy(), gram.observer.copy(), np.full(3, 1 / 3), Q, mean, blocks, mixing)
+    update_mean(
+        gram.rows.transition.copy(), gram.observer.copy(), np.full(3, 1 / 3), Q, True, mean, blocks, mixing
+    )
     reached = np.einsum("tij,tji->", blocks, Q)
     # The polar factor's correlation is the nuclear norm of sum_t C_t Q_t, here by its Gram matrix.
     S = np.einsum("iab,ijac,jcd->bd", Q, gram.observer, Q)

@@ -22,6 +22,7 @@ from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import pairwise_distances
 from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
+from sysbags.means.covariance import covariance_mean
 from sysbags.means.frechet import frechet_mean, medoid
 from sysbags.systems.system import System
 from sysbags.systems.validation import check_systems
@@ -93,9 +94,10 @@ class NearestSystem(_DistanceClassifier):
     Parameters
     ----------
     n_neighbors : int, default=1
-    metric : {"alignment", "martin", "max-singular-value"}, default="alignment"
+    metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value"}
+        By default "alignment", see `sysbags.pairwise_distances`.
     lambda_a, lambda_mu : float, default=0.25, 0.0
-        Weights of the transition and of the mean, for "alignment".
+        Weights of the transition, or of the lags, and of the mean; the last two metrics have none.
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
         Threads.
@@ -222,15 +224,17 @@ class NearestSystem(_DistanceClassifier):
 class NearestMean(_DistanceClassifier):
     """Classify a system by the nearest class mean.
 
-    The center of a class is its Frechet mean for the alignment distance, its medoid for the other metrics.
+    The center of a class is its Frechet mean for the alignment distance, the average of the covariances for
+    "covariance", and its medoid for the other metrics.
     An exact mean has as many samples as its class has training frames; with `compress` it has that many, so
     that a prediction computes classes x `compress` kernel rows, with an error that is reported.
 
     Parameters
     ----------
-    metric : {"alignment", "martin", "max-singular-value"}, default="alignment"
+    metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value"}
+        By default "alignment", see `sysbags.pairwise_distances`.
     lambda_a, lambda_mu : float, default=0.25, 0.0
-        Weights of the transition and of the mean, for "alignment".
+        Weights of the transition, or of the lags, and of the mean; the last two metrics have none.
     compress : int, optional
         Number of samples of each center; by default all.
     random_state : int, Generator or None, default=0
@@ -304,6 +308,8 @@ class NearestMean(_DistanceClassifier):
             options["gram"] = None if gram is None else gram.subset(rows)
             if self.metric == "alignment":
                 center = frechet_mean(group, **options).system
+            elif METRICS[self.metric].averages:
+                center = covariance_mean(group, n_jobs=self.n_jobs, gram=options["gram"])
             else:
                 center = group[medoid(group, self.metric, **options)]
             self.centers_.append(center if self.compress is None else center.compress(self.compress))

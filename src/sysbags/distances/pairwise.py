@@ -35,9 +35,11 @@ def pairwise_distances(
     systems : sequence of System
     others : sequence of System, optional
         By default `systems`; each pair is then computed once.
-    metric : {"alignment", "martin", "max-singular-value"}, default="alignment"
+    metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value"}
+        By default "alignment". The two of covariances need systems in the unit-variance form, see `identify`.
     lambda_a, lambda_mu : float, default=0.25, 0.0
-        For "alignment".
+        Weights of the transition and of the mean for "alignment". For covariances `lambda_a`, at most 1, is
+        the weight of each lag relative to the lag before. The last two metrics have no weights.
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
         Number of threads; -1 means all cores. The result does not depend on it.

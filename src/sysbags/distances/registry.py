@@ -20,18 +20,21 @@ class Metric(NamedTuple):
         The only form of the systems that it is defined for.
     weighted : bool
         Whether it takes `lambda_a`, `lambda_mu` and `random_state`.
+    averages : bool
+        Whether a mean is the average of what is compared, see `sysbags.means.covariance_mean`.
     """
 
     title: str
     matrix: str
     normal_form: str | None = None
     weighted: bool = False
+    averages: bool = False
 
 
 METRICS = {
     "alignment": Metric("alignment", "sysbags.distances.alignment_matrix.alignment_matrix", weighted=True),
     "covariance": Metric(
-        "lagged covariances", "sysbags.distances.covariance.covariance_matrix", "unit-variance", weighted=True
+        "lagged covariances", "sysbags.distances.covariance.covariance_matrix", "unit-variance", True, True
     ),
     "normalized-covariance": Metric(
         "normalized lagged covariances",

@@ -13,11 +13,18 @@ from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels, check_weight
 from sysbags.classifiers.registry import CLASSIFIERS
+from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
-from sysbags.evaluate.predictors import DistancePredictor, NearestCenter, NearestNeighbors, medoid_centers
+from sysbags.evaluate.predictors import (
+    DistancePredictor,
+    NearestCenter,
+    NearestNeighbors,
+    average_centers,
+    medoid_centers,
+)
 from sysbags.evaluate.system_predictors import PredictorFamily, alignment_predictors
 from sysbags.report.results import LeaveOneOut
 
@@ -43,9 +50,9 @@ def leave_one_out(
     """Classify each item by all the others, from one CrossGram and without touching a histogram again.
 
     "nearest-system" compares an item with every other. "nearest-mean" compares it with one center per
-    class: the Frechet mean for the alignment distance, the medoid for the other metrics. The center of
-    the item's own class is computed without it (`frechet_centers`). With `groups`, whole groups are left
-    out: an item is compared with nothing that its own group had a part in.
+    class: the Frechet mean for the alignment distance, the average for "covariance", the medoid for the other
+    metrics. The center of the item's own class is computed without it (`frechet_centers`). With `groups`,
+    whole groups are left out: an item is compared with nothing that its own group had a part in.
 
     Parameters
     ----------
@@ -56,9 +63,9 @@ def leave_one_out(
         What must not be split, such as the recording that a clip was cut from. By default each item
         is a group of its own.
     classifier : {"nearest-mean", "nearest-system"}, default="nearest-mean"
-    metric : {"alignment", "martin", "max-singular-value"}, default="alignment"
+    metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value"}
+        By default "alignment", see `sysbags.pairwise_distances`.
     lambda_a, lambda_mu : float, default=0.25, 0.0
-        For "alignment".
     n_neighbors : int, default=1
         For "nearest-system".
     random_state : int, Generator or None, default=0
@@ -218,10 +225,16 @@ def _predictors(
     if metric == "alignment":
         kind = "nearest mean" if by_mean else "1-NN"
         return alignment_predictors(gram, codes, groups, kind, lambda_a, random_state=seed, n_jobs=n_jobs)
-    between = distance_matrix(gram, metric, n_jobs=n_jobs)
-    if by_mean:
-        return lambda mu, count: NearestCenter(medoid_centers(between, codes, groups))
-    return lambda mu, count: NearestNeighbors(between, codes, groups, count)
+    without_mean = distance_matrix(gram, metric, lambda_a=lambda_a, n_jobs=n_jobs)
+    centers = average_centers if METRICS[metric].averages else medoid_centers
+
+    def family(mu: float, count: int) -> DistancePredictor:
+        between = without_mean + mu * mean_term(gram) if METRICS[metric].weighted else without_mean
+        if by_mean:
+            return NearestCenter(centers(between, codes, groups))
+        return NearestNeighbors(between, codes, groups, count)
+
+    return family
 
 
 def _result(predictor: DistancePredictor, classes: npt.NDArray[Any], codes: IntArray) -> LeaveOneOut:

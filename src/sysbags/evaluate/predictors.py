@@ -263,6 +263,35 @@ def medoid_centers(distances: Array, codes: IntArray, groups: IntArray) -> Class
     return ClassCenters(codes, groups, make)
 
 
+def average_centers(distances: Array, codes: IntArray, groups: IntArray) -> ClassCenters:
+    """Centers that are averages, for squared Euclidean distances.
+
+    The squared distance to the average of some items is the mean of the squared distances to them, less half
+    the mean of the squared distances between them.
+
+    Parameters
+    ----------
+    distances : (K, K) array
+        Squared Euclidean distances between all items.
+    codes, groups : (K,) array of int
+        Class and group of each item.
+
+    Examples
+    --------
+    >>> points = np.array([0.0, 1.0, 5.0, 10.0, 11.0, 13.0])
+    >>> between, codes = (points[:, None] - points) ** 2, np.array([0, 0, 0, 1, 1, 1])
+    >>> NearestCenter(average_centers(between, codes, np.arange(6))).distances()[0].tolist()
+    [9.0, 128.44444444444446]
+    """
+    between = _finite(distances, (len(codes), len(codes)))
+
+    def make(members: IntArray) -> Measure:
+        within = 0.5 * between[np.ix_(members, members)].mean()
+        return lambda items: between[np.ix_(items, members)].mean(axis=1, keepdims=True) - within
+
+    return ClassCenters(codes, groups, make)
+
+
 class KernelRidge:
     """Regularised least squares on squared distances, see `sysbags.KernelRidgeClassifier`.
 

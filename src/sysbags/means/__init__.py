@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sysbags.means.covariance import covariance_mean
 from sysbags.means.frechet import FrechetMean, frechet_mean, medoid
 
-__all__ = ["FrechetMean", "frechet_mean", "medoid"]
+__all__ = ["FrechetMean", "covariance_mean", "frechet_mean", "medoid"]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array
-from sysbags._common.validation import check_choice, check_integer, check_matrix, check_weight
+from sysbags._common.validation import check_choice, check_integer, check_weight
 from sysbags._numba.alignment import align_many
 from sysbags._numba.mean import mean_descent
 from sysbags.distances.alignment import pad
@@ -20,6 +20,7 @@ from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.distances.starts import start_tables
 from sysbags.errors import ParameterError
+from sysbags.means.weights import check_mean_weights
 from sysbags.systems.system import System
 from sysbags.systems.validation import check_systems
 
@@ -194,7 +195,7 @@ def mean_of_gram(
             "a mean needs the CrossGram of one collection with itself, as from cross_gram(systems)"
         )
     weight, weight_mu = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
-    w = _weights(weights, len(gram.mean))
+    w = check_mean_weights(weights, len(gram.mean))
     # The mean has the largest order of its systems; the CrossGram may be padded to a larger one.
     n = int(gram.rows.orders.max())
     A = np.ascontiguousarray(gram.rows.transition[:, :n, :n])
@@ -286,9 +287,9 @@ def medoid(
     Parameters
     ----------
     systems : sequence of System
-    metric : {"alignment", "martin", "max-singular-value"}, default="alignment"
+    metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value"}
+        By default "alignment", see `sysbags.pairwise_distances`.
     lambda_a, lambda_mu : float, default=0.25, 0.0
-        For "alignment".
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
     gram : CrossGram, optional
@@ -307,13 +308,3 @@ def medoid(
         gram, metric, lambda_a=lambda_a, lambda_mu=lambda_mu, random_state=random_state, n_jobs=n_jobs
     )
     return int(np.argmin(distances.sum(axis=1)))
-
-
-def _weights(weights: Any, count: int) -> Array:
-    """Return the weights of the systems, which sum to 1."""
-    if weights is None:
-        return np.full(count, 1.0 / count)
-    w = check_matrix(weights, "weights", (count,), f"({count},): one weight per system")
-    if w.min() < 0.0 or w.sum() <= 0.0:
-        raise ParameterError("weights must be 0 or more with a positive sum")
-    return np.asarray(w / w.sum())
