@@ -9,7 +9,7 @@ from helpers import gram_in_form_of, make_stream
 from sysbags import cross_gram, identify
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.distances.registry import METRICS
-from sysbags.distances.truncation import truncate
+from sysbags.distances.truncation import to_unit_variance, truncate
 from sysbags.errors import ParameterError
 from sysbags.systems.system import System
 
@@ -94,3 +94,40 @@ def test_mistakes():
         with pytest.raises(ParameterError) as caught:
             truncate(*arguments)
         assert sentence in str(caught.value)
+
+
+# --- the other normal form
+
+
+@pytest.mark.parametrize("kernel", ["chi2", "linear"])
+def test_the_unit_variance_form_from_the_same_gram(kernel):
+    orders = (4, 3, 4, 5, 2)
+    systems = [identify(stream, order, kernel) for stream, order in zip(STREAMS, orders, strict=True)]
+    expected = [
+        identify(stream, order, kernel, normal_form="unit-variance")
+        for stream, order in zip(STREAMS, orders, strict=True)
+    ]
+    changed, gram = to_unit_variance(systems, cross_gram(systems))
+    twin = cross_gram(expected)
+    for name in ("observer", "mean"):
+        np.testing.assert_allclose(getattr(gram, name), getattr(twin, name), rtol=0, atol=1e-12)
+    for name in ("orders", "transition", "observer_gram", "mean_norm"):
+        np.testing.assert_allclose(getattr(gram.rows, name), getattr(twin.rows, name), rtol=0, atol=1e-9)
+    assert gram.rows.normal_form == twin.rows.normal_form == "unit-variance"
+    for system, other in zip(changed, expected, strict=True):
+        for name in ("transition", "alpha", "beta", "states", "observer_gram", "residual", "explained"):
+            np.testing.assert_allclose(getattr(system, name), getattr(other, name), rtol=0, atol=1e-9)
+        assert system.normal_form == "unit-variance"
+
+
+def test_the_other_form_is_refused_without_states_or_twice():
+    systems = [identify(stream, 2) for stream in STREAMS]
+    gram = cross_gram(systems)
+    changed, changed_gram = to_unit_variance(systems, gram)
+    with pytest.raises(ParameterError, match="unit-variance form already"):
+        to_unit_variance(changed, changed_gram)
+    with pytest.raises(ParameterError, match="gram must be the CrossGram of the 2 systems"):
+        to_unit_variance(systems[:2], gram)
+    bare = [System(theta.transition, theta.samples, theta.alpha, theta.beta) for theta in systems]
+    with pytest.raises(ParameterError, match=r"systems\[0\] has no states, but another form needs them"):
+        to_unit_variance(bare, gram)

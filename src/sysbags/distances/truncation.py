@@ -1,4 +1,4 @@
-"""Systems of a smaller order, computed from systems and their CrossGram without the kernel."""
+"""Systems of a smaller order or another normal form, from systems and their CrossGram without the kernel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sysbags.systems.stability import stable_transition
 from sysbags.systems.system import System
 from sysbags.systems.validation import check_systems
 
-__all__ = ["truncate"]
+__all__ = ["to_unit_variance", "truncate"]
 
 
 def truncate(systems: Sequence[System], gram: CrossGram, order: int) -> tuple[list[System], CrossGram]:
@@ -52,23 +52,97 @@ def truncate(systems: Sequence[System], gram: CrossGram, order: int) -> tuple[li
     largest = max(system.order for system in originals)
     if n > largest:
         raise ParameterError(f"order is {n}, but the largest among the systems is {largest}")
-    if not gram.symmetric or len(gram.mean) != len(originals):
-        raise ParameterError(
-            f"gram must be the CrossGram of the {len(originals)} systems: cross_gram(systems)"
-        )
+    _check_gram(gram, len(originals))
     truncated = [_truncate(system, n, f"systems[{i}]") for i, system in enumerate(originals)]
-    transition = np.zeros((len(truncated), n, n))
-    for padded, system in zip(transition, truncated, strict=True):
-        padded[: system.order, : system.order] = system.transition
-    stack = SystemStack(
-        np.array([system.order for system in truncated]),
-        transition,
-        np.ascontiguousarray(gram.rows.observer_gram[:, :n, :n]),
-        gram.rows.mean_norm,
-        gram.rows.normal_form,
-    )
     observer = np.ascontiguousarray(gram.observer[:, :, :n, :n])
-    return truncated, CrossGram(observer, gram.mean, stack, stack, True)
+    observer_gram = np.ascontiguousarray(gram.rows.observer_gram[:, :n, :n])
+    return truncated, _gram_of(truncated, observer, observer_gram, gram)
+
+
+def to_unit_variance(systems: Sequence[System], gram: CrossGram) -> tuple[list[System], CrossGram]:
+    """Return identified systems and their CrossGram as if they had been identified in the unit-variance form.
+
+    The states are divided by their standard deviations, and the observer and the cross blocks multiplied.
+    Only the transition is learnt again (constrained, with the margin of `identify`).
+
+    Parameters
+    ----------
+    systems : sequence of System
+        Systems from `identify` in the orthonormal form, which have states.
+    gram : CrossGram
+        ``cross_gram(systems)``.
+
+    Returns
+    -------
+    systems : list of System
+    gram : CrossGram
+
+    Examples
+    --------
+    >>> import numpy as np, sysbags
+    >>> streams = np.random.default_rng(0).dirichlet(np.ones(6), size=(3, 30))
+    >>> systems = [sysbags.identify(stream, order=2) for stream in streams]
+    >>> changed, gram = to_unit_variance(systems, sysbags.cross_gram(systems))
+    >>> expected = [sysbags.identify(stream, order=2, normal_form="unit-variance") for stream in streams]
+    >>> bool(np.allclose(gram.observer, sysbags.cross_gram(expected).observer))
+    True
+    """
+    originals = check_systems(systems)
+    if originals[0].normal_form != "orthonormal":
+        raise ParameterError("systems are in the unit-variance form already")
+    _check_gram(gram, len(originals))
+    n = gram.observer.shape[2]
+    deviations = np.zeros((len(originals), n))
+    changed = []
+    for i, system in enumerate(originals):
+        if system.states is None:
+            raise ParameterError(f"systems[{i}] has no states, but another form needs them: use identify")
+        deviation = system.states.std(axis=0)
+        deviations[i, : system.order] = deviation
+        changed.append(
+            replace(
+                _learn_again(system, system.states / deviation),
+                alpha=system.alpha * deviation,
+                normal_form="unit-variance",
+                _observer_gram=system.observer_gram * np.outer(deviation, deviation),
+            )
+        )
+    observer = deviations[:, None, :, None] * gram.observer * deviations[None, :, None, :]
+    observer_gram = deviations[:, :, None] * gram.rows.observer_gram * deviations[:, None, :]
+    return changed, _gram_of(changed, observer, observer_gram, gram)
+
+
+def _check_gram(gram: CrossGram, count: int) -> None:
+    if not gram.symmetric or len(gram.mean) != count:
+        raise ParameterError(f"gram must be the CrossGram of the {count} systems: cross_gram(systems)")
+
+
+def _gram_of(systems: list[System], observer: Array, observer_gram: Array, gram: CrossGram) -> CrossGram:
+    """Return the CrossGram of changed systems from their blocks; the means did not change."""
+    transition = np.zeros_like(observer_gram)
+    for padded, system in zip(transition, systems, strict=True):
+        padded[: system.order, : system.order] = system.transition
+    orders = np.array([system.order for system in systems])
+    stack = SystemStack(orders, transition, observer_gram, gram.rows.mean_norm, systems[0].normal_form)
+    return CrossGram(observer, gram.mean, stack, stack, True)
+
+
+def _learn_again(system: System, states: Array) -> System:
+    """Return the system with other states and the transition that is learnt from them."""
+    transition = stable_transition(states)
+    residual = float(np.linalg.norm(states[1:] - states[:-1] @ transition.T) / np.linalg.norm(states[1:]))
+    order = states.shape[1]
+    # An observer for the new order, which the caller replaces or truncates.
+    return replace(
+        system,
+        transition=transition,
+        alpha=system.alpha[:, :order],
+        states=states,
+        residual=residual,
+        compression_error=None,
+        _observer_gram=system.observer_gram[:order, :order],
+        _mean_norm=system.mean_norm,
+    )
 
 
 def _truncate(system: System, n: int, name: str) -> System:
@@ -76,19 +150,10 @@ def _truncate(system: System, n: int, name: str) -> System:
         return system
     if system.states is None:
         raise ParameterError(f"{name} has no states, but a smaller order needs them: use identify")
-    states = system.states[:, :n]
-    transition = stable_transition(states)
     return replace(
-        system,
-        transition=transition,
-        alpha=system.alpha[:, :n],
-        states=states,
+        _learn_again(system, system.states[:, :n]),
         eigenvalues=None if system.eigenvalues is None else system.eigenvalues[:n],
         explained=_explained(system, n),
-        residual=float(np.linalg.norm(states[1:] - states[:-1] @ transition.T) / np.linalg.norm(states[1:])),
-        compression_error=None,
-        _observer_gram=system.observer_gram[:n, :n],
-        _mean_norm=system.mean_norm,
     )
 
 
