@@ -163,7 +163,7 @@ def test_what_is_no_file_gets_a_sentence(tmp_path):
         with pytest.raises(FileError) as caught:
             put(path, "new")
         assert str(caught.value) == f"cannot write {path}: {reason}"
-    with pytest.raises(FileError, match="cannot write .*embedded null"):  # in the words of each Python
+    with pytest.raises(FileError, match=r"cannot write .*embedded null"):  # in the words of each Python
         put(f"{tmp_path}/nul\0l", "new")
     assert names(tmp_path) == before
     assert (tmp_path / "file").read_text() == "old"

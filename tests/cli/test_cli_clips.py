@@ -66,6 +66,21 @@ def test_distance_by_other_metrics(capsys, classes, metric):
     assert output["root_of_squared_distance"] == math.sqrt(output["squared_distance"])
 
 
+@pytest.mark.parametrize("metric", ["covariance", "normalized-covariance"])
+def test_distances_of_lagged_covariances(capsys, classes, metric, tmp_path):
+    """The systems get the form that the metric needs."""
+    paths = [classes / "waves" / "0.mp4", classes / "waves" / "1.mp4"]
+    words = ("--metric", metric, "--order", 2, "--lambda-a", 0.5, "--lambda-mu", 3)
+    output = call_json(capsys, "distance", *paths, *words)
+    streams = sysbags.bags.LocalBinaryPatterns().transform(paths)
+    systems = sysbags.SystemIdentifier(2, normal_form="unit-variance").transform(streams)
+    twin = sysbags.pairwise_distances(systems, metric=metric, lambda_a=0.5, lambda_mu=3.0)
+    assert output["squared_distance"] == pytest.approx(twin[0, 1], rel=1e-12)
+    call_json(capsys, "matrix", classes / "waves", "--out", tmp_path / "d.csv", *words)
+    table = np.loadtxt(tmp_path / "d.csv", delimiter=",", skiprows=1, usecols=(1, 2))
+    np.testing.assert_allclose(table, twin, rtol=1e-12)
+
+
 def test_distance_with_a_model(capsys, classes, model):
     paths = [classes / "waves" / "0.mp4", classes / "flicker" / "0.mp4"]
     output = call_json(capsys, "distance", *paths, "--model", model)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import cv2
 import numpy as np
 import pytest
 
@@ -33,6 +34,7 @@ from sysbags.evaluate.features import ClipFeatures
 from sysbags.evaluate.methods import EvaluationSet, MethodSpec, evaluate_method
 from sysbags.evaluate.splits import codebook_folds
 from sysbags.evaluate.tuning import bag_settings
+from sysbags.report.page import pictures
 from sysbags.report.results import Clip
 from sysbags.report.statistics import mcnemar, rate
 from sysbags.systems.identification import descending_orders, identify_first
@@ -673,3 +675,43 @@ def test_mistakes(data, options, error, sentence):
     with pytest.raises(error) as caught:
         evaluate(**options)
     assert sentence in str(caught.value)
+
+
+# --- the result, as Python users meet it
+
+
+def test_labels_keep_their_kind():
+    streams, labels = make_streams(classes=2, per_class=4, frames=30, bins=8)
+    options = {"order": 2, "lambda_a": 0.25, "lambda_mu": 0.0, "methods": ["1-NN"]}
+    for values in (np.array([3, 7]), np.array([False, True]), np.array(["sea", "wood"])):
+        given = values[np.asarray(labels)]
+        result = evaluate(streams, given, **options)
+        assert result.predictions.dtype.kind == given.dtype.kind
+        assert np.mean(result.predictions == given) == result.accuracy
+        assert result.confusion.sum() == len(given)
+
+
+def test_the_text_of_a_result_is_its_table():
+    streams, labels = make_streams(classes=2, per_class=4, frames=30, bins=8)
+    result = evaluate(streams, labels, order=2, lambda_a=0.25, lambda_mu=0.0, title="two classes")
+    first, *rows = repr(result).splitlines()
+    assert first == "Evaluation of two classes: 8 clips, 2 classes"
+    assert len(rows) == len(result.methods) == 3
+    assert rows[1].startswith("  stream systems, alignment, 1-NN: ")
+
+
+def test_streams_have_a_report_with_a_picture_of_each(tmp_path):
+    streams, labels = make_streams(classes=2, per_class=4, frames=30, bins=8)
+    result = evaluate(streams, labels, order=2, lambda_a=0.25, lambda_mu=0.0, methods=["1-NN"])
+    assert all(clip.path is None for clip in result.clips)
+    result.report(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    shots = pictures(result.clips, streams, height=24)
+    assert len(set(shots)) == 8
+    for jpeg, stream in zip(shots, streams, strict=True):
+        shade = cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_GRAYSCALE)
+        assert shade.shape == (24, 32)
+        # The darkest bin of the average is the largest: JPEG and scaling blur, so in the same third.
+        rows = shade.mean(axis=1).reshape(8, 3).mean(axis=1)
+        assert rows.argmin() == stream.mean(axis=0).argmax()
+    assert "stream systems, alignment" in text

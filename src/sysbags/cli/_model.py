@@ -12,6 +12,7 @@ from sysbags._common.stages import Stages
 from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.cli._reading import read_clips
 from sysbags.cli._settings import Settings
+from sysbags.distances.registry import METRICS
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
@@ -41,6 +42,13 @@ class Features:
     def read(self, paths: Sequence[Path], stages: Stages, n_jobs: int) -> ClipSystems:
         """Turn clips into systems."""
         return read_clips(paths, self.bags, self.identifier, stages, n_jobs, not self.fitted)
+
+    def for_metric(self, metric: str) -> Features:
+        """Return the same, with systems in the form that a metric needs."""
+        form = METRICS[metric].normal_form
+        if form is not None:
+            self.identifier.set_params(normal_form=form)
+        return self
 
     @classmethod
     def of(

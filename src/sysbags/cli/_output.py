@@ -97,7 +97,8 @@ def check_out(path: Path, inputs: Sequence[Path] = ()) -> None:
         raise FileError(f"cannot write {path}: {above} {what}")
     for entry in inputs:
         if any(_is_same(path, file) for file in ([entry] if entry.is_file() else _input_files(entry))):
-            raise FileError(f"cannot write {path}: it is an input, {entry}, and would be overwritten")
+            what = "an input" if entry.is_file() else f"an input, in {entry},"
+            raise FileError(f"cannot write {path}: it is {what} and would be overwritten")
         target = Path(os.path.realpath(path))
         if target.is_relative_to(os.path.realpath(entry)) and _is_input(target):
             raise FileError(f"cannot write {path}: it would be one of the clips in the input folder {entry}")

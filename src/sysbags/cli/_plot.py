@@ -111,4 +111,4 @@ def _distances(axes: Any, systems: Named, weights: dict[str, Any]) -> None:
         axes.set_xticks(first, [names[k] for k in first], rotation=90, fontsize="x-small")
         axes.set_yticks(first, [names[k] for k in first], fontsize="x-small")
     named = ", ".join(f"{name} = {weight:g}" for name, weight in weights.items())
-    axes.set_title(f"Alignment distances, {named}", fontsize="medium")
+    axes.set_title(f"Roots of the squared alignment distances, {named}", fontsize="medium")

@@ -43,17 +43,15 @@ def distance(
     from sysbags.distances.pairwise import pairwise_distances
     from sysbags.evaluate.compilation import compiled_ahead
 
-    features = Features.of(settings, model, lambda_a, lambda_mu, random_state)
+    features = Features.of(settings, model, lambda_a, lambda_mu, random_state).for_metric(metric)
     with compiled_ahead("alignment") if metric == ALIGNMENT else nullcontext():
         clips = features.read([first, second], Stages(), n_jobs)
     clips.raise_first_error()
     facts: dict[str, Any] = {"clips": [first, second], "metric": str(metric)}
+    weights: dict[str, Any] = {"lambda_a": features.lambda_a, "lambda_mu": features.lambda_mu}
+    first_system, second_system = clips.systems[0]
     if metric == ALIGNMENT:
-        weights = {"lambda_a": features.lambda_a, "lambda_mu": features.lambda_mu}
-        first_system, second_system = clips.systems[0]
-        alignment = align(
-            first_system, second_system, features.lambda_a, features.lambda_mu, random_state=random_state
-        )
+        alignment = align(first_system, second_system, **weights, random_state=random_state)
         squared = alignment.distance
         facts |= {
             "squared_distance": squared,
@@ -62,7 +60,7 @@ def distance(
             **weights,
         }
     else:
-        squared = float(pairwise_distances(clips.systems[0][:1], clips.systems[0][1:], str(metric))[0, 0])
+        squared = float(pairwise_distances([first_system], [second_system], metric, **weights)[0, 0])
         facts["squared_distance"] = squared
     facts["root_of_squared_distance"] = math.sqrt(squared)
     if as_json:

@@ -30,7 +30,7 @@ def fit(
     ],
     out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write.")],
     classifier: Annotated[
-        Classifier, typer.Option(help="Compare with the mean of each class, or with every training clip.")
+        Classifier, typer.Option(help="Compare with every training clip, or with the mean of each class.")
     ] = NEAREST_MEAN,
     lambda_a: Annotated[str, typer.Option(metavar="X|auto", help="Weight of the transition.")] = "auto",
     lambda_mu: Annotated[str, typer.Option(metavar="X|auto", help="Weight of the mean.")] = "auto",

@@ -50,7 +50,8 @@ def matrix(
     from sysbags.evaluate.compilation import compiled_ahead
 
     check_out(out, [folder, *([] if model is None else [model])])
-    features, stages = Features.of(settings, model, lambda_a, lambda_mu, random_state), Stages()
+    features = Features.of(settings, model, lambda_a, lambda_mu, random_state).for_metric(metric)
+    stages = Stages()
     with compiled_ahead("alignment") if metric == ALIGNMENT else nullcontext():
         clips = features.read(clips_under(folder), stages, n_jobs)
     report_skipped(clips)

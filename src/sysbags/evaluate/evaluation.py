@@ -181,6 +181,7 @@ def evaluate(
     context = RunContext(
         cache=Cache(cache), stages=stages or Stages(), random_state=seed_of(random_state), n_jobs=n_jobs
     )
+    values = dict(zip(names, np.asarray(labels), strict=True))
     given = LabelledClips(clips=clips, labels=names, sources=sources, protocol=protocol, folds=folds)
     identify_one = partial(identify_first, orders=request.orders, kernel=request.kernel_name)
     if all(isinstance(clip, (str, os.PathLike)) for clip in clips):
@@ -196,7 +197,8 @@ def evaluate(
         raise FileError(
             "each class has its clips in a single group, so none can be left out: there must be two groups"
         )
-    return _Experiment(title, described, request, context).run(tuple(isolated_classes))
+    outcome = _Experiment(title, described, request, context).run(tuple(isolated_classes))
+    return replace(outcome, label_values=values)
 
 
 def single_group_classes(labels: Sequence[str], groups: Sequence[Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,7 +62,12 @@ class LabelledClips:
         groups = np.unique(groups, return_inverse=True)[1]
         return EvaluationSet(
             clips=tuple(
-                Clip(f"{labels[k]}/{path.name}", path, labels[k], None if sources is None else sources[k])
+                Clip(
+                    f"{labels[k]}/{path.name}",
+                    path if isinstance(self.clips[k], (str, os.PathLike)) else None,
+                    labels[k],
+                    None if sources is None else sources[k],
+                )
                 for k, path in zip(read.indices, read.paths, strict=True)
             ),
             groups=groups,

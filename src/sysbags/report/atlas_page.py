@@ -45,7 +45,8 @@ def write_atlas(
     """
     clips, root = evaluation.clips, Path(folder)
     nearest = sorted({k for mean in evaluation.atlas for k in mean.members[:NEAREST]})
-    jpegs = dict(zip(nearest, pictures([clips[k] for k in nearest], n_jobs=n_jobs), strict=True))
+    streams = [evaluation.systems[k].samples for k in nearest]
+    jpegs = dict(zip(nearest, pictures([clips[k] for k in nearest], streams, n_jobs=n_jobs), strict=True))
     settings = {
         "title": evaluation.title,
         "lambda_a": evaluation.relations.lambda_a,

@@ -9,12 +9,15 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from markupsafe import Markup
 
 from sysbags._common.files import atomic_write
 from sysbags._common.parallel import run
+from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
 from sysbags.errors import ParameterError, VideoWarning
 from sysbags.report.results import Clip, Evaluation
@@ -79,12 +82,20 @@ def page(evaluation: Evaluation, pictures: Sequence[bytes]) -> str:
     )
 
 
-def pictures(clips: Sequence[Clip], *, height: int = 120, n_jobs: int | None = None) -> list[bytes]:
-    """Return a small JPEG from the middle of each clip.
+def pictures(
+    clips: Sequence[Clip],
+    streams: Sequence[Array] | None = None,
+    *,
+    height: int = 120,
+    n_jobs: int | None = None,
+) -> list[bytes]:
+    """Return a small JPEG of each clip: a frame from its middle, or its stream where there is no file.
 
     Parameters
     ----------
     clips : sequence of Clip
+    streams : sequence of (N, p) arrays, optional
+        Of the clips, for those without a file: time runs to the right, and large entries are dark.
     height : int, default=120
         Of the pictures, in pixels; the proportions are kept.
     n_jobs : int, optional
@@ -99,15 +110,17 @@ def pictures(clips: Sequence[Clip], *, height: int = 120, n_jobs: int | None = N
     >>> import tempfile
     >>> from sysbags.datasets import make_clips
     >>> paths, labels = make_clips(tempfile.mkdtemp(), 1, frames=4, height=48, width=64, textures=["rain"])
-    >>> [jpeg] = pictures([Clip("rain/00.mp4", paths[0], "rain")], height=24)
-    >>> jpeg[:2].hex()
-    'ffd8'
+    >>> clips = [Clip("rain/00.mp4", paths[0], "rain"), Clip("rain/1", None, "rain")]
+    >>> [jpeg[:2].hex() for jpeg in pictures(clips, [np.eye(4)] * 2, height=24)]
+    ['ffd8', 'ffd8']
     """
     check_integer(height, "height", 8)
     with warnings.catch_warnings():
         # These clips were read for the evaluation, which has warned of those that break off.
         warnings.simplefilter("ignore", VideoWarning)
-        return run(lambda clip: _picture(clip, height), clips, n_jobs, "pictures")
+        known: Sequence[Array | None] = streams or [None] * len(clips)
+        pairs = list(zip(clips, known, strict=True))
+        return run(lambda pair: _picture(*pair, height), pairs, n_jobs, "pictures")
 
 
 def write(path: str | os.PathLike[str], evaluation: Evaluation, *, n_jobs: int | None = None) -> None:
@@ -122,7 +135,8 @@ def write(path: str | os.PathLike[str], evaluation: Evaluation, *, n_jobs: int |
     n_jobs : int, optional
         Threads.
     """
-    text = page(evaluation, pictures(evaluation.clips, n_jobs=n_jobs))
+    streams = [system.samples for system in evaluation.systems]
+    text = page(evaluation, pictures(evaluation.clips, streams, n_jobs=n_jobs))
     with atomic_write(path) as temporary:
         # A file name need not be valid text: what cannot be encoded becomes a question mark.
         temporary.write_bytes(text.encode("utf-8", "replace"))
@@ -164,23 +178,28 @@ def _json(content: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c"))
 
 
-def _picture(clip: Clip, height: int) -> bytes:
+def _picture(clip: Clip, stream: Array | None, height: int) -> bytes:
     import cv2
 
-    frame = _middle(clip, height)
-    width = max(1, round(frame.shape[1] * height / frame.shape[0]))
+    if clip.path is None:
+        assert stream is not None
+        shade = 255.0 * (1.0 - stream.T / max(float(stream.max()), 1e-300)).clip(0.0, 1.0)
+        frame, width = shade.astype(np.uint8)[..., None].repeat(3, axis=-1), height * 4 // 3
+    else:
+        frame = _middle(clip.path, height)
+        width = max(1, round(frame.shape[1] * height / frame.shape[0]))
     small = cv2.resize(frame, (width, height), interpolation=cv2.INTER_AREA)
     return cv2.imencode(".jpg", small[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])[1].tobytes()
 
 
-def _middle(clip: Clip, height: int) -> Frame:
+def _middle(path: Path, height: int) -> Frame:
     """Return the frame in the middle, up to a 32nd of the length.
 
     The length is known only at the end, so frames at equal intervals are stored on the way.
     """
     stored: list[Frame] = []
     stride = 1
-    for time, frame in enumerate(frames(clip.path, colour="rgb", size=height)):
+    for time, frame in enumerate(frames(path, colour="rgb", size=height)):
         if time % stride == 0:
             stored.append(frame)
             if len(stored) > FRAMES:

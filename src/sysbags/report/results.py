@@ -51,10 +51,13 @@ class Rate:
 
 @dataclass(frozen=True)
 class Clip:
-    """One item: its name ("class/file"), its file, its class, and what it must not be split from."""
+    """One item: its name ("class/file"), its file, its class, and what it must not be split from.
+
+    A stream has no file.
+    """
 
     name: str
-    path: Path
+    path: Path | None
     label: str
     source: str | None = None
 
@@ -220,6 +223,8 @@ class Evaluation:
         What each stage took, in the order of the work.
     facts : mapping
         Further lines for people: bag, order, kernel, cores, version, command, seconds per pair and so on.
+    label_values : mapping
+        The labels as they were given, by their names in `classes`; a name that is not there is the label.
     """
 
     title: str
@@ -235,11 +240,17 @@ class Evaluation:
     single_group_classes: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
+    label_values: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        methods = "".join(f"\n  {method.name}, {method.classifier}: {method.rate}" for method in self.methods)
+        return f"Evaluation of {self.title}: {len(self.clips)} clips, {len(self.classes)} classes{methods}"
 
     @property
     def predictions(self) -> npt.NDArray[Any]:
-        """The class that the main method predicts for each clip, (K,)."""
-        return np.array(self.methods[self.main].predictions)
+        """The label that the main method predicts for each clip, (K,)."""
+        names = self.methods[self.main].predictions
+        return np.array([self.label_values.get(name, name) for name in names])
 
     @property
     def accuracy(self) -> float:
@@ -249,7 +260,8 @@ class Evaluation:
     @cached_property
     def confusion(self) -> IntArray:
         """Counts of the main method, (C, C): rows are true classes, columns predicted ones."""
-        return _confusion([clip.label for clip in self.clips], self.predictions, self.classes)
+        labels = [clip.label for clip in self.clips]
+        return _confusion(labels, self.methods[self.main].predictions, self.classes)
 
     @cached_property
     def details(self) -> Details:
