@@ -21,10 +21,11 @@ from rich.console import Console
 import sysbags
 from benchmarks.machine import facts
 from sysbags.bags import LocalBinaryPatterns
+from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.datasets import make_streams
 from sysbags.datasets.folder import class_folders
 from sysbags.distances.gram import CrossGram
-from sysbags.evaluate import CLASSIFIERS, Weights, choose_weights
+from sysbags.evaluate import Weights, choose_weights
 
 LAMBDA_A = np.arange(0.15, 2.0, 0.2)
 LAMBDA_MU = np.arange(0.0, 101.0, 10.0)
