@@ -144,7 +144,7 @@ def _report(facts: dict[str, Any], as_json: bool) -> None:
         how = f"chosen by leave-one-{facts['left_out']}-out" if name in facts["chosen"] else "as given"
         say(f"{name} = {facts[name]:g}, {how}")
     share = f"{facts['right']} of {facts['clips']}"
-    biased = ", optimistic, as the weights were chosen by it: see `sysbags evaluate`" if facts["chosen"] else ""
+    biased = ", optimistic, as it chose the weights: see `sysbags evaluate`" if facts["chosen"] else ""
     say(f"leave-one-{facts['left_out']}-out accuracy {100 * facts['accuracy']:.1f} % ({share}){biased}")
     say(f"saved in {facts['model']} ({facts['bytes'] / 1e6:.2f} MB)")
     show_table(["stage", "seconds"], [[name, number(seconds)] for name, seconds in facts["seconds"].items()])
