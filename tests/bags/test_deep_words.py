@@ -129,7 +129,7 @@ def test_the_shape_is_for_networks():
     assert Settings(bag=Bag("deep"), keep_aspect=True, size=256).make_bags().keep_aspect
     assert Settings(bag=Bag("deep"), keep_aspect=True, words=3).of(Bag("colour")).given() == ["--bag"]
     with pytest.raises(ParameterError, match="--keep-aspect is for the bags deep and deep-words"):
-        Settings(bag=Bag.LBP, keep_aspect=True).make_bags()
+        Settings(bag=Bag("lbp"), keep_aspect=True).make_bags()
 
 
 @pytest.fixture

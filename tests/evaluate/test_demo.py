@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import sysbags
+from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.cli import main
 from sysbags.datasets import TEXTURES
 from sysbags.evaluate import demo
 from sysbags.report import demo_page
-from sysbags.report.demo import AVERAGES, CLASSIFIERS, DISTANCES, ORDER, Settings
+from sysbags.report.demo import AVERAGES, DISTANCES, ORDER, Settings
 
 RATE = re.compile(r"\d+\.\d % \(\d+ of \d+\)")
 
@@ -63,7 +64,13 @@ def test_command(tmp_path, capsys):
     options = ["--out", str(out), "--per-class", "2", "--frames", "16", "--n-jobs", "2"]
     assert main(["demo", *options]) == 0
     output = capsys.readouterr().out
-    for name in (*DISTANCES.values(), *CLASSIFIERS.values(), AVERAGES, "chance", "12.5 %"):
+    for name in (
+        *DISTANCES.values(),
+        *(entry.title for entry in CLASSIFIERS.values()),
+        AVERAGES,
+        "chance",
+        "12.5 %",
+    ):
         assert name in output
     rates = RATE.findall(output)
     assert len(rates) == 8
