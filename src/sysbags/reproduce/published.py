@@ -78,6 +78,7 @@ def _classifier(row: dict[str, Any]) -> str:
 
 
 def _source(row: dict[str, Any]) -> str:
-    origin = f", as cited in the paper ({row['from']})" if "from" in row else ""
+    works = [figures()["works"][key] for key in row["from"].split(", ")] if "from" in row else []
+    origin = f", as cited in the paper ({'; '.join(works)})" if works else ""
     note = f"; {row['note']}" if "note" in row else ""
     return f"{figures()['tables'][row['table']]} of {figures()['paper']}{origin}{note}"
