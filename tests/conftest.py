@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from clips import moving_frames, write_clip
 
 ROOT = Path(__file__).parents[1]
+
+NETWORKS = ("deep.py", "pooled.py")  # whose examples need the extra "deep"
 
 # What reads many clips, runs a network, starts processes or solves large problems: these paths, and what is
 # below them, are marked as slow. The names of single tests follow "::".
@@ -49,6 +52,8 @@ SLOW = (
 
 def pytest_collection_modifyitems(items):
     for item in items:
+        if isinstance(item, pytest.DoctestItem) and item.path.name in NETWORKS and find_spec("torch") is None:
+            item.add_marker(pytest.mark.skip(reason="the examples need torch"))
         path = item.path.relative_to(ROOT).as_posix()
         name = f"{path}::{item.name.partition('[')[0]}"
         if any(slow in (path, name) or path.startswith(f"{slow}/") for slow in SLOW):
