@@ -78,19 +78,23 @@ def update_mean(
     for i in range(n):
         for m in range(n):
             root[i, m] = 0.5 * (S[i, m] + S[m, i])
-    vectors, values, _ = svd(root)
-    for i in range(n):
-        for m in range(n):
-            root[i, m] = 0.0 if polar or i != m else 1.0
     squared_norm = 0.0
-    for k in range(n):
-        if not polar:
-            squared_norm += values[k]
-        elif values[k] > 1e-12 * values[0]:
-            squared_norm += 1.0
-            for i in range(n):
-                for m in range(n):
-                    root[i, m] += vectors[i, k] * vectors[m, k] / np.sqrt(values[k])
+    if polar:
+        vectors, values, _ = svd(root)
+        for i in range(n):
+            for m in range(n):
+                root[i, m] = 0.0
+        for k in range(n):
+            if values[k] > 1e-12 * values[0]:
+                squared_norm += 1.0
+                for i in range(n):
+                    for m in range(n):
+                        root[i, m] += vectors[i, k] * vectors[m, k] / np.sqrt(values[k])
+    else:
+        for i in range(n):
+            squared_norm += root[i, i]
+            for m in range(n):
+                root[i, m] = 1.0 if i == m else 0.0
     product = np.empty((n, n))
     for t in range(members):
         for i in range(n):

@@ -10,7 +10,7 @@ import scipy.linalg
 
 from sysbags.distances.gram import CrossGram, cross_gram
 from sysbags.errors import IncompatibleSystemsError
-from sysbags.means.weights import check_mean_weights
+from sysbags.means.frechet import check_mean_weights
 from sysbags.systems.system import System
 from sysbags.systems.validation import check_systems
 

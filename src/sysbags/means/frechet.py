@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array
-from sysbags._common.validation import check_choice, check_integer, check_weight
+from sysbags._common.validation import check_choice, check_integer, check_matrix, check_weight
 from sysbags._numba.alignment import align_many
 from sysbags._numba.mean import mean_descent
 from sysbags.distances.alignment import pad
@@ -20,11 +20,18 @@ from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.distances.starts import start_tables
 from sysbags.errors import ParameterError
-from sysbags.means.weights import check_mean_weights
 from sysbags.systems.system import System
 from sysbags.systems.validation import check_systems
 
-__all__ = ["BlockMean", "FrechetMean", "frechet_mean", "mean_gram", "mean_of_gram", "medoid"]
+__all__ = [
+    "BlockMean",
+    "FrechetMean",
+    "check_mean_weights",
+    "frechet_mean",
+    "mean_gram",
+    "mean_of_gram",
+    "medoid",
+]
 
 STARTS = ("medoid", "identity")
 
@@ -308,3 +315,13 @@ def medoid(
         gram, metric, lambda_a=lambda_a, lambda_mu=lambda_mu, random_state=random_state, n_jobs=n_jobs
     )
     return int(np.argmin(distances.sum(axis=1)))
+
+
+def check_mean_weights(weights: Any, count: int) -> Array:
+    """Return the weights of the systems, which sum to 1."""
+    if weights is None:
+        return np.full(count, 1.0 / count)
+    w = check_matrix(weights, "weights", (count,), f"({count},): one weight per system")
+    if w.min() < 0.0 or w.sum() <= 0.0:
+        raise ParameterError("weights must be 0 or more with a positive sum")
+    return np.asarray(w / w.sum())
