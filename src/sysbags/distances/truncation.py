@@ -11,7 +11,7 @@ from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
 from sysbags.distances.gram import CrossGram, SystemStack
 from sysbags.errors import ParameterError
-from sysbags.systems.stability import stable_transition
+from sysbags.systems.stability import prediction_error, stable_transition
 from sysbags.systems.system import System
 from sysbags.systems.validation import check_systems
 
@@ -130,7 +130,6 @@ def _gram_of(systems: list[System], observer: Array, observer_gram: Array, gram:
 def _learn_again(system: System, states: Array) -> System:
     """Return the system with other states and the transition that is learnt from them."""
     transition = stable_transition(states)
-    residual = float(np.linalg.norm(states[1:] - states[:-1] @ transition.T) / np.linalg.norm(states[1:]))
     order = states.shape[1]
     # An observer for the new order, which the caller replaces or truncates.
     return replace(
@@ -138,7 +137,7 @@ def _learn_again(system: System, states: Array) -> System:
         transition=transition,
         alpha=system.alpha[:, :order],
         states=states,
-        residual=residual,
+        residual=prediction_error(states, transition),
         compression_error=None,
         _observer_gram=system.observer_gram[:order, :order],
         _mean_norm=system.mean_norm,

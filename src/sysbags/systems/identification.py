@@ -12,7 +12,7 @@ from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import check_choice, check_integer, check_share, check_stream, kernel_name
 from sysbags.errors import OrderError, ParameterError, StreamError
 from sysbags.kernels.functions import check_kernel, kernel_matrix
-from sysbags.systems.stability import STABILITIES, stable_transition
+from sysbags.systems.stability import STABILITIES, prediction_error, stable_transition
 from sysbags.systems.system import NORMAL_FORMS, System
 
 __all__ = ["descending_orders", "identify", "identify_first"]
@@ -147,7 +147,7 @@ def identify(
         eigenvalues=eigenvalues,
         explained=min(float(eigenvalues.sum() / np.trace(K)), 1.0),
         states=X,
-        residual=float(np.linalg.norm(X[1:] - X[:-1] @ A.T) / np.linalg.norm(X[1:])),
+        residual=prediction_error(X, A),
         normal_form=normal_form,
         _observer_gram=alpha.T @ k @ alpha,
         _mean_norm=float(means.mean()),

@@ -11,7 +11,7 @@ from sysbags._common.validation import check_choice, check_matrix, check_share
 from sysbags._numba.stability import accelerated_gradient, clip_singular_values, optimality_gap
 from sysbags.errors import StreamError
 
-__all__ = ["STABILITIES", "stable_transition"]
+__all__ = ["STABILITIES", "prediction_error", "stable_transition"]
 
 STABILITIES = ("constrained", "clip", "none")
 GAP_TOLERANCE = 1e-13
@@ -81,6 +81,17 @@ def stable_transition(
     if stability == "clip":
         return clip_singular_values(free, bound)
     return _constrained(X1.T @ X1, X2.T @ X1, free, bound, largest_newton_order)
+
+
+def prediction_error(states: Array, transition: Array) -> float:
+    """Return the relative error of one-step prediction, ``||X2 - A X1||_F / ||X2||_F``.
+
+    Examples
+    --------
+    >>> prediction_error(np.array([[1.0], [2.0], [4.0]]), np.array([[2.0]]))
+    0.0
+    """
+    return float(np.linalg.norm(states[1:] - states[:-1] @ transition.T) / np.linalg.norm(states[1:]))
 
 
 def _constrained(G: Array, H: Array, free: Array, bound: float, largest_newton_order: int) -> Array:
