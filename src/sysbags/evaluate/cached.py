@@ -21,23 +21,10 @@ __all__ = ["CachedGram", "cached_gram", "cached_system"]
 STACKED = ("orders", "transition", "observer_gram", "mean_norm")
 
 
-def cached_system(
-    stream: Array,
-    cache: Cache,
-    orders: Sequence[int | str],
-    kernel: str,
-    normal_form: str = "orthonormal",
-) -> System:
+def cached_system(stream: Array, cache: Cache, orders: Sequence[int | str], kernel: str) -> System:
     """`identify_first`, from the cache if it was computed before."""
-    key = {
-        "stream": fingerprint(stream),
-        "orders": list(orders),
-        "kernel": kernel,
-        "normal_form": normal_form,
-    }
-    arrays = cache.arrays(
-        "system", key, lambda: system_arrays(identify_first(stream, orders, kernel, normal_form))
-    )
+    key = {"stream": fingerprint(stream), "orders": list(orders), "kernel": kernel}
+    arrays = cache.arrays("system", key, lambda: system_arrays(identify_first(stream, orders, kernel)))
     return system_from_arrays(arrays, kernel)
 
 

@@ -154,12 +154,7 @@ def identify(
     )
 
 
-def identify_first(
-    stream: Any,
-    orders: Sequence[int | str],
-    kernel: KernelLike = "chi2",
-    normal_form: str = "orthonormal",
-) -> System:
+def identify_first(stream: Any, orders: Sequence[int | str], kernel: KernelLike = "chi2") -> System:
     """Identify a stream with the first of several orders that is possible.
 
     Parameters
@@ -168,7 +163,6 @@ def identify_first(
     orders : sequence of int or "auto"
         If the stream is too short or too still for an order, the next is tried; see `descending_orders`.
     kernel : str or callable, default="chi2"
-    normal_form : {"orthonormal", "unit-variance"}, default="orthonormal"
 
     Examples
     --------
@@ -178,10 +172,10 @@ def identify_first(
     """
     for order in orders[:-1]:
         try:
-            return identify(stream, order, kernel, normal_form=normal_form)
+            return identify(stream, order, kernel)
         except OrderError:
             continue
-    return identify(stream, orders[-1], kernel, normal_form=normal_form)
+    return identify(stream, orders[-1], kernel)
 
 
 def descending_orders(orders: Sequence[int | str]) -> list[int | str]:
