@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_labels
+from sysbags.classifiers.kernel_ridge import euclidean_shift
 from sysbags.distances.alignment_matrix import alignment_matrix, mean_term
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import distance_matrix
@@ -361,20 +362,29 @@ def kernel_ridge_method(
         candidates: list[Alternative] = []
         for a in grid_a:
             known = [[terms(system_set, a) for system_set in sets] for sets in bags]
-            for mu, *further, ridge in product(grid_mu, *[BAG_WEIGHTS] * (len(bags) - 1), RIDGES):
+            for mu, *further in product(grid_mu, *[BAG_WEIGHTS] * (len(bags) - 1)):
                 weights = np.array([1.0, *further])
-                scaled = ridge * max(mu, 1.0) * float(weights.sum())
-                predictors = []
+                versions_between = []
                 for version in range(versions):
                     pairs = [sets[version % len(sets)] for sets in known]
                     between = sum(
                         weight * (aligned + mu * mean)
                         for weight, (aligned, mean) in zip(weights, pairs, strict=True)
                     )
-                    predictors.append(KernelRidge(np.asarray(between), items.codes, items.groups, scaled))
-                settings: dict[str, Any] = {"lambda_a": float(a), "lambda_mu": float(mu), "ridge": scaled}
-                settings |= {f"weight of {name}": w for name, w in zip(names[1:], further, strict=True)}
-                candidates.append((settings, items.combine(predictors)))
+                    versions_between.append((np.asarray(between), euclidean_shift(np.asarray(between))))
+                for ridge in RIDGES:
+                    scaled = ridge * max(mu, 1.0) * float(weights.sum())
+                    predictors = [
+                        KernelRidge(between, items.codes, items.groups, scaled, shift)
+                        for between, shift in versions_between
+                    ]
+                    settings: dict[str, Any] = {
+                        "lambda_a": float(a),
+                        "lambda_mu": float(mu),
+                        "ridge": scaled,
+                    }
+                    settings |= {f"weight of {name}": w for name, w in zip(names[1:], further, strict=True)}
+                    candidates.append((settings, items.combine(predictors)))
         return candidates
 
     return MethodSpec(

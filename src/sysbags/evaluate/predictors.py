@@ -307,6 +307,8 @@ class KernelRidge:
     codes, groups : (K,) array of int
         Class and group of each item.
     ridge : float, default=1.0
+    shift : float, optional
+        ``euclidean_shift(distances)``, where it is there already.
 
     Examples
     --------
@@ -316,10 +318,17 @@ class KernelRidge:
     array([0, 0, 0, 1, 1, 1])
     """
 
-    def __init__(self, distances: Array, codes: IntArray, groups: IntArray, ridge: float = 1.0) -> None:
+    def __init__(
+        self,
+        distances: Array,
+        codes: IntArray,
+        groups: IntArray,
+        ridge: float = 1.0,
+        shift: float | None = None,
+    ) -> None:
         items, classes = len(codes), int(codes.max()) + 1
         self._targets = targets(codes, classes)
-        matrix = bordered(distances, ridge, euclidean_shift(distances))
+        matrix = bordered(distances, ridge, euclidean_shift(distances) if shift is None else shift)
         self._inverse = np.linalg.inv(matrix)[:items, :items]
         self._coefficients = self._inverse @ self._targets
         self._groups, self._group_indices = np.unique(groups, return_inverse=True)
