@@ -1,4 +1,4 @@
-"""Histograms of oriented optical flow: the motion of a frame by direction."""
+"""Histograms of optical flow: the motion of a frame by direction and speed."""
 
 from __future__ import annotations
 
@@ -9,41 +9,62 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.types import Array
+from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_weight
 from sysbags.bags.base import BagTransformer
+from sysbags.errors import ParameterError
 from sysbags.video import Frame
 
-__all__ = ["METHODS", "OpticalFlow", "optical_flow", "oriented_histogram"]
+__all__ = ["METHODS", "OpticalFlow", "optical_flow", "oriented_histogram", "speed_histogram"]
 
 METHODS = ("dis", "farneback")
 SMALLEST = 32  # DIS reads out of bounds below: it needs patches of 8 pixels at a quarter of the size
 
 
 class OpticalFlow(BagTransformer):
-    """Turn a video into histograms of oriented optical flow (HOOF).
+    """Turn a video into histograms of its motion, by direction and speed.
 
-    Between neighbouring frames each pixel moves by a vector (x, y). It adds its length to the bin of its
-    angle from the horizontal axis, ``theta = atan2(y, |x|)`` between -pi/2 (down) and pi/2 (up): bin b of
-    B holds ``-pi/2 + pi b / B <= theta < -pi/2 + pi (b + 1) / B``; the last bin includes its upper end. Left
-    and right are not distinguished, so that a video and its mirror image have the same histogram; neither are
-    distance and speed, because histograms are divided by their sum (Chaudhry, Ravichandran, Hager and Vidal,
-    "Histograms of oriented optical flow and Binet-Cauchy kernels on nonlinear dynamical systems for the
-    recognition of human actions", CVPR 2009).
+    Streams should differ if things move in other directions, faster or slower, or if more of the picture
+    moves. Between neighbouring frames each pixel moves by a vector (x, y), and each pixel counts once:
 
-    N frames give N - 1 histograms. Without motion there is no mass, and the bag is uniform.
+    * Its direction is its angle from the horizontal axis, ``theta = atan2(y, |x|)`` between -pi/2 (down) and
+      pi/2 (up). Bin b of B holds ``-pi/2 + pi b / B <= theta < -pi/2 + pi (b + 1) / B``; the last bin
+      includes its upper end. Left and right are not distinguished, so that a video and its mirror image have
+      the same histogram if there is no grid.
+    * Its speed is the length of the vector in pixels per frame. Bin s of S holds
+      ``threshold * 2**s <= speed < threshold * 2**(s + 1)``; the last bin has no upper end.
+    * If the vector is shorter than `threshold`, the pixel is still: one bin for all directions.
+
+    The bin of still pixels is the first of ``1 + bins * speeds``. The directions of the lowest speed follow,
+    then those of the next one: bin ``1 + bins * s + b`` holds speed s and direction b. N frames give N - 1
+    histograms.
+
+    With ``speeds=None`` each pixel adds the length of its vector to the bin of its direction, and still
+    pixels are ignored. Histograms are divided by their sum, so the speed is lost; without motion there is no
+    mass, and the bag is uniform. ``OpticalFlow(30, speeds=None)`` is the histogram of oriented optical flow
+    (HOOF) of Chaudhry, Ravichandran, Hager and Vidal, "Histograms of oriented optical flow and Binet-Cauchy
+    kernels on nonlinear dynamical systems for the recognition of human actions", CVPR 2009.
 
     Parameters
     ----------
-    bins : int, default=30
+    bins : int, default=8
+        Number of directions.
     method : {"dis", "farneback"}, default="dis"
         OpenCV's estimator of the flow. "dis" (dense inverse search) is faster and detects motion of weak
         texture; "farneback" does not, so it gives less false motion in a still, noisy video.
     threshold : float, default=0.1
-        Vectors shorter than this, in pixels per frame, are ignored: they are mostly noise of the camera and
-        of the encoder, and a still video would get a random histogram.
-    window, step : int, optional
-        Pool `window` neighbouring histograms into one, every `step` histograms.
+        Pixels with shorter vectors, in pixels per frame, are still: such vectors are mostly noise of the
+        camera and of the encoder, and their directions are random. It must be above 0 unless `speeds` is
+        None.
+    speeds : int or None, default=6
+        Number of speeds. With the default threshold the last one is 3.2 pixels per frame or more. None adds
+        up lengths instead, as described above.
+    grid : int, default=1
+        The picture is divided into `grid` x `grid` cells, whose histograms are concatenated row by row:
+        ``grid**2`` times as many bins. Rows and columns are split as by `numpy.array_split`.
+    window, step : int, default=1, None
+        Pool `window` neighbouring histograms into one, every `step` histograms; the step is by default the
+        window.
     frames : mapping, optional
         Options for `sysbags.video.frames`. A smaller `size` is faster and makes motion smaller; with a
         `stride` the motion is between the frames that are used.
@@ -55,20 +76,26 @@ class OpticalFlow(BagTransformer):
     >>> import numpy as np, sysbags
     >>> noise = np.random.default_rng(0).uniform(size=(16, 16))
     >>> picture = np.kron(255 * noise, np.ones((4, 4))).astype(np.uint8)
-    >>> video = [np.roll(picture, -k, axis=0) for k in range(5)]  # everything moves up
-    >>> stream = sysbags.bags.OpticalFlow(bins=8).stream(video)
-    >>> stream.shape
-    (4, 8)
-    >>> stream.argmax(axis=1)
-    array([7, 7, 7, 7])
+    >>> slow = [np.roll(picture, -k, axis=0) for k in range(5)]  # everything moves up
+    >>> bags = sysbags.bags.OpticalFlow()
+    >>> bags.stream(slow).shape
+    (4, 49)
+    >>> bags.stream(slow).argmax(axis=1)  # 1 + 8 * 3 + 7: 0.8 to 1.6 pixels per frame, up
+    array([32, 32, 32, 32])
+    >>> bags.stream(slow[::2]).argmax(axis=1)  # one speed higher
+    array([40, 40])
+    >>> sysbags.bags.OpticalFlow(grid=2).stream(slow).shape
+    (4, 196)
     """
 
     def __init__(
         self,
-        bins: int = 30,
+        bins: int = 8,
         *,
         method: str = "dis",
         threshold: float = 0.1,
+        speeds: int | None = 6,
+        grid: int = 1,
         window: int = 1,
         step: int | None = None,
         frames: Mapping[str, Any] | None = None,
@@ -77,18 +104,34 @@ class OpticalFlow(BagTransformer):
         self.bins = bins
         self.method = method
         self.threshold = threshold
+        self.speeds = speeds
+        self.grid = grid
         self.window = window
         self.step = step
         self.frames = frames
         self.n_jobs = n_jobs
 
     def masses(self, frames: Iterator[Frame]) -> Iterable[Array]:
-        """Turn N frames into N - 1 rows: the sum of the lengths of the vectors of each direction."""
-        bins = check_integer(self.bins, "bins")
+        """Turn N frames into N - 1 rows: counts of pixels, or sums of lengths if `speeds` is None."""
+        bins, grid = check_integer(self.bins, "bins"), check_integer(self.grid, "grid")
         threshold = check_weight(self.threshold, "threshold")
+        speeds = None if self.speeds is None else check_integer(self.speeds, "speeds")
         check_choice(self.method, "method", METHODS)
+        if speeds is not None and threshold == 0.0:
+            raise ParameterError(
+                f"threshold is {self.threshold!r}, but it must be above 0 if there are speeds, which are "
+                "multiples of it: only speeds=None allows 0"
+            )
+
+        def histogram(flow: npt.NDArray[np.float32]) -> Array:
+            if speeds is None:
+                return oriented_histogram(flow, bins, threshold)
+            return speed_histogram(flow, bins, speeds, threshold)
+
         return (
-            oriented_histogram(optical_flow(first, second, self.method), bins, threshold)
+            np.concatenate(
+                [histogram(cell) for cell in _cells(optical_flow(first, second, self.method), grid)]
+            )
             for first, second in pairwise(frames)
         )
 
@@ -110,12 +153,62 @@ def oriented_histogram(flow: npt.ArrayLike, bins: int, threshold: float = 0.0) -
     >>> oriented_histogram([[3, 0], [-2, 0], [0, 1.5]], bins=3)
     array([1.5, 5. , 0. ])
     """
+    length, direction, _ = _moving(flow, bins, threshold)
+    return np.asarray(np.bincount(direction, weights=length, minlength=bins), dtype=np.float64)
+
+
+def speed_histogram(flow: npt.ArrayLike, bins: int, speeds: int, threshold: float) -> Array:
+    """Count vectors by their length and by their angle from the horizontal axis.
+
+    Parameters
+    ----------
+    flow : (..., 2) array
+        Motion to the right and down, as OpenCV returns it.
+    bins : int
+        Number of directions, for left and right together: the first is straight down, the last straight up.
+    speeds : int
+        Number of speeds. Speed s is from ``threshold * 2**s`` to below ``threshold * 2**(s + 1)``; the last
+        one has no upper end.
+    threshold : float
+        Above 0. Shorter vectors, and those that are not finite, are still.
+
+    Returns
+    -------
+    (1 + bins * speeds,) array
+        The number of still vectors, then speed by speed, and within a speed by direction.
+
+    Examples
+    --------
+    >>> speed_histogram([[0, 0], [1, 0], [-1.5, 0], [0, 2], [0, -9]], bins=3, speeds=2, threshold=1.0)
+    array([1., 0., 2., 0., 1., 0., 1.])
+    """
+    length, direction, total = _moving(flow, bins, threshold)
+    # frexp is exact; a logarithm would be rounded, and lengths at the ends of bins counted in the wrong one.
+    fraction, power = np.frexp(length)
+    first_fraction, first_power = np.frexp(threshold)
+    speed = np.minimum(power - first_power - (fraction < first_fraction), speeds - 1)
+    counts = np.bincount(1 + bins * speed + direction, minlength=1 + bins * speeds).astype(np.float64)
+    counts[0] = total - length.size
+    return counts
+
+
+def _moving(flow: npt.ArrayLike, bins: int, threshold: float) -> tuple[Array, IntArray, int]:
+    """Return the length and the bin of direction of the vectors that reach the threshold; count all vectors.
+
+    Vectors that are not finite do not reach it.
+    """
     right, down = np.asarray(flow, dtype=np.float64).reshape(-1, 2).T
     length = np.hypot(right, down)
     moves = (length >= threshold) & np.isfinite(length)
     angle = np.arctan2(-down[moves], np.abs(right[moves]))
-    index = np.minimum(((angle / np.pi + 0.5) * bins).astype(np.int64), bins - 1)
-    return np.asarray(np.bincount(index, weights=length[moves], minlength=bins), dtype=np.float64)
+    direction = np.minimum(((angle / np.pi + 0.5) * bins).astype(np.int64), bins - 1)
+    return length[moves], direction, length.size
+
+
+def _cells(flow: npt.NDArray[np.float32], grid: int) -> Iterator[npt.NDArray[np.float32]]:
+    """Divide an (H, W, 2) flow into `grid` x `grid` cells, row by row."""
+    for rows in np.array_split(flow, grid):
+        yield from np.array_split(rows, grid, axis=1)
 
 
 def optical_flow(first: Frame, second: Frame, method: str = "dis") -> npt.NDArray[np.float32]:

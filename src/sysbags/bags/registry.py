@@ -95,7 +95,7 @@ CLASSES = {
         BagClass(
             "OpticalFlow",
             "sysbags.bags.flow",
-            tuning=({}, {"bins": 16}, {"window": 3, "step": 1}),
+            tuning=({}, {"grid": 2}, {"window": 3, "step": 1}),
             packages=("av", "opencv-python-headless"),
         ),
         BagClass("ColourHistogram", "sysbags.bags.colour", packages=("av", "opencv-python-headless")),

@@ -34,7 +34,7 @@ def bag_settings(bags: BagTransformer, fixed: Sequence[str] = ()) -> dict[str, B
     --------
     >>> from sysbags.bags import OpticalFlow
     >>> list(bag_settings(OpticalFlow(), fixed=["window"]))
-    ['as given', 'bins 16']
+    ['as given', 'grid 2']
     """
     name = type(bags).__name__
     changes = CLASSES[name].tuning if name in CLASSES else ({},)
