@@ -20,27 +20,27 @@ from rich.console import Console
 
 import sysbags
 from benchmarks.machine import facts
+from sysbags._common.types import Array
 from sysbags.bags import LocalBinaryPatterns
-from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.datasets import make_streams
 from sysbags.datasets.folder import class_folders
 from sysbags.distances.gram import CrossGram
-from sysbags.evaluate import Weights, choose_weights
+from sysbags.evaluate.system_predictors import SYSTEM_CLASSIFIERS, metric_predictors
 
 LAMBDA_A = np.arange(0.15, 2.0, 0.2)
 LAMBDA_MU = np.arange(0.0, 101.0, 10.0)
 ORDER = 5
 
 
-def sweep(gram: CrossGram, labels: list[str], groups: list[str] | None, classifier: str) -> Weights:
-    return choose_weights(
-        gram,
-        labels,
-        groups=groups,
-        classifier=classifier,
-        lambda_a=LAMBDA_A,
-        lambda_mu=LAMBDA_MU,
-        n_jobs=-1,
+def sweep(gram: CrossGram, labels: list[str], groups: list[str] | None, classifier: str) -> Array:
+    """Accuracies of all settings."""
+    codes = np.unique(labels, return_inverse=True)[1]
+    units = np.arange(len(labels)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    families = (
+        metric_predictors(gram, codes, units, classifier, "alignment", float(a), n_jobs=-1) for a in LAMBDA_A
+    )
+    return np.array(
+        [[np.mean(family(float(mu), 1).predict() == codes) for mu in LAMBDA_MU] for family in families]
     )
 
 
@@ -53,7 +53,7 @@ def main() -> None:
     say = Console(stderr=True).print
     streams, names = make_streams(classes=2, per_class=3, frames=30, bins=8)
     small = sysbags.cross_gram([sysbags.identify(stream, order=ORDER) for stream in streams])
-    for classifier in CLASSIFIERS:
+    for classifier in SYSTEM_CLASSIFIERS:
         sweep(small, [str(name) for name in names], None, classifier)
 
     clips = class_folders(arguments.folder)
@@ -65,10 +65,9 @@ def main() -> None:
     before = perf_counter() - started
     say(f"everything up to the CrossGram: {before:.0f} s")
     rows = []
-    for classifier in reversed(CLASSIFIERS):
+    for classifier in SYSTEM_CLASSIFIERS:
         started = perf_counter()
-        result = sweep(gram, clips.labels, clips.sources, classifier)
-        rates = 100 * result.accuracies
+        rates = 100 * sweep(gram, clips.labels, clips.sources, classifier)
         rows.append(
             f"| {classifier} | {perf_counter() - started:.1f} s | {rates.min():.1f} to {rates.max():.1f} % |"
         )

@@ -10,7 +10,8 @@ import pytest
 import sysbags
 from helpers import make_stream, make_system
 from sysbags.errors import IncompatibleSystemsError, OrderError, ParameterError, StreamError, SysbagsError
-from sysbags.evaluate import leave_one_out
+from sysbags.evaluate import choose_settings, leave_one_out
+from sysbags.means import covariance_mean
 
 STREAM = make_stream(np.random.default_rng(0))
 SYSTEMS = [make_system(seed, order=2) for seed in range(3)]
@@ -222,6 +223,26 @@ TABLE = {
         ParameterError,
         "lambda_mu is -2",
     ),
+    "another word than scale": (
+        lambda: sysbags.pairwise_distances(SYSTEMS, lambda_mu="auto"),
+        ParameterError,
+        "lambda_mu is 'auto', but it must be a number that is 0 or more, or \"scale\"",
+    ),
+    "scale in the orthonormal form": (
+        lambda: sysbags.pairwise_distances(SYSTEMS, lambda_a="scale"),
+        IncompatibleSystemsError,
+        "needs the unit-variance form",
+    ),
+    "scale for one pair": (
+        lambda: sysbags.align(ONE, TWO, "scale"),
+        ParameterError,
+        "lambda_a is 'scale', but it must be a finite number",
+    ),
+    "mean of covariances in the orthonormal form": (
+        lambda: covariance_mean(SYSTEMS, normalized_by=0.5),
+        IncompatibleSystemsError,
+        "needs the unit-variance form",
+    ),
     # baselines
     "Martin of an unstable system": (
         lambda: sysbags.martin_distance(UNSTABLE, UNSTABLE),
@@ -283,6 +304,36 @@ TABLE = {
         lambda: leave_one_out(RECTANGULAR, [0, 1, 0]),
         ParameterError,
         "one collection with itself",
+    ),
+    "leave one out with scale": (
+        lambda: leave_one_out(GRAM, [0, 1, 0], lambda_a="scale"),
+        ParameterError,
+        "lambda_a is 'scale', but it must be a finite number",
+    ),
+    "settings of two collections": (
+        lambda: choose_settings(SYSTEMS, RECTANGULAR, [0, 1, 0]),
+        ParameterError,
+        "one collection with itself",
+    ),
+    "settings of a form that the metric has not": (
+        lambda: choose_settings(SYSTEMS, GRAM, [0, 1, 0], metric="covariance", normal_form="orthonormal"),
+        ParameterError,
+        "the metric covariance needs the unit-variance form, but the form is orthonormal",
+    ),
+    "settings of a metric without weights": (
+        lambda: choose_settings(SYSTEMS, GRAM, [0, 1, 0], metric="martin"),
+        ParameterError,
+        "metric is 'martin', but it must be one of",
+    ),
+    "kernel ridge with the Martin distance": (
+        lambda: sysbags.KernelRidgeClassifier(metric="martin").fit(SYSTEMS, [0, 1, 0]),
+        ParameterError,
+        "metric is 'martin', but it must be one of 'alignment', 'covariance', 'normalized-covariance'",
+    ),
+    "kernel ridge without a ridge": (
+        lambda: sysbags.KernelRidgeClassifier(ridge=0).fit(SYSTEMS, [0, 1, 0]),
+        ParameterError,
+        "ridge is 0, but it must be above 0",
     ),
     "too few labels": (lambda: leave_one_out(GRAM, [0, 1]), ParameterError, "each of the 3 systems"),
     "unknown classifier": (
@@ -346,3 +397,25 @@ def test_one_sentence(name):
     assert isinstance(raised.value, ValueError)
     assert "\n" not in sentence
     assert len(sentence) < 300
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda pair: sysbags.pairwise_distances(pair, metric="normalized-covariance"),
+        lambda pair: sysbags.pairwise_distances(
+            pair[:1] * 2, metric="normalized-covariance", lambda_mu="scale"
+        ),
+        lambda pair: covariance_mean(pair, normalized_by=0.5),
+        lambda pair: sysbags.KernelRidgeClassifier().fit(pair, ["a", "b"]),
+    ],
+    ids=["distances", "scale", "mean", "kernel ridge"],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_covariances_of_a_blind_system_are_refused(call):
+    pair = [
+        sysbags.System([[0.5]], [[0.5, 0.5]], [[weight]], [1.0], normal_form="unit-variance")
+        for weight in (0.0, 1.0)
+    ]
+    with pytest.raises(IncompatibleSystemsError, match="observer of zeros"):
+        call(pair)

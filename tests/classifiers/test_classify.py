@@ -20,11 +20,14 @@ from sysbags import (
     medoid,
     pairwise_distances,
 )
+from sysbags.distances.gram import SystemStack
 from sysbags.distances.registry import METRICS
+from sysbags.distances.weights import scaled_weights
 from sysbags.errors import IncompatibleSystemsError, OrderError, ParameterError, StreamError
 
 CLASSIFIERS = (NearestSystem, NearestMean)
 WEIGHTS = {"lambda_a": 0.4, "lambda_mu": 2.0}
+WEIGHTED = [name for name, metric in METRICS.items() if metric.weighted]
 
 
 def make_member(kind, seed, share=0.9):
@@ -181,12 +184,33 @@ def test_explanations(training, queries, metric, model):
     for explanation, row in zip(explanations, expected, strict=True):
         assert list(explanation.distances) == model.classes_.tolist()
         np.testing.assert_allclose(list(explanation.distances.values()), row, rtol=1e-9)
-        if metric != "alignment":
+        if metric not in WEIGHTED:
             assert explanation.parts == {}
             continue
-        assert list(explanation.parts) == ["transition", "observer", "mean"]
-        assert sum(explanation.parts.values()) == explanation.distances[explanation.label]
+        names = ["transition", "observer", "mean"] if metric == "alignment" else ["covariances", "mean"]
+        assert list(explanation.parts) == names
+        assert min(explanation.parts.values()) >= 0.0
+        assert sum(explanation.parts.values()) == pytest.approx(
+            explanation.distances[explanation.label], rel=1e-14
+        )
     assert model.set_params(n_jobs=2).explain(queries[0]) == explanations
+
+
+@pytest.mark.parametrize("metric", ["covariance", "normalized-covariance"])
+@pytest.mark.parametrize("estimator", CLASSIFIERS)
+def test_the_parts_of_covariances(training, queries, metric, estimator):
+    """The covariances are what is left of the distance to the predicted class without its mean."""
+    systems, labels = in_form_of(metric, training[0]), training[1]
+    others = in_form_of(metric, queries[0])
+    model = estimator(metric=metric, **WEIGHTS).fit(systems, labels)
+    members = model.centers_ if estimator is NearestMean else model.systems_
+    names = model.classes_ if estimator is NearestMean else model.labels_
+    both = pairwise_distances(others, members, metric, **WEIGHTS)
+    without = pairwise_distances(others, members, metric, lambda_a=WEIGHTS["lambda_a"])
+    for k, explanation in enumerate(model.explain(others)):
+        nearest = min(np.flatnonzero(names == explanation.label), key=both[k].__getitem__)
+        expected = {"covariances": without[k, nearest], "mean": both[k, nearest] - without[k, nearest]}
+        assert explanation.parts == pytest.approx(expected, rel=0, abs=1e-12)
 
 
 def test_the_winner_by_votes_need_not_be_the_nearest(training):
@@ -294,6 +318,90 @@ def test_class_with_one_member_is_that_member(training, queries):
     model = NearestMean().fit(systems[:3], labels[:3])
     assert set(model.predict(queries[0])) == {"calm"}
     assert model.decision_function(queries[0]).shape == (len(queries[0]), 1)
+
+
+# --- weights in the units of the training systems
+
+
+@pytest.fixture(scope="module")
+def unit_variance():
+    """Training systems and queries in the unit-variance form, and their labels."""
+    kinds = np.repeat(np.arange(3), 4)
+    systems = [
+        identify(make_member(kind, seed), 3, "linear", normal_form="unit-variance")
+        for kind, seed in zip(kinds, np.tile(np.arange(4), 3), strict=True)
+    ]
+    training, queries = np.flatnonzero(np.arange(12) % 4 < 3), np.flatnonzero(np.arange(12) % 4 == 3)
+    labels = np.array(["calm", "fire", "wave"])[kinds]
+    return [systems[k] for k in training], labels[training], [systems[k] for k in queries]
+
+
+@pytest.mark.parametrize("estimator", CLASSIFIERS)
+@pytest.mark.parametrize("metric", WEIGHTED)
+def test_scaled_weights_are_learnt_in_fit(unit_variance, estimator, metric):
+    """From the training systems, and never again from those to classify."""
+    systems, labels, queries = unit_variance
+    model = estimator(metric=metric, lambda_a="scale", lambda_mu="scale").fit(systems, labels)
+    assert (model.lambda_a, model.lambda_mu) == ("scale", "scale")
+    learnt = model.lambda_a_, model.lambda_mu_
+    assert learnt == scaled_weights(SystemStack.of(systems), metric)
+    twin = estimator(metric=metric, lambda_a=learnt[0], lambda_mu=learnt[1]).fit(systems, labels)
+    assert (twin.lambda_a_, twin.lambda_mu_) == learnt
+    assert model.explain(queries) == twin.explain(queries)
+    single = [model.explain([query])[0] for query in queries]
+    for together, alone in zip(model.explain(queries), single, strict=True):
+        np.testing.assert_allclose(
+            list(together.distances.values()), list(alone.distances.values()), rtol=1e-9, atol=1e-12
+        )
+    assert (model.lambda_a_, model.lambda_mu_) == learnt
+    assert model.fit(systems[:4], labels[:4]).lambda_mu_ != learnt[1] or metric == "alignment"
+
+
+@pytest.mark.parametrize("estimator", CLASSIFIERS)
+@pytest.mark.parametrize("metric", WEIGHTED)
+def test_the_unit_of_streams_changes_no_prediction(unit_variance, estimator, metric):
+    systems, labels, queries = unit_variance
+    model = estimator(metric=metric, lambda_a="scale", lambda_mu="scale").fit(systems, labels)
+    larger, others = (
+        [identify(8.0 * s.samples, 3, "linear", normal_form="unit-variance") for s in collection]
+        for collection in (systems, queries)
+    )
+    other = clone(model).fit(larger, labels)
+    power = {"alignment": 2, "covariance": 4, "normalized-covariance": 0}[metric]
+    for first, second in zip(model.explain(queries), other.explain(others), strict=True):
+        assert first.label == second.label
+        expected = 8.0**power * np.array(list(first.distances.values()))
+        # Round-off of norms that are as large as the distances between classes.
+        np.testing.assert_allclose(
+            list(second.distances.values()), expected, rtol=0, atol=1e-8 * expected.max()
+        )
+
+
+@pytest.mark.parametrize("estimator", CLASSIFIERS)
+def test_weights_that_are_no_numbers(training, unit_variance, estimator):
+    systems, labels, _ = unit_variance
+    with pytest.raises(IncompatibleSystemsError, match='the weight "scale" needs the unit-variance form'):
+        estimator(lambda_mu="scale").fit(*training)
+    with pytest.raises(ParameterError, match="lambda_mu is 'auto', but it must be a number that is 0 or"):
+        estimator(lambda_mu="auto").fit(systems, labels)
+    # Metrics without weights ignore them.
+    model = estimator(metric="martin", lambda_a="scale").fit(*training)
+    assert (model.lambda_a_, model.lambda_mu_) == (0.0, 0.0)
+    assert model.score(*training) == 1.0
+
+
+def test_a_grid_search_may_try_scaled_weights(streams):
+    model = Pipeline(
+        [("identify", SystemIdentifier(2, normal_form="unit-variance")), ("classify", NearestMean())]
+    )
+    grid = {
+        "classify__metric": WEIGHTED,
+        "classify__lambda_a": ["scale"],
+        "classify__lambda_mu": ["scale", 0.0],
+    }
+    search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(*streams)
+    assert len(search.cv_results_["params"]) == 6
+    assert search.best_score_ == 1.0
 
 
 # --- both

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 import re
 import sys
@@ -270,3 +271,153 @@ def test_plot_says_what_it_lacks(capsys, classes, tmp_path, monkeypatch):
     assert code == 2
     assert "pip install 'sysbags[plot]'" in err
     assert list(tmp_path.iterdir()) == []
+
+
+# --- models of other metrics and forms
+
+METRICS = ["alignment", "covariance", "normalized-covariance"]
+
+
+@pytest.fixture(scope="module")
+def unit_models(classes, tmp_path_factory):
+    """Models in the unit-variance form, one per metric, with weights that are given."""
+    folder = tmp_path_factory.mktemp("unit")
+    for metric in METRICS:
+        words = ["--metric", metric, "--normal-form", "unit-variance", "--order", "2"]
+        words += ["--lambda-a", "0.5", "--lambda-mu", "3", "--json"]
+        assert main(["fit", str(classes), "--out", str(folder / metric), *words]) == 0
+    return folder
+
+
+def unit_systems_of(paths, order=2):
+    streams = sysbags.bags.LocalBinaryPatterns().transform(paths)
+    return sysbags.SystemIdentifier(order, normal_form="unit-variance").transform(streams)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_model_gives_bag_form_and_weights_to_its_own_metric(capsys, classes, unit_models, tmp_path, metric):
+    paths = [classes / "waves" / "0.mp4", classes / "waves" / "1.mp4"]
+    systems = unit_systems_of(paths)
+    twin = sysbags.pairwise_distances(systems, metric=metric, lambda_a=0.5, lambda_mu=3.0)
+    words = ("--model", unit_models / metric, "--metric", metric)
+    output = call_json(capsys, "distance", *paths, *words)
+    assert output["metric"] == metric
+    assert output["squared_distance"] == pytest.approx(twin[0, 1], rel=1e-9)
+    call_json(capsys, "matrix", classes / "waves", "--out", tmp_path / "d.csv", *words)
+    table = np.loadtxt(tmp_path / "d.csv", delimiter=",", skiprows=1, usecols=(1, 2))
+    np.testing.assert_allclose(table, twin, rtol=1e-9)
+    # Other weights may be given.
+    output = call_json(capsys, "distance", *paths, *words, "--lambda-mu", 0)
+    twin = sysbags.pairwise_distances(systems, metric=metric, lambda_a=0.5)
+    assert output["squared_distance"] == pytest.approx(twin[0, 1], rel=1e-9)
+
+
+def test_the_mean_of_a_model_in_the_unit_variance_form(capsys, classes, unit_models, tmp_path):
+    paths = sorted((classes / "waves").glob("*.mp4"))
+    words = ("--out", tmp_path / "m", "--model", unit_models / "alignment")
+    output = call_json(capsys, "mean", *paths, *words)
+    twin = sysbags.frechet_mean(unit_systems_of(paths), 0.5, 3.0)
+    saved = sysbags.load(tmp_path / "m")
+    assert saved.normal_form == "unit-variance"
+    assert output["objective"] == pytest.approx(twin.objective, rel=1e-9)
+    np.testing.assert_allclose(saved.transition, twin.system.transition, rtol=0, atol=1e-9)
+    assert (output["lambda_a"], output["lambda_mu"]) == (0.5, 3.0)
+
+
+def distances_of_default_metric(capsys, command, classes, model, tmp_path):
+    """The exit code, the complaint, and what a command says without the option --metric."""
+    paths = sorted((classes / "waves").glob("*.mp4"))
+    words = {
+        "distance": ("distance", *paths),
+        "matrix": ("matrix", classes / "waves", "--out", tmp_path / "out"),
+        "mean": ("mean", *paths, "--out", tmp_path / "out"),
+    }[command]
+    code, out, err = call(capsys, *words, "--model", model, "--json")
+    return code, err, json.loads(out) if code == 0 else {}
+
+
+@pytest.mark.parametrize("metric", METRICS[1:])
+@pytest.mark.parametrize("command", ["distance", "matrix", "mean"])
+def test_weights_of_one_metric_are_not_used_for_another(
+    capsys, classes, unit_models, tmp_path, command, metric
+):
+    """With a model of lagged covariances its metric is used, or the command says in a sentence why not."""
+    model = unit_models / metric
+    code, err, output = distances_of_default_metric(capsys, command, classes, model, tmp_path)
+    if command == "mean":  # the Frechet mean is that of the alignment distance
+        assert (code, len(err.splitlines())) == (2, 1)
+        assert (
+            f"the weights of {model} are those of the metric {metric}: for the metric alignment, give" in err
+        )
+    else:
+        assert (code, output["metric"]) == (0, metric)
+
+
+@pytest.mark.parametrize("metric", METRICS[1:])
+def test_weights_of_alignments_are_not_used_for_covariances(capsys, classes, unit_models, metric):
+    """Unless both weights are given."""
+    paths = [classes / "waves" / "0.mp4", classes / "waves" / "1.mp4"]
+    words = ("distance", *paths, "--model", unit_models / "alignment", "--metric", metric)
+    code, out, err = call(capsys, *words)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert (
+        f"are those of the metric alignment: for the metric {metric}, give --lambda-a and --lambda-mu" in err
+    )
+    assert call(capsys, *words, "--lambda-a", 0.5)[0] == 2
+    output = call_json(capsys, *words, "--lambda-a", 0.25, "--lambda-mu", 0)
+    twin = sysbags.pairwise_distances(unit_systems_of(paths), metric=metric, lambda_a=0.25)
+    assert output["squared_distance"] == pytest.approx(twin[0, 1], rel=1e-9)
+
+
+def test_a_model_keeps_its_form(capsys, classes, model, unit_models):
+    paths = [classes / "waves" / "0.mp4", classes / "flicker" / "0.mp4"]
+    words = ("--metric", "covariance", "--lambda-a", 0.5, "--lambda-mu", 0)
+    code, out, err = call(capsys, "distance", *paths, "--model", model, *words)
+    assert (code, out) == (2, "")
+    assert "the metric covariance needs the unit-variance form, but the systems of" in err
+    # Metrics without weights need none.
+    output = call_json(
+        capsys, "distance", *paths, "--model", unit_models / "covariance", "--metric", "martin"
+    )
+    twin = sysbags.pairwise_distances(unit_systems_of(paths), metric="martin")
+    assert output["squared_distance"] == pytest.approx(twin[0, 1], rel=1e-9)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_inspect_a_model_in_the_unit_variance_form(capsys, unit_models, tmp_path, metric):
+    output = call_json(capsys, "inspect", unit_models / metric, "--plot", tmp_path / "p.png")
+    assert "unit-variance" in output["steps"]["systems"]
+    assert metric == "alignment" or f"metric='{metric}'" in output["steps"]["classify"]
+    assert [system["name"] for system in output["systems"]] == ["flicker", "waves"]
+    # An average of covariances has the sum of the orders.
+    assert [system["order"] for system in output["systems"]] == [2 if metric == "alignment" else 4] * 2
+    assert (output["lambda_a"], output["lambda_mu"]) == (0.5, 3.0)
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    code, out, err = call(capsys, "inspect", unit_models / metric)
+    assert (code, err) == (0, "")
+    assert "unit-variance" in out
+
+
+@pytest.mark.parametrize("metric", METRICS[1:])
+def test_the_plot_of_a_model_has_distances_of_its_metric(capsys, unit_models, tmp_path, monkeypatch, metric):
+    from sysbags.distances import pairwise
+
+    asked, original = [], pairwise.pairwise_distances
+
+    def spy(systems, others=None, metric="alignment", **options):
+        asked.append(metric)
+        return original(systems, others, metric, **options)
+
+    monkeypatch.setattr(pairwise, "pairwise_distances", spy)
+    call_json(capsys, "inspect", unit_models / metric, "--plot", tmp_path / "p.png")
+    assert asked == [metric]
+
+
+def test_inspect_shows_the_weights_as_numbers(capsys, classes, tmp_path):
+    systems = unit_systems_of(sorted(classes.glob("*/*.mp4")))
+    model = sysbags.NearestMean(metric="covariance", lambda_a="scale", lambda_mu="scale")
+    sysbags.save(tmp_path / "m", model.fit(systems, ["a", "a", "b", "b"]))
+    output = call_json(capsys, "inspect", tmp_path / "m", "--plot", tmp_path / "p.png")
+    assert (output["lambda_a"], output["lambda_mu"]) == (model.lambda_a_, model.lambda_mu_)
+    assert output["metric"] == "covariance"

@@ -12,9 +12,9 @@ import pytest
 
 from cli_folder import call, call_json
 from clips import write_clip
-from sysbags import alignment_distance, frechet_mean, identify
+from sysbags import NearestMean, NearestSystem, alignment_distance, comparators, frechet_mean, identify
 from sysbags.bags import LocalBinaryPatterns
-from sysbags.datasets import make_clips
+from sysbags.datasets import make_clips, make_streams, write_streams
 from sysbags.evaluate.comparators import COMPARATORS
 
 FIXED = ("--order", 2, "--lambda-a", 0.25, "--lambda-mu", 10, "--n-jobs", 1)
@@ -119,7 +119,10 @@ def test_tables_for_people(capsys, place):
     assert re.search(
         r"^ *all systems +bag LocalBinaryPatterns\(.*\), order 2, kernel chi2 *$", settings, re.M
     )
-    row = r"^ *LBP systems, alignment +nearest mean +(classifier nearest mean, )?lambda_a 0.25, lambda_mu 10"
+    row = (
+        r"^ *LBP systems, alignment +nearest mean +"
+        r"metric alignment, normal form orthonormal, lambda_a 0.25, lambda_mu 10"
+    )
     assert re.search(row, settings, re.M)
 
 
@@ -201,8 +204,6 @@ def test_comparing_runs_every_method(capsys, place):
     output = evaluate(capsys, place, *FIXED, "--compare", "--compare-frames", 14)
     names = {line["name"] for line in output["methods"]}
     assert output["facts"]["notes"] == []
-    from sysbags import comparators
-
     for name in set(COMPARATORS) - {"LinearSystem"}:
         assert getattr(comparators, name).title in names
     assert set(COMPARATORS) == set(comparators.__all__)
@@ -212,7 +213,8 @@ def test_comparing_runs_every_method(capsys, place):
     }
     assert all(line["rate"]["total"] == 8 for line in output["methods"])
     kinds = {line["name"]: line["kind"] for line in output["methods"]}
-    assert [kind for name, kind in kinds.items() if name.startswith("LBP systems")] == ["systems"] * 3
+    for name in ("LBP systems, alignment", "LBP systems, Martin", "LBP systems, maximum singular value"):
+        assert kinds[name] == "systems"
     assert kinds["LDS on pixels, Martin"] == kinds["LBP-TOP"] == "comparator"
 
 
@@ -243,8 +245,19 @@ def test_tuning_runs(capsys, place):
     line = output["methods"][0]
     assert (line["name"], line["classifier"], line["main"]) == ("LBP systems, tuned", "chosen", True)
     chosen = line["settings"]
-    assert list(chosen) == ["bag parameters", "kernel", "order", "classifier", "lambda_a", "lambda_mu"]
-    assert chosen["lambda_a"] == 0.25
+    names = (
+        "bag parameters",
+        "kernel",
+        "order",
+        "classifier",
+        "metric",
+        "normal form",
+        "lambda_a",
+        "lambda_mu",
+    )
+    assert tuple(chosen) == names
+    # A weight that is given is that of the paper's distance.
+    assert (chosen["lambda_a"], chosen["metric"], chosen["normal form"]) == (0.25, "alignment", "orthonormal")
     assert "window" not in str(chosen)  # as given
     for value in chosen.values():
         assert not isinstance(value, dict) or sum(value.values()) == 8
@@ -269,9 +282,21 @@ def test_the_same_bits_for_any_number_of_threads(capsys, place):
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
+        (("--protocol", "by-source"), "set has no sources, but the protocol by-source needs at least two"),
         (
-            ("--protocol", "by-source"),
-            "index.csv is missing, but the protocol by-source needs at least two sources",
+            ("--protocol", "predefined"),
+            "set has no trials, but the protocol predefined needs a column of index.csv, or the array "
+            "'trials' of a file of streams, with the words train and test",
+        ),
+        (("--metric", "martin"), "'martin' is not one of 'alignment', 'covariance', 'normalized-covariance'"),
+        (
+            ("--metric", "covariance", "--normal-form", "orthonormal"),
+            "the metric covariance needs the unit-variance form, but the form is orthonormal",
+        ),
+        (("--normal-form", "x"), "normal_form is 'x', but it must be one of 'orthonormal', 'unit-variance'"),
+        (
+            ("--metric", "covariance", "--lambda-a", "2", "--order", "2"),
+            "lambda_a is 2.0, but it must be a number in [0, 1]",
         ),
         (("--protocol", "folds", "--folds", "9"), "8 groups that must not be split, but 9 parts"),
         (("--lambda-mu", "-1"), "--lambda-mu is '-1', but it must be a number that is 0 or more, or auto"),
@@ -279,7 +304,7 @@ def test_the_same_bits_for_any_number_of_threads(capsys, place):
         (("--order", "40"), "none of the clips can be used: "),
         (("--words", "5"), "--words is for the bags surf and sift"),
         (("--report", "{place}/no/r.html"), "no does not exist"),
-        (("--folds", "3"), "--folds goes with --protocol folds"),
+        (("--folds", "3"), "--folds goes with --protocol folds or predefined"),
         (("--folds", "10", "--protocol", "leave-one-out"), "--folds goes with --protocol folds"),
         (("--compare-frames", "9"), "--compare-frames goes with --compare"),
         (("--compare-stride", "1"), "--compare-stride goes with --compare"),
@@ -324,7 +349,7 @@ def test_one_source_for_all_and_a_class_of_one_source(capsys, copy):
     assert (code, err) == (0, "sysbags: all clips have the same source, so clips are left out, not sources\n")
     assert "one clip left out at a time" in out
     code, _, err = call(capsys, *argv, "--protocol", "by-source")
-    assert (code, "names a single source" in err) == (2, True)
+    assert (code, "has a single source, but the protocol by-source needs" in err) == (2, True)
     write_index(copy / "set", {name: "x" if name.startswith("fire") else name for name in names})
     output = call_json(capsys, *argv)
     lines = output["methods"]
@@ -351,3 +376,273 @@ def test_further_bags_are_judged_together(capsys, place):
     assert (main["name"], main["classifier"]) == ("LBP + colour + flow systems, alignment", "kernel ridge")
     assert main["main"]
     assert {"ridge", "weight of colour", "weight of flow"} <= set(main["settings"])
+
+
+# --- metrics and forms
+
+
+@pytest.mark.parametrize("metric", ["covariance", "normalized-covariance"])
+def test_a_metric_by_a_loop_over_the_clips(capsys, place, metric):
+    weights = {"metric": metric, "lambda_a": 0.5, "lambda_mu": 2.0}
+    argv = [word for name, value in weights.items() for word in (f"--{name.replace('_', '-')}", value)]
+    output = evaluate(capsys, place, *argv, "--order", 2, "--n-jobs", 1)
+    clips = output["clips"]
+    streams = [LocalBinaryPatterns().stream(place / "set" / clip["name"]) for clip in clips]
+    systems = [identify(stream, 2, normal_form="unit-variance") for stream in streams]
+    for line, model in zip(
+        output["methods"], (NearestMean(**weights), NearestSystem(**weights)), strict=False
+    ):
+        assert line["settings"]["metric"] == metric
+        assert line["settings"]["normal form"] == "unit-variance"
+        assert (line["settings"]["lambda_a"], line["settings"]["lambda_mu"]) == (0.5, 2.0)
+        for k, prediction in enumerate(line["predictions"]):
+            rest = [j for j in range(8) if j != k]
+            model.fit([systems[j] for j in rest], [clips[j]["label"] for j in rest])
+            assert model.predict([systems[k]])[0] == prediction
+
+
+def test_metric_form_and_weights_are_chosen(capsys, place):
+    output = evaluate(capsys, place, "--order", 2, "--n-jobs", 1)
+    assert [(line["name"], line["classifier"]) for line in output["methods"]] == [
+        ("LBP systems", "nearest mean"),
+        ("LBP systems", "1-NN"),
+        ("LBP systems", "kernel ridge"),
+    ]
+    for line in output["methods"]:
+        assert {"metric", "normal form", "lambda_a", "lambda_mu"} <= set(line["settings"])
+        for value in line["settings"].values():  # one choice for all clips, or how many each was chosen for
+            assert not isinstance(value, dict) or sum(value.values()) == 8
+    given = evaluate(capsys, place, "--order", 2, "--n-jobs", 1, "--normal-form", "unit-variance")
+    for line in given["methods"]:
+        assert line["settings"]["normal form"] == "unit-variance"
+
+
+# --- official splits
+
+
+def write_table(folder, rows):
+    with (folder / "index.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+
+
+def expected_in_trials(systems, labels, trials, model):
+    """The predictions for the test sets, one trial after the other."""
+    predictions = []
+    for parts in trials:
+        training, tested = ([k for k, part in enumerate(parts) if part == word] for word in ("train", "test"))
+        model.fit([systems[k] for k in training], [labels[k] for k in training])
+        predictions += model.predict([systems[k] for k in tested]).tolist()
+    return predictions
+
+
+TRIALS = {
+    "first": ["train", "train", "test", "test", "train", "train", "test", "test"],
+    "second": ["test", "train", "train", "", "test", "train", "train", "train"],
+}
+
+
+def test_official_splits_of_an_index(capsys, copy):
+    """A classifier is fitted to each training set, and evaluated on the test set of the same trial."""
+    names = [f"{path.parent.name}/{path.name}" for path in sorted((copy / "set").glob("*/*.mp4"))]
+    write_table(copy / "set", [("clip", *TRIALS), *zip(names, *TRIALS.values(), strict=True)])
+    output = evaluate(capsys, copy, *FIXED)  # the protocol is the default, as there are trials
+    assert output["protocol"] == "2 official trials (clips tested: first: 4, second: 2)"
+    tested = [
+        name for parts in TRIALS.values() for name, part in zip(names, parts, strict=True) if part == "test"
+    ]
+    assert [clip["name"] for clip in output["clips"]] == tested
+    labels = [name.split("/")[0] for name in names]
+    assert [clip["label"] for clip in output["clips"]] == [name.split("/")[0] for name in tested]
+    systems = [identify(LocalBinaryPatterns().stream(copy / "set" / name), 2) for name in names]
+    weights = {"lambda_a": 0.25, "lambda_mu": 10.0}
+    for line, model in zip(
+        output["methods"], (NearestMean(**weights), NearestSystem(**weights)), strict=False
+    ):
+        expected = expected_in_trials(systems, labels, TRIALS.values(), model)
+        assert line["predictions"] == expected
+        right = [a == clip["label"] for a, clip in zip(expected, output["clips"], strict=True)]
+        assert line["trials"] == {"first": sum(right[:4]) / 4, "second": sum(right[4:]) / 2}
+        assert line["rate"]["total"] == 6
+    assert len(output["methods"][2]["predictions"]) == 6
+    argv = ("evaluate", copy / "set", "--cache", copy / "cache", *FIXED)
+    code, out, err = call(capsys, *argv, "--protocol", "predefined", "--folds", 2)
+    assert (code, err) == (0, "")
+    table = out.split("Accuracy in each trial, and their mean:\n")[1].split("Settings:")[0]
+    assert re.search(r"method +classifier +first +second +mean", table)
+    shares = [100 * share for share in output["methods"][0]["trials"].values()]
+    numbers = " +".join(re.escape(f"{share:.1f} %") for share in (*shares, sum(shares) / 2))
+    assert re.search(rf"LBP systems, alignment +nearest mean +{numbers}", table)
+    # Another protocol may be asked for.
+    by_clip = evaluate(capsys, copy, *FIXED, "--protocol", "leave-one-out")
+    assert len(by_clip["clips"]) == 8
+    assert "trials" not in by_clip["methods"][0] or not by_clip["methods"][0]["trials"]
+
+
+def test_labels_and_sources_of_an_index(capsys, copy):
+    """Labels that are not the names of folders; the sources are left out together as ever."""
+    names = [f"{path.parent.name}/{path.name}" for path in sorted((copy / "set").glob("*/*.mp4"))]
+    labels = ["odd" if int(name[-5]) % 2 else "even" for name in names]
+    rows = zip(
+        names, labels, [name[-5] + label for name, label in zip(names, labels, strict=True)], strict=True
+    )
+    write_table(copy / "set", [("clip", "label", "source"), *rows])
+    output = evaluate(capsys, copy, *FIXED)
+    assert output["classes"] == ["even", "odd"]
+    assert output["protocol"] == "one source left out at a time (4 sources)"
+    assert sorted(clip["label"] for clip in output["clips"]) == sorted(labels)
+    assert all(clip["source"].endswith(clip["label"]) for clip in output["clips"])
+    write_table(copy / "set", [("clip", "label"), *((name, "same") for name in names)])
+    code, _, err = call(capsys, "evaluate", copy / "set", "--cache", copy / "cache", *FIXED)
+    assert code == 2
+    assert "holds a single class, same, but there must be at least two" in err
+
+
+def test_clips_of_one_label_keep_their_own_names(capsys, copy):
+    names = [f"{path.parent.name}/{path.name}" for path in sorted((copy / "set").glob("*/*.mp4"))]
+    labels = ["odd" if int(name[-5]) % 2 else "even" for name in names]
+    write_table(copy / "set", [("clip", "label"), *zip(names, labels, strict=True)])
+    output = evaluate(capsys, copy, *FIXED)
+    assert len({clip["name"] for clip in output["clips"]}) == 8
+
+
+def test_trials_with_mistakes(capsys, copy):
+    names = [f"{path.parent.name}/{path.name}" for path in sorted((copy / "set").glob("*/*.mp4"))]
+    for parts, sentence in (
+        (["train"] * 8, "test"),
+        (["train"] * 7 + ["tset"], "tset"),
+    ):
+        write_table(copy / "set", [("clip", "split"), *zip(names, parts, strict=True)])
+        code, out, err = call(capsys, "evaluate", copy / "set", "--cache", copy / "cache", *FIXED)
+        assert (code, out) == (2, "")
+        assert len(err.splitlines()) == 1
+        assert "'split'" in err
+        assert sentence in err
+
+
+# --- files of streams
+
+
+@pytest.fixture(scope="module")
+def sounds(tmp_path_factory):
+    """Streams of three classes in files: alone, with groups, and with official splits too."""
+    folder = tmp_path_factory.mktemp("streams")
+    streams, labels = make_streams(classes=3, per_class=4, frames=30, bins=8)
+    groups = [f"day {k // 2}" for k in range(12)]
+    parts = {"a": ["train", "test", "train", "train"] * 3, "b": ["test", "train", "train", ""] * 3}
+    write_streams(folder / "plain.npz", streams, labels)
+    write_streams(folder / "groups.npz", streams, labels, groups)
+    write_streams(folder / "trials.npz", streams, labels, groups, trials=parts)
+    write_streams(folder / "one.npz", streams, [0] * 12)
+    write_streams(folder / "centred.npz", [stream - stream.mean(axis=0) for stream in streams], labels)
+    return folder, streams, labels, parts
+
+
+def test_streams_by_a_loop_over_them(capsys, sounds):
+    folder, streams, labels, _ = sounds
+    output = evaluate(capsys, folder, *FIXED, data="plain.npz")
+    assert output["protocol"] == "one clip left out at a time (12 clips)"
+    assert output["title"] == "plain.npz"
+    systems = [identify(stream, 2) for stream in streams]
+    weights = {"lambda_a": 0.25, "lambda_mu": 10.0}
+    for line, model in zip(
+        output["methods"], (NearestMean(**weights), NearestSystem(**weights)), strict=False
+    ):
+        assert line["name"] == "stream systems, alignment"
+        for k, prediction in enumerate(line["predictions"]):
+            rest = [j for j in range(12) if j != k]
+            model.fit([systems[j] for j in rest], [labels[j] for j in rest])
+            assert str(model.predict([systems[k]])[0]) == str(prediction)
+
+
+def test_groups_and_trials_of_streams(capsys, sounds):
+    folder, streams, labels, parts = sounds
+    output = evaluate(capsys, folder, *FIXED, data="groups.npz")
+    assert output["protocol"] == "one source left out at a time (6 sources)"
+    assert [clip["source"] for clip in output["clips"]] == [f"day {k // 2}" for k in range(12)]
+    output = evaluate(capsys, folder, *FIXED, data="trials.npz")
+    assert output["protocol"] == "2 official trials (clips tested: a: 3, b: 3)"
+    systems = [identify(stream, 2) for stream in streams]
+    model = NearestMean(lambda_a=0.25, lambda_mu=10.0)
+    expected = expected_in_trials(systems, labels, parts.values(), model)
+    assert list(map(str, output["methods"][0]["predictions"])) == list(map(str, expected))
+    output = evaluate(capsys, folder, *FIXED, "--protocol", "by-source", data="trials.npz")
+    assert output["protocol"] == "one source left out at a time (6 sources)"
+
+
+def test_streams_keep_their_names_in_trials(capsys, sounds, tmp_path):
+    """A stream that is tested twice has one name, and no two streams have the same."""
+    _, streams, labels, _ = sounds
+    parts = {"a": ["train", "test", "train", "train"] * 3, "b": ["", "test", "train", "train"] * 3}
+    names = [f"recording {k}" for k in range(12)]
+    write_streams(tmp_path / "s.npz", streams, labels, names=names, trials=parts)
+    output = evaluate(capsys, tmp_path, *FIXED, data="s.npz")
+    tested = [clip["name"] for clip in output["clips"]]
+    assert tested[:3] == tested[3:]
+    assert all(name.endswith(f"recording {k}") for name, k in zip(tested, (1, 5, 9), strict=False))
+
+
+def test_comparing_on_streams_leaves_out_what_needs_clips(capsys, sounds):
+    folder = sounds[0]
+    argv = ("evaluate", folder / "plain.npz", "--cache", folder / "cache", *FIXED, "--compare")
+    output = call_json(capsys, *argv)
+    names = {line["name"] for line in output["methods"]}
+    assert {"stream systems, alignment", "stream systems, Martin", "stream bags averaged over time"} <= names
+    assert not any(getattr(comparators, name).title in names for name in COMPARATORS)
+    code, _, err = call(capsys, *argv)
+    assert (code, len(err.splitlines())) == (0, 1)
+    assert "other people's methods were left out: they need clips, but there are streams" in err
+
+
+def test_a_report_of_streams(capsys, sounds, tmp_path):
+    argv = (*FIXED, "--report", tmp_path / "r.html", "--atlas", tmp_path / "atlas")
+    output = evaluate(capsys, sounds[0], *argv, data="trials.npz")
+    assert (tmp_path / "r.html").read_text().lower().startswith("<!doctype html>")
+    assert (tmp_path / "atlas" / "atlas.json").is_file()
+    assert [page["class"] for page in output["atlas"]] == output["classes"]
+
+
+def test_streams_that_are_no_histograms_need_another_kernel(capsys, sounds):
+    folder = sounds[0]
+    output = evaluate(capsys, folder, *FIXED, "--kernel", "linear", data="centred.npz")
+    assert output["facts"]["kernel"] == "linear"
+    assert output["methods"][0]["rate"]["total"] == 12
+
+
+@pytest.mark.parametrize(
+    ("file", "argv", "sentence"),
+    [
+        ("centred.npz", (), "but the chi2 kernel compares histograms: entries must be 0 or more"),
+        ("one.npz", (), "holds a single class, 0, but there must be at least two"),
+        ("none.npz", (), "there is no file"),
+        (
+            "plain.npz",
+            ("--protocol", "by-source"),
+            "plain.npz has no sources, but the protocol by-source needs",
+        ),
+        ("groups.npz", ("--protocol", "predefined"), "groups.npz has no trials, but the protocol predefined"),
+        (
+            "plain.npz",
+            ("--bag", "surf", "--window", "3", "--max-frames", "9"),
+            "a file of streams has no clips to read: leave out --bag, --window, --max-frames",
+        ),
+        ("plain.npz", ("--add-bag", "flow"), "a file of streams has no clips to read: leave out --add-bag"),
+        ("plain.npz", ("--order", "40"), "order 40 needs at least 41 frames"),
+        ("plain.npz", ("--folds", "3"), "--folds goes with --protocol folds or predefined"),
+    ],
+)
+def test_mistakes_with_files_of_streams(capsys, sounds, file, argv, sentence):
+    folder = sounds[0]
+    code, out, err = call(capsys, "evaluate", folder / file, "--cache", folder / "cache", *argv)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert sentence in err
+
+
+def test_files_that_hold_no_streams(capsys, tmp_path):
+    (tmp_path / "text.npz").write_text("no streams")
+    np.savez(tmp_path / "other.npz", numbers=np.arange(3))
+    for file in ("text.npz", "other.npz"):
+        code, out, err = call(capsys, "evaluate", tmp_path / file, "--cache", tmp_path / "cache")
+        assert (code, out) == (2, "")
+        assert len(err.splitlines()) == 1
+        assert file in err

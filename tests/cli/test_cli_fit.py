@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,23 @@ import sysbags
 from cli_folder import FRAMES, call, call_json, flicker, make_classes, waves
 from clips import write_clip
 from sysbags.cli import main
-from sysbags.evaluate import choose_weights, leave_one_out
+from sysbags.distances.gram import SystemStack
+from sysbags.distances.weights import scaled_weights
+from sysbags.evaluate import choose_settings, leave_one_out
+
+# What JSON and the settings of a choice call the same.
+SETTINGS = {
+    "metric": "metric",
+    "normal_form": "normal form",
+    "lambda_a": "lambda_a",
+    "lambda_mu": "lambda_mu",
+}
+FORMS = [
+    ("alignment", "orthonormal"),
+    ("alignment", "unit-variance"),
+    ("covariance", "unit-variance"),
+    ("normalized-covariance", "unit-variance"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -36,52 +53,149 @@ def models(classes, tmp_path_factory):
     return folder
 
 
-def systems_of(classes, order=3):
+def systems_of(classes, order=3, normal_form="orthonormal"):
     paths = sorted(classes.glob("*/*.mp4"))
+    return identified(paths, order, normal_form), [path.parent.name for path in paths]
+
+
+def identified(paths, order=3, normal_form="orthonormal"):
     streams = sysbags.bags.LocalBinaryPatterns().transform(paths)
-    return sysbags.SystemIdentifier(order).transform(streams), [path.parent.name for path in paths]
+    return sysbags.SystemIdentifier(order, normal_form=normal_form).transform(streams)
+
+
+def choose(systems, labels, **options):
+    return choose_settings(systems, sysbags.cross_gram(systems), labels, **options)
 
 
 def test_fit_says_what_it_did(capsys, classes, tmp_path):
     code, out, err = call(capsys, "fit", classes, "--out", tmp_path / "m", "--order", 3)
     assert (code, err) == (0, "")
     assert "6 clips of 2 classes, 0 skipped" in out
-    assert "lambda_a = " in out
-    assert "chosen by leave-one-clip-out" in out
-    assert "leave-one-clip-out accuracy 100.0 % (6 of 6)" in out
+    assert re.search(
+        r"^metric \S+ of \S+ states, lambda_a = \S+, lambda_mu = \S+, "
+        r"chosen from \d+ settings by leave-one-clip-out$",
+        out,
+        re.M,
+    )
+    assert "leave-one-clip-out accuracy 100.0 % (6 of 6), optimistic, as it made the choice" in out
     assert str(tmp_path / "m") in out
     assert "frames and bags" in out
+    words = ("--metric", "covariance", "--lambda-a", 0.5, "--lambda-mu", 0)
+    code, out, err = call(capsys, "fit", classes, "--out", tmp_path / "m", "--order", 3, *words)
+    assert (code, err) == (0, "")
+    assert "metric covariance of unit-variance states, lambda_a = 0.5, lambda_mu = 0, as given\n" in out
+    assert "optimistic" not in out
 
 
-def test_auto_is_leave_one_out_on_the_training_clips(capsys, classes, tmp_path):
-    output = call_json(capsys, "fit", classes, "--out", tmp_path / "m", "--order", 3)
+@pytest.mark.parametrize("classifier", ["nearest-mean", "nearest-system"])
+def test_settings_are_chosen_by_leave_one_out_on_the_training_clips(capsys, classes, tmp_path, classifier):
+    words = ("--order", 3, "--classifier", classifier)
+    output = call_json(capsys, "fit", classes, "--out", tmp_path / "m", *words)
     systems, labels = systems_of(classes)
-    chosen = choose_weights(sysbags.cross_gram(systems), labels)
-    assert (output["lambda_a"], output["lambda_mu"]) == (chosen.lambda_a, chosen.lambda_mu)
+    chosen = choose(systems, labels, classifier=classifier)
+    for name, key in SETTINGS.items():
+        assert output[name] == chosen.settings[key]
+    assert output["settings_tried"] == len(chosen.tried) > 50
     assert output["accuracy"] == chosen.result.accuracy
-    assert output["chosen"] == ["lambda_a", "lambda_mu"]
+    assert output["chosen"] == list(SETTINGS.values())
     assert output["classes"] == {"flicker": 3, "waves": 3}
     assert (output["clips"], output["skipped"], output["left_out"]) == (6, [], "clip")
-    steps = sysbags.load(tmp_path / "m").named_steps
-    assert (steps["classify"].lambda_a, steps["classify"].lambda_mu) == (chosen.lambda_a, chosen.lambda_mu)
     assert all(seconds >= 0 for seconds in output["seconds"].values())
+    # The accuracy is that of the setting, from systems that are identified in its form.
+    members, _ = systems_of(classes, normal_form=output["normal_form"])
+    options = {name: output[name] for name in ("metric", "lambda_a", "lambda_mu")}
+    result = leave_one_out(sysbags.cross_gram(members), labels, classifier=classifier, **options)
+    assert output["accuracy"] == result.accuracy
+    steps = sysbags.load(tmp_path / "m").named_steps
+    assert steps["systems"].normal_form == output["normal_form"]
+    for name, value in options.items():
+        assert getattr(steps["classify"], name) == value
+
+
+@pytest.mark.parametrize(("metric", "form"), FORMS)
+def test_a_metric_and_a_form_may_be_given(capsys, classes, tmp_path, metric, form):
+    words = ("--order", 3, "--metric", metric, "--normal-form", form)
+    output = call_json(capsys, "fit", classes, "--out", tmp_path / "m", *words)
+    chosen = choose(*systems_of(classes), metric=metric, normal_form=form)
+    assert (output["metric"], output["normal_form"]) == (metric, form)
+    assert (output["lambda_a"], output["lambda_mu"]) == (
+        chosen.settings["lambda_a"],
+        chosen.settings["lambda_mu"],
+    )
+    assert output["settings_tried"] == len(chosen.tried)
+    assert output["chosen"] == ["lambda_a", "lambda_mu"]
+    if form == "unit-variance":
+        # The weights are multiples of those with which all parts have the same unit.
+        units = scaled_weights(SystemStack.of(systems_of(classes, normal_form=form)[0]), metric)
+        multiples = [
+            min(abs(output[name] / unit - multiple) for multiple in (0.0, 0.1, 0.5, 1.0, 10.0))
+            for name, unit in zip(("lambda_a", "lambda_mu"), units, strict=True)
+        ]
+        assert max(multiples) < 1e-9  # the CrossGram is rescaled, or computed from the systems
+
+
+@pytest.mark.parametrize("metric", ["covariance", "normalized-covariance"])
+def test_a_metric_implies_its_form(capsys, classes, tmp_path, metric):
+    output = call_json(capsys, "fit", classes, "--out", tmp_path / "m", "--order", 3, "--metric", metric)
+    assert (output["metric"], output["normal_form"]) == (metric, "unit-variance")
+    assert output["chosen"] == ["lambda_a", "lambda_mu"]
 
 
 def test_one_weight_given(capsys, classes, tmp_path):
+    """It is that of the paper: the alignment distance in the orthonormal form."""
     words = ("--order", 3, "--lambda-a", 4, "--classifier", "nearest-system")
     output = call_json(capsys, "fit", classes, "--out", tmp_path / "m", *words)
     systems, labels = systems_of(classes)
-    gram = sysbags.cross_gram(systems)
-    chosen = choose_weights(gram, labels, lambda_a=4.0, classifier="nearest-system")
-    assert (output["lambda_a"], output["lambda_mu"], output["chosen"]) == (
-        4.0,
-        chosen.lambda_mu,
-        ["lambda_mu"],
-    )
+    chosen = choose(systems, labels, lambda_a=4.0, classifier="nearest-system")
+    assert (output["metric"], output["normal_form"]) == ("alignment", "orthonormal")
+    assert (output["lambda_a"], output["lambda_mu"]) == (4.0, chosen.settings["lambda_mu"])
+    assert output["chosen"] == ["lambda_mu"]
     result = leave_one_out(
-        gram, labels, lambda_a=4.0, lambda_mu=chosen.lambda_mu, classifier="nearest-system"
+        sysbags.cross_gram(systems),
+        labels,
+        lambda_a=4.0,
+        lambda_mu=output["lambda_mu"],
+        classifier="nearest-system",
     )
     assert output["accuracy"] == result.accuracy
+
+
+def test_weights_of_a_metric_are_numbers_in_its_own_unit(capsys, classes, tmp_path):
+    words = ("--order", 3, "--metric", "covariance", "--lambda-a", 0.25, "--lambda-mu", 0.125)
+    output = call_json(capsys, "fit", classes, "--out", tmp_path / "m", *words)
+    assert (output["lambda_a"], output["lambda_mu"]) == (0.25, 0.125)
+    assert (output["settings_tried"], output["chosen"]) == (1, [])
+    words = ("--order", 3, "--normal-form", "unit-variance", "--lambda-mu", 3)
+    output = call_json(capsys, "fit", classes, "--out", tmp_path / "m", *words)
+    assert (output["metric"], output["normal_form"]) == ("alignment", "unit-variance")
+    assert (output["lambda_mu"], output["chosen"]) == (3.0, ["lambda_a"])
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            ("--metric", "covariance", "--normal-form", "orthonormal"),
+            "the metric covariance needs the unit-variance form, but the form is orthonormal",
+        ),
+        (
+            ("--normal-form", "upright"),
+            "normal_form is 'upright', but it must be one of 'orthonormal', 'unit",
+        ),
+        (("--metric", "martin"), "'martin' is not one of 'alignment', 'covariance', 'normalized-covariance'"),
+        (("--metric", "covariance", "--lambda-a", "2"), "lambda_a is 2.0, but it must be a number in [0, 1]"),
+        (
+            ("--lambda-a", "scale"),
+            "--lambda-a is 'scale', but it must be a number that is 0 or more, or auto",
+        ),
+    ],
+)
+def test_settings_that_cannot_be(capsys, classes, tmp_path, words, sentence):
+    code, out, err = call(capsys, "fit", classes, "--out", tmp_path / "m", "--order", 3, *words)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert sentence in err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_sources_are_left_out_together(capsys, classes, tmp_path):
@@ -89,15 +203,71 @@ def test_sources_are_left_out_together(capsys, classes, tmp_path):
     rows = [f"{path.parent.name}/{path.name},{path.stem}" for path in sorted(folder.glob("*/*.mp4"))]
     (folder / "index.csv").write_text("\n".join(["clip,source", *rows]))
     output = call_json(capsys, "fit", folder, "--out", tmp_path / "m", "--order", 3)
-    systems, labels = systems_of(folder)
-    chosen = choose_weights(sysbags.cross_gram(systems), labels, groups=["0", "1", "2"] * 2)
+    chosen = choose(*systems_of(folder), groups=["0", "1", "2"] * 2)
     assert output["left_out"] == "source"
-    assert (output["lambda_a"], output["accuracy"]) == (chosen.lambda_a, chosen.result.accuracy)
+    for name, key in SETTINGS.items():
+        assert output[name] == chosen.settings[key]
+    assert output["accuracy"] == chosen.result.accuracy
     (folder / "index.csv").write_text("\n".join(["clip,source", *(row[:-1] + "x" for row in rows)]))
     code, out, err = call(capsys, "fit", folder, "--out", tmp_path / "m", "--order", 3)
     assert code == 0
     assert "all clips have the same source" in err
     assert "leave-one-clip-out" in out
+
+
+def test_labels_of_an_index(capsys, classes, unseen, tmp_path):
+    """No class folders, and labels that are not the names of folders; trials play no part."""
+    folder = tmp_path / "flat"
+    folder.mkdir()
+    rows = []
+    for path in sorted(classes.glob("*/*.mp4")):
+        name = f"{path.parent.name[0]}{path.name}"
+        shutil.copy(path, folder / name)
+        rows.append(f"{name},{path.parent.name.upper()},train")
+    (folder / "index.csv").write_text("\n".join(["clip,label,split", *rows]).replace("train", "test", 1))
+    output = call_json(capsys, "fit", folder, "--out", tmp_path / "m", "--order", 3)
+    assert (output["classes"], output["clips"]) == ({"FLICKER": 3, "WAVES": 3}, 6)
+    clips = call_json(capsys, "classify", tmp_path / "m", *unseen)["clips"]
+    assert [clip["label"] for clip in clips] == ["WAVES", "FLICKER"]
+    folders = call_json(capsys, "fit", classes, "--out", tmp_path / "m", "--order", 3)
+    for name in (*SETTINGS, "accuracy"):
+        assert output[name] == folders[name]
+
+
+@pytest.mark.parametrize("classifier", ["nearest-mean", "nearest-system"])
+@pytest.mark.parametrize(("metric", "form"), FORMS)
+def test_a_model_classifies_as_the_classifier_that_it_was(
+    capsys, classes, unseen, tmp_path, metric, form, classifier
+):
+    """In whatever form and metric: the same after saving and loading, in Python and at the command line."""
+    words = ("--order", 3, "--metric", metric, "--normal-form", form, "--classifier", classifier)
+    output = call_json(capsys, "fit", classes, "--out", tmp_path / "m", *words)
+    systems, labels = systems_of(classes, normal_form=form)
+    make = sysbags.NearestMean if classifier == "nearest-mean" else sysbags.NearestSystem
+    options = {name: output[name] for name in ("metric", "lambda_a", "lambda_mu")}
+    twin = make(**options).fit(systems, labels)
+    expected = twin.explain(identified(unseen, normal_form=form))
+    clips = call_json(capsys, "classify", tmp_path / "m", *unseen)["clips"]
+    model = sysbags.load(tmp_path / "m")
+    assert model.predict(unseen).tolist() == [clip["label"] for clip in clips] == ["waves", "flicker"]
+    for clip, explanation in zip(clips, expected, strict=True):
+        assert clip["label"] == explanation.label
+        assert list(clip["distances"]) == list(explanation.distances)
+        # Forms are changed from the orthonormal one, or identified: round-off, relative to the largest.
+        largest = max(explanation.distances.values())
+        for name, distance in explanation.distances.items():
+            assert clip["distances"][name] == pytest.approx(distance, abs=1e-8 * largest)
+        names = ["transition", "observer", "mean"] if metric == "alignment" else ["covariances", "mean"]
+        assert list(clip["parts"]) == list(explanation.parts) == names
+        assert sum(clip["parts"].values()) == pytest.approx(clip["distances"][clip["label"]], rel=1e-9)
+    code, out, err = call(capsys, "classify", tmp_path / "m", *unseen)
+    assert (code, err) == (0, "")
+    heads, *rows = (line.split() for line in out.splitlines())
+    assert heads[: 2 + len(names)] == ["clip", "label", *names]
+    for row in rows:
+        shares = row[2 : 2 + len(names)]
+        assert all(share.endswith("%") for share in shares)
+        assert sum(int(share[:-1]) for share in shares) in (99, 100, 101)
 
 
 def test_the_model_is_the_pipeline(classes, unseen, models):
@@ -187,13 +357,17 @@ def test_frames_window_kernel_and_auto_order(capsys, classes, tmp_path):
 
 
 @pytest.mark.parametrize("classifier", ["nearest-mean", "nearest-system"])
-def test_compress(capsys, classes, tmp_path, classifier):
-    words = ("--order", 3, "--compress", 8, "--classifier", classifier)
+@pytest.mark.parametrize(("metric", "size"), [("alignment", 8), ("normalized-covariance", 12)])
+def test_compress(capsys, classes, unseen, tmp_path, classifier, metric, size):
+    """An average of covariances has the sum of the orders, 9 here, and needs at least so many samples."""
+    words = ("--order", 3, "--compress", size, "--classifier", classifier, "--metric", metric)
     call_json(capsys, "fit", classes, "--out", tmp_path / "m", *words)
     model = sysbags.load(tmp_path / "m").named_steps["classify"]
     systems = model.centers_ if classifier == "nearest-mean" else model.systems_
-    assert [system.size for system in systems] == [8] * len(systems)
-    assert FRAMES > 8
+    assert [system.size for system in systems] == [size] * len(systems)
+    assert size < FRAMES
+    clips = call_json(capsys, "classify", tmp_path / "m", *unseen)["clips"]
+    assert [clip["label"] for clip in clips] == ["waves", "flicker"]
 
 
 @pytest.mark.parametrize("classifier", ["nearest-mean", "nearest-system"])

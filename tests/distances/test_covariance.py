@@ -12,12 +12,20 @@ from hypothesis import strategies as st
 import sysbags
 from helpers import orthogonal
 from sysbags.datasets import make_streams
-from sysbags.distances.covariance import covariance_kernel, covariance_matrix, normalized_covariance_matrix
+from sysbags.distances.covariance import (
+    covariance_kernel,
+    covariance_matrix,
+    covariance_norms,
+    normalized_covariance_matrix,
+)
+from sysbags.distances.gram import SystemStack
+from sysbags.distances.registry import METRICS
 from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.evaluate import leave_one_out
 from sysbags.means import covariance_mean
 
 ORDERS = (4, 3, 5, 4, 1)
+AVERAGED = ("covariance", "normalized-covariance")
 STREAMS = np.random.default_rng(0).dirichlet(0.5 * np.ones(8), size=(5, 60))
 
 
@@ -110,7 +118,7 @@ def test_rotations_change_nothing_and_the_kernel_is_positive(seed, lambda_a):
     assert np.abs(np.diag(distances)).max() < 1e-12 * norms.max()
 
 
-@pytest.mark.parametrize("metric", ["covariance", "normalized-covariance"])
+@pytest.mark.parametrize("metric", AVERAGED)
 def test_one_and_two_collections_and_threads(systems, metric):
     options = {"lambda_a": 0.5, "lambda_mu": 3.0}
     whole = sysbags.pairwise_distances(systems, metric=metric, **options)
@@ -163,10 +171,11 @@ def test_the_mean_has_the_average_covariances(systems):
 
 
 @pytest.mark.parametrize("lambda_mu", [0.0, 3.0])
-def test_nearest_mean_is_the_average_that_leave_one_out_uses(lambda_mu):
+@pytest.mark.parametrize("metric", AVERAGED)
+def test_nearest_mean_is_the_average_that_leave_one_out_uses(metric, lambda_mu):
     streams, labels = make_streams(classes=3, per_class=4, frames=40, bins=8)
     systems = [identify(stream, 3) for stream in streams]
-    labels, options = np.asarray(labels), {"metric": "covariance", "lambda_a": 0.6, "lambda_mu": lambda_mu}
+    labels, options = np.asarray(labels), {"metric": metric, "lambda_a": 0.6, "lambda_mu": lambda_mu}
     result = leave_one_out(sysbags.cross_gram(systems), labels, classifier="nearest-mean", **options)
     for k in range(len(systems)):
         rest = np.delete(np.arange(len(systems)), k)
@@ -175,9 +184,112 @@ def test_nearest_mean_is_the_average_that_leave_one_out_uses(lambda_mu):
         assert model.predict([systems[k]])[0] == result.predictions[k]
 
 
+def lagged(system, lambda_a, lags=150):
+    """Lagged covariances as one vector, for the linear kernel; 0.7^150 is below 1e-23."""
+    observer = system.samples.T @ system.alpha
+    covariances, power = [], np.eye(system.order)
+    for lag in range(lags):
+        covariances.append(lambda_a ** (lag / 2) * (observer @ power @ observer.T).ravel())
+        power = power @ system.transition
+    return np.concatenate(covariances)
+
+
+@pytest.mark.parametrize("lambda_a", [0.0, 0.7])
+@pytest.mark.parametrize("weights", [None, (0.1, 0.3, 0.2, 0.4, 0.0)])
+def test_the_normalized_mean_is_the_average_of_normalized_covariances(lambda_a, weights):
+    systems = [identify(stream, order, "linear") for stream, order in zip(STREAMS, ORDERS, strict=True)]
+    mean = covariance_mean(systems, weights=weights, normalized_by=lambda_a)
+    vectors = np.stack([lagged(system, lambda_a) for system in systems])
+    shares = np.full(5, 0.2) if weights is None else np.array(weights)
+    average = shares @ (vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+    np.testing.assert_allclose(lagged(mean, lambda_a), average, rtol=0, atol=1e-12)
+    # The mean of the bags is not divided by anything.
+    means = shares @ np.stack([stream.mean(axis=0) for stream in STREAMS])
+    np.testing.assert_allclose(mean.samples.T @ mean.beta, means, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(
+        mean.observer_gram, dataclasses.replace(mean, _observer_gram=None).observer_gram, atol=1e-12
+    )
+    expected = np.sum(
+        (vectors / np.linalg.norm(vectors, axis=1)[:, None] - average / np.linalg.norm(average)) ** 2, 1
+    )
+    expected += 3.0 * np.sum((np.stack([stream.mean(axis=0) for stream in STREAMS]) - means) ** 2, axis=1)
+    options = {"lambda_a": lambda_a, "lambda_mu": 3.0}
+    distances = sysbags.pairwise_distances(systems, [mean], "normalized-covariance", **options)[:, 0]
+    np.testing.assert_allclose(distances, expected, rtol=0, atol=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.5, 0.9]), st.floats(0.0, 5.0))
+def test_no_other_average_is_nearer_to_all(seed, lambda_a, lambda_mu):
+    """Neither other averages, nor the members, nor strangers have a smaller sum of squared distances."""
+    rng = np.random.default_rng(seed)
+    # Amounts of motion differ, so that the mean of covariances is another one.
+    units = rng.uniform(0.1, 1.0, size=5)
+    streams = [
+        identify(u * s, 3, "linear") for u, s in zip(units, rng.dirichlet(np.ones(6), (5, 20)), strict=True)
+    ]
+    systems, weights = streams, rng.dirichlet(np.ones(5))
+    options = {"metric": "normalized-covariance", "lambda_a": lambda_a, "lambda_mu": lambda_mu}
+
+    def objective(candidate):
+        return weights @ sysbags.pairwise_distances(systems, [candidate], **options)[:, 0]
+
+    least = objective(covariance_mean(systems, weights=weights, normalized_by=lambda_a))
+    strangers = [identify(stream, 3, "linear") for stream in rng.dirichlet(np.ones(6), (3, 20))]
+    mixtures = [
+        covariance_mean(systems, weights=0.9 * weights + 0.1 * other, normalized_by=lambda_a)
+        for other in rng.dirichlet(np.ones(5), size=5)
+    ]
+    plain = covariance_mean(systems, weights=weights)
+    for candidate in (*systems, *strangers, *mixtures, plain):
+        assert least <= objective(candidate) + 1e-12
+    # In closed form: 2 - 2 ||average||, and the variance of the means.
+    unit = np.stack([lagged(system, lambda_a) for system in systems])
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    means = np.stack([system.samples.T @ system.beta for system in systems])
+    variance = weights @ np.sum((means - weights @ means) ** 2, axis=1)
+    assert least == pytest.approx(2.0 - 2.0 * np.linalg.norm(weights @ unit) + lambda_mu * variance, abs=1e-6)
+
+
+def test_one_system_is_its_own_normalized_mean(systems):
+    mean = covariance_mean(systems[:1], normalized_by=0.5)
+    distance = sysbags.pairwise_distances(
+        [mean], systems[:1], "normalized-covariance", lambda_a=0.5, lambda_mu=1.0
+    )
+    assert distance[0, 0] < 1e-14
+    # The norm of its covariances is 1.
+    assert covariance_norms(SystemStack.of([mean]), 0.5)[0] == pytest.approx(1.0, rel=1e-13)
+
+
+@pytest.mark.parametrize("metric", AVERAGED)
+@pytest.mark.parametrize("given_gram", [False, True])
+def test_nearest_mean_has_averages_and_no_medoids(systems, metric, given_gram):
+    assert METRICS[metric].averages
+    labels = np.array(["a", "b", "a", "a", "b"])
+    model = sysbags.NearestMean(metric=metric, lambda_a=0.5, lambda_mu=2.0)
+    model.fit(systems, labels, gram=sysbags.cross_gram(systems) if given_gram else None)
+    for label, center in zip(model.classes_, model.centers_, strict=True):
+        members = [systems[k] for k in np.flatnonzero(labels == label)]
+        expected = covariance_mean(members, normalized_by=0.5 if metric == "normalized-covariance" else None)
+        for name in ("transition", "alpha", "beta", "observer_gram"):
+            np.testing.assert_allclose(
+                getattr(center, name), getattr(expected, name), rtol=0, atol=1e-13, err_msg=name
+            )
+    assert not any(metric.averages for name, metric in METRICS.items() if name not in AVERAGED)
+
+
+def test_norms_are_the_kernel_of_a_system_with_itself(systems):
+    for lambda_a in (0.0, 0.25, 0.9):
+        norms = covariance_norms(SystemStack.of(systems), lambda_a)
+        np.testing.assert_allclose(norms, np.diag(twin(systems, lambda_a)), rtol=0, atol=1e-13)
+
+
 def test_a_mean_of_the_other_form_is_refused():
     paper = [sysbags.identify(stream, 3) for stream in STREAMS[:2]]
     with pytest.raises(IncompatibleSystemsError, match="covariances needs the unit-variance"):
         covariance_mean(paper)
     with pytest.raises(ParameterError, match="weights must be 0 or more"):
         covariance_mean([identify(stream, 3) for stream in STREAMS[:2]], weights=[-1.0, 2.0])
+    for weight in (-0.1, 1.1, np.nan, "scale"):
+        with pytest.raises(ParameterError, match="normalized_by is "):
+            covariance_mean([identify(stream, 3) for stream in STREAMS[:2]], normalized_by=weight)

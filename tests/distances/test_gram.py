@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sysbags.distances import gram as gram_module
-from sysbags.distances.gram import Tiling, cross_gram
+from sysbags.distances.gram import SystemStack, Tiling, cross_gram
 from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.kernels import KERNELS
 from sysbags.systems.system import System
@@ -234,3 +236,25 @@ def test_bad_input():
         cross_gram(chi2, dtype=int)
     with pytest.raises(ParameterError, match="n_jobs"):
         cross_gram(chi2, n_jobs=0)
+
+
+def test_a_stack_holds_each_system_and_zeros():
+    systems = make_systems("chi2", [(9, 2), (7, 4), (8, 1)])
+    stack = SystemStack.of(systems)
+    assert (stack.orders.tolist(), stack.normal_form) == ([2, 4, 1], "orthonormal")
+    for k, system in enumerate(systems):
+        n = system.order
+        kernel = twin_kernel(system.samples, system.samples, "chi2")
+        np.testing.assert_array_equal(stack.transition[k, :n, :n], system.transition)
+        np.testing.assert_allclose(
+            stack.observer_gram[k, :n, :n], system.alpha.T @ kernel @ system.alpha, rtol=0, atol=EXACT
+        )
+        assert stack.mean_norm[k] == pytest.approx(system.beta @ kernel @ system.beta, abs=EXACT)
+        for padded in (stack.transition[k], stack.observer_gram[k]):
+            assert not padded[n:].any()
+            assert not padded[:, n:].any()
+    rows = cross_gram(systems).rows
+    for name in ("orders", "transition", "observer_gram", "mean_norm"):
+        np.testing.assert_array_equal(getattr(rows, name), getattr(stack, name), err_msg=name)
+    unit = [replace(system, normal_form="unit-variance") for system in systems]
+    assert SystemStack.of(unit).normal_form == "unit-variance"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import gram_in_form_of, in_form_of, make_stream, vote
-from sysbags import alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
+from sysbags import NearestMean, alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
 from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError, SysbagsError
@@ -87,6 +87,23 @@ def test_nearest_mean_is_the_loop_with_means_from_scratch(systems, gram, lambda_
                 expected[i, c] = alignment_distance(frechet_mean(members, **weights).system, theta, **weights)
     np.testing.assert_allclose(result.distances, expected, rtol=0, atol=MEAN_TOLERANCE)
     assert result.predictions.tolist() == result.classes[expected.argmin(axis=1)].tolist()
+    assert result.predictions[WRONG] == "b"
+
+
+@pytest.mark.parametrize("metric", ["covariance", "normalized-covariance"])
+def test_means_of_covariances_are_the_estimators(metric):
+    """NearestMean is fitted anew without each item."""
+    weights = {"metric": metric, "lambda_a": 0.8, "lambda_mu": 2.0}
+    streams = [make_member(kind, k) for kind, size in enumerate(SIZES) for k in range(size)]
+    systems = [identify(stream, order=3, normal_form="unit-variance") for stream in streams]
+    result = leave_one_out(cross_gram(systems), LABELS, **weights)
+    for i, theta in enumerate(systems):
+        model = NearestMean(**weights).fit([systems[j] for j in others(i)], LABELS[others(i)])
+        [explanation] = model.explain([theta])
+        assert result.predictions[i] == explanation.label
+        expected = [explanation.distances.get(label, np.inf) for label in result.classes]
+        # A difference of numbers of size 1; without norms, of squared variances, which are far smaller.
+        np.testing.assert_allclose(result.distances[i], expected, rtol=1e-9, atol=1e-12)
     assert result.predictions[WRONG] == "b"
 
 

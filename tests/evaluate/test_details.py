@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ from sysbags.distances.scaling import classical_scaling
 from sysbags.errors import ParameterError
 from sysbags.evaluate import leave_one_out
 from sysbags.evaluate.details import curves, relations
-from sysbags.evaluate.methods import EvaluationSet, make_method
+from sysbags.evaluate.methods import make_method
+from sysbags.evaluate.splits import EvaluationSet
 from sysbags.report.results import Clip
 from sysbags.report.statistics import mcnemar, rate
 
@@ -195,3 +197,13 @@ def test_a_method_has_its_rate_and_its_test():
     again = make_method("x", "1-NN", "systems", np.array(list("aabbba")), plain)
     assert again.rate == rate(right, None)
     assert (again.p_value, again.settings) == (None, {})
+
+
+def test_a_method_of_a_trial_is_of_its_test_set():
+    items = replace(evaluation_set("aaabbb", "xxyyzz"), groups=np.array([0, 1, 2, 0, 2, 2]), test_group=2)
+    main = np.array([True, False, False])
+    method = make_method("x", "1-NN", "systems", np.array(list("bbabbb")), items, main)
+    right = np.array([True, True, True])
+    assert method.predictions == tuple("abb")
+    assert method.rate == rate(right, np.array([1, 2, 2]))
+    assert method.p_value == mcnemar(main, right)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ import pytest
 
 from clips import moving_frames, write_clip
 from sysbags import (
+    NearestMean,
     alignment_distance,
     cross_gram,
     frechet_mean,
@@ -23,16 +25,21 @@ from sysbags._common.cache import Cache
 from sysbags.bags import ColourHistogram, Concatenated, LocalBinaryPatterns, VisualWords
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.registry import BAGS, CLASSES, make_bag
+from sysbags.classifiers.kernel_ridge import gaussian_distances, half_mean
 from sysbags.comparators import LBPTOP
 from sysbags.comparators.base import Comparator
 from sysbags.datasets import make_clips, make_streams
+from sysbags.distances.weights import scaled_weights
 from sysbags.errors import FileError, OrderError, ParameterError, StreamError, SysbagsError, VideoError
-from sysbags.evaluate import LAMBDA_A_GRID, LAMBDA_MU_GRID, cached, evaluate, evaluation, leave_one_out
+from sysbags.evaluate import cached, evaluate, experiment, leave_one_out
+from sysbags.evaluate.alternatives import GRIDS
 from sysbags.evaluate.cached import cached_gram
 from sysbags.evaluate.evaluation import single_group_classes
 from sysbags.evaluate.features import ClipFeatures
-from sysbags.evaluate.methods import EvaluationSet, MethodSpec, evaluate_method
-from sysbags.evaluate.splits import codebook_folds
+from sysbags.evaluate.methods import MethodSpec, average_ridge_method, evaluate_method
+from sysbags.evaluate.predictors import KernelRidge
+from sysbags.evaluate.selection import nested_accuracies, nested_predictions, one_standard_error_rule
+from sysbags.evaluate.splits import EvaluationSet, codebook_folds
 from sysbags.evaluate.tuning import bag_settings
 from sysbags.report.page import pictures
 from sysbags.report.results import Clip
@@ -131,9 +138,41 @@ def test_averages_know_nothing_of_time(compared, data):
     assert of(compared, "averaged", "nearest mean") == nearest(means, data[1], to_mean)
     rng = np.random.default_rng(0)
     shuffled = run(data, [stream[rng.permutation(len(stream))] for stream in data[0]], compare=True)
-    for classifier in ("1-NN", "nearest mean", "logistic regression"):
+    for classifier in ("1-NN", "nearest mean", "kernel ridge", "logistic regression"):
         assert of(shuffled, "averaged", classifier) == of(compared, "averaged", classifier)
     assert not np.allclose(shuffled.relations.distances, compared.relations.distances)
+
+
+def test_means_alone_know_nothing_of_dynamics(compared, data):
+    """Averages in the feature space of the kernel, from sums over all pairs of frames."""
+
+    def kernel(a, b):
+        first, second = a[:, None], b[None]
+        return np.mean(np.exp(-0.5 * np.sum((first - second) ** 2 / (first + second), axis=2)))
+
+    table = np.array([[kernel(a, b) for b in data[0]] for a in data[0]])
+    squared = np.diag(table)[:, None] + np.diag(table) - 2 * table
+
+    def to_system(k, members):
+        return squared[k, members].min()
+
+    def to_mean(k, members):
+        return table[k, k] - 2 * table[k, members].mean() + table[np.ix_(members, members)].mean()
+
+    assert of(compared, "means alone", "1-NN") == nearest(table, data[1], to_system)
+    assert of(compared, "means alone", "nearest mean") == nearest(table, data[1], to_mean)
+    names = np.unique(data[1])
+    predictors = []
+    for width in (None, 1.0):
+        between = squared if width is None else gaussian_distances(squared, width * half_mean(squared))
+        predictors += [
+            KernelRidge(between, np.searchsorted(names, data[1]), GROUPS, ridge * half_mean(between))
+            for ridge in (0.1, 0.03, 0.3)
+        ]
+    accuracies = nested_accuracies(predictors, np.searchsorted(names, data[1]), GROUPS)
+    choice = one_standard_error_rule(accuracies, len(data[1]))
+    expected = names[nested_predictions(predictors, choice, GROUPS)]
+    assert of(compared, "means alone", "kernel ridge") == expected.tolist()
 
 
 def test_rates_and_tests_are_against_the_first_line(compared, data):
@@ -144,8 +183,8 @@ def test_rates_and_tests_are_against_the_first_line(compared, data):
     for line in compared.methods:
         assert line.rate == rate(right[id(line)], GROUPS)
         assert line is main or line.p_value == mcnemar(right[id(main)], right[id(line)])
-    assert [line.kind for line in rest].count("comparator") == 3
-    assert len({(line.name, line.classifier) for line in compared.methods}) == len(compared.methods) == 10
+    assert [line.kind for line in rest].count("comparator") == 3 + 4
+    assert len({(line.name, line.classifier) for line in compared.methods}) == len(compared.methods) == 14
     assert compared.groups == tuple(GROUPS)
     assert compared.protocol == "one source left out at a time (12 sources)"
     assert compared.predictions.tolist() == list(main.predictions)
@@ -176,46 +215,138 @@ def test_what_is_shown_belongs_to_the_main_method(compared, systems):
     assert compared.seconds.keys() >= {"systems and kernel", "curves", "map", "atlas"}
 
 
-def test_weights_are_chosen_without_the_tested_group(data, systems):
-    """The twin throws a group away, chooses by leave-one-out on what is left, and then judges the group."""
-    result = run(data, lambda_a=None, lambda_mu=None, methods=["nearest mean", "1-NN"])
-    labels, gram = data[1], cross_gram(systems)
-    # What is tried first wins where it is nearly as good as the best: the middle of each grid.
-    grid_a, grid_mu = (0.25, 0.05, 1.0, 0.0, 4.0), (10.0, 3.0, 30.0, 1.0, 100.0, 0.0, 300.0)
-    assert (sorted(grid_a), sorted(grid_mu)) == (list(LAMBDA_A_GRID), list(LAMBDA_MU_GRID))
-    settings = [(a, mu) for a in grid_a for mu in grid_mu]
-    expected, chosen = labels.copy(), []
+SETTINGS = [(grid, a, mu) for grid in GRIDS for a in grid.lambda_a for mu in grid.lambda_mu]
+
+
+@pytest.fixture(scope="module")
+def chosen(data):
+    """Everything is left to the evaluation."""
+    return run(data, lambda_a=None, lambda_mu=None, compare=True)
+
+
+def in_units(grid, a, mu, grams):
+    """Weights as numbers; those that are multiples are in the units of all clips."""
+    unit = scaled_weights(grams[grid.normal_form].rows, grid.metric) if grid.scaled[0] else (1.0, 1.0)
+    return {"metric": grid.metric, "lambda_a": a * unit[0], "lambda_mu": mu * unit[1]}
+
+
+def choose_by_hand(data, grams, classifier, group):
+    """Throw a group away, choose by leave-one-out on what is left, and then judge the group."""
+    labels, train = data[1], np.flatnonzero(group != GROUPS)
+    accuracies = [
+        leave_one_out(
+            grams[grid.normal_form].subset(train),
+            labels[train],
+            groups=GROUPS[train],
+            classifier=classifier,
+            **in_units(grid, a, mu, grams),
+        ).accuracy
+        for grid, a, mu in SETTINGS
+    ]
+    best = max(accuracies)
+    good = best - np.sqrt(best * (1 - best) / len(labels))
+    # What is tried first wins where it is nearly as good as the best.
+    grid, a, mu = next(s for s, accuracy in zip(SETTINGS, accuracies, strict=True) if accuracy >= good)
+    weights = in_units(grid, a, mu, grams)
+    judged = leave_one_out(grams[grid.normal_form], labels, groups=GROUPS, classifier=classifier, **weights)
+    return {**weights, "normal form": grid.normal_form}, judged.predictions[group == GROUPS]
+
+
+@pytest.fixture(scope="module")
+def grams(data):
+    return {
+        form: cross_gram([identify(stream, ORDER, normal_form=form) for stream in data[0]])
+        for form in ("orthonormal", "unit-variance")
+    }
+
+
+def test_settings_are_chosen_without_the_tested_group(data, grams, chosen):
+    line, choices = chosen.methods[1], []
+    assert (line.name, line.classifier) == ("stream systems", "1-NN")
     for group in np.unique(GROUPS):
-        train, tested = np.flatnonzero(group != GROUPS), group == GROUPS
-        accuracies = [
-            leave_one_out(
-                gram.subset(train),
-                labels[train],
-                groups=GROUPS[train],
-                classifier="nearest-system",
-                lambda_a=a,
-                lambda_mu=mu,
-            ).accuracy
-            for a, mu in settings
-        ]
-        best = max(accuracies)
-        good = best - np.sqrt(best * (1 - best) / len(labels))
-        a, mu = next(s for s, accuracy in zip(settings, accuracies, strict=True) if accuracy >= good)
-        chosen.append((a, mu))
-        judged = leave_one_out(
-            gram, labels, groups=GROUPS, classifier="nearest-system", lambda_a=a, lambda_mu=mu
-        )
-        expected[tested] = judged.predictions[tested]
-    line = result.methods[1]
-    assert list(line.predictions) == expected.tolist()
-    assert len(set(chosen)) > 1  # otherwise nothing was chosen
-    counts = line.settings["lambda_a"]
-    if isinstance(counts, dict):
-        assert counts == {f"{a:g}": sum(a == b for b, _ in chosen) for a, _ in chosen}
-    usual = result.methods[0].settings
-    shown = result.facts["weights of curves, map and atlas"]
-    for name, value in shown.items():  # the usual choice of the main method is among its choices
-        assert f"{value:g}" in (usual[name] if isinstance(usual[name], dict) else [usual[name]])
+        choice, expected = choose_by_hand(data, grams, "nearest-system", group)
+        choices.append(choice)
+        assert np.array(line.predictions)[group == GROUPS].tolist() == expected.tolist()
+    assert len({tuple(choice.values()) for choice in choices}) > 1  # otherwise nothing was chosen
+    assert line.settings.keys() == {"classifier", "metric", "normal form", "lambda_a", "lambda_mu"}
+    for name in choices[0]:
+        texts = [choice[name] for choice in choices]
+        counts = Counter(f"{text:.3g}" if isinstance(text, float) else text for text in texts)
+        value = line.settings[name]
+        assert (value if isinstance(value, dict) else {value: len(choices)}) == dict(counts)
+
+
+def test_settings_of_means_are_chosen_without_the_tested_group(data, grams, chosen):
+    line = chosen.methods[0]
+    assert (line.name, line.classifier) == ("stream systems", "nearest mean")
+    for group in (2, 7):  # of two clips each
+        _, expected = choose_by_hand(data, grams, "nearest-mean", group)
+        assert np.array(line.predictions)[group == GROUPS].tolist() == expected.tolist()
+
+
+def test_each_metric_has_its_own_rows(data, chosen):
+    """They are what an evaluation of one metric in one form has."""
+    rows = [(m.name, m.classifier) for m in chosen.methods]
+    assert len(set(rows)) == len(rows)
+    classifiers = ("nearest mean", "1-NN", "kernel ridge")
+    titles = ["", *(f", {grid.title}" for grid in GRIDS)]
+    assert rows[:15] == [
+        (f"stream systems{title}", classifier) for title in titles for classifier in classifiers
+    ]
+    assert len(rows) == 15 + 4 + 3 + 4  # baselines, means alone, averages
+    for k, grid in enumerate(GRIDS):
+        alone = run(
+            data, lambda_a=None, lambda_mu=None, metric=grid.metric, normal_form=grid.normal_form
+        ).methods
+        for method, row in zip(alone, chosen.methods[3 * k + 3 : 3 * k + 6], strict=True):
+            assert (method.name, method.classifier) == (row.name, row.classifier)
+            assert (method.predictions, method.settings) == (row.predictions, row.settings)
+            assert method.settings["metric"] == grid.metric
+            assert method.settings["normal form"] == grid.normal_form
+
+
+def test_what_is_shown_of_another_metric_is_the_alignment_distance_in_natural_units(data):
+    """Of the metrics of covariances there are no parts to show."""
+    result = run(data, lambda_a=0.9, lambda_mu=0.5, metric="normalized-covariance", methods=["nearest mean"])
+    assert [m.name for m in result.methods] == ["stream systems, normalized lagged covariances"]
+    systems = [identify(stream, ORDER, normal_form="unit-variance") for stream in data[0]]
+    weights = scaled_weights(cross_gram(systems).rows)
+    shown = result.facts["alignment distance of curves, map and atlas"]
+    assert shown["normal form"] == "unit-variance"
+    assert (shown["lambda_a"], shown["lambda_mu"]) == pytest.approx(weights, rel=1e-9)
+    # The form is changed here and identified anew there: a few steps of round-off.
+    for k in (1, 7):
+        expected = alignment_distance(systems[0], systems[k], *weights)
+        assert result.relations.distances[0, k] == pytest.approx(expected, rel=1e-7)
+    for curve in result.curves:
+        place = ("lambda_a", "lambda_mu").index(curve.weight)
+        multiples = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+        np.testing.assert_allclose(curve.values, np.array(multiples) * weights[place], rtol=1e-9)
+        assert curve.fixed == pytest.approx(weights[1 - place], rel=1e-9)
+    assert {system.normal_form for system in result.systems} == {"unit-variance"}
+    model = NearestMean(metric="normalized-covariance", lambda_a=0.9, lambda_mu=0.5)
+    for k, predicted in enumerate(result.predictions):
+        train = np.flatnonzero(GROUPS[k] != GROUPS)
+        model.fit([systems[j] for j in train], data[1][train])
+        assert predicted == model.predict([systems[k]])[0]
+
+
+def as_text(value):
+    return f"{value:.3g}" if isinstance(value, float) else value
+
+
+def test_what_is_shown_is_the_usual_choice(chosen):
+    """The main method chose an alignment distance most often."""
+    usual = chosen.methods[0].settings
+    assert next(iter(usual["metric"])) == "alignment"
+    shown = chosen.facts["alignment distance of curves, map and atlas"]
+    assert shown.keys() == {"normal form", "lambda_a", "lambda_mu"}
+    for name, value in shown.items():
+        counts = usual[name] if isinstance(usual[name], dict) else {as_text(usual[name]): 1}
+        assert as_text(value) in counts
+    assert chosen.relations.lambda_a == shown["lambda_a"]
+    assert chosen.relations.lambda_mu == shown["lambda_mu"]
+    assert {system.normal_form for system in chosen.systems} == {shown["normal form"]}
 
 
 def chosen_settings(line):
@@ -244,7 +375,17 @@ def test_tuning_of_bags(data, monkeypatch):
     line = result.methods[0]
     assert (line.name, line.p_value) == ("LBP systems, tuned", None)
     chosen = chosen_settings(line)
-    assert chosen.keys() == {"bag parameters", "kernel", "order", "classifier", "lambda_a", "lambda_mu"}
+    assert chosen.keys() == {
+        "bag parameters",
+        "kernel",
+        "order",
+        "classifier",
+        "metric",
+        "normal form",
+        "lambda_a",
+        "lambda_mu",
+    }
+    assert (line.settings["metric"], line.settings["normal form"]) == ("alignment", "orthonormal")
     assert all(sum(counts.values()) == len(np.unique(GROUPS)) for counts in chosen.values())
     assert (line.settings["lambda_a"], line.settings["kernel"]) == (0.25, "chi2")  # as given
     assert chosen["bag parameters"]["as given"] > len(np.unique(GROUPS)) // 2
@@ -431,14 +572,14 @@ def test_clips_are_evaluated_as_their_streams(clips):
 def test_clips_are_compared_with_other_methods(clips, monkeypatch):
     """One that can describe the clips, and one that is not there."""
     paths, labels = clips
-    usual = evaluation.comparator_methods
+    usual = experiment.comparator_methods
 
     def methods(name, *arguments):
         if name == "PooledActivations":
             raise ImportError("no such package")
         return usual(name, *arguments)
 
-    monkeypatch.setattr(evaluation, "comparator_methods", methods)
+    monkeypatch.setattr(experiment, "comparator_methods", methods)
     compare = ("LBPTOP", "PooledActivations")
     result = evaluate(paths, labels, compare=compare, compare_frames={"max_frames": 8}, **FIXED)
     assert result.facts["notes"] == ["PooledActivations was left out: no such package"]
@@ -456,6 +597,31 @@ def test_clips_are_compared_with_other_methods(clips, monkeypatch):
         candidates = [j for j in range(len(vectors)) if j != k]
         predictions.append(labels[min(candidates, key=lambda j, vector=vector: chi2(vector, vectors[j]))])
     assert of(result, "LBP-TOP", "1-NN") == predictions
+
+
+def test_averages_of_several_bags_are_compared_too(clips):
+    paths, labels = clips
+    bags = {"LBP": LocalBinaryPatterns(), "colour": ColourHistogram()}
+    result = evaluate(paths, labels, bags=bags, compare=(), **FIXED)
+    rows = [(m.name, m.classifier) for m in result.methods]
+    assert rows[:3] == [
+        ("LBP + colour systems, alignment", "kernel ridge"),
+        ("LBP systems, alignment", "nearest mean"),
+        ("LBP systems, alignment", "1-NN"),
+    ]
+    assert rows[-5:] == [
+        *(
+            ("LBP bags averaged over time", classifier)
+            for classifier in ("1-NN", "nearest mean", "kernel ridge", "logistic regression")
+        ),
+        ("LBP + colour bags averaged over time", "kernel ridge"),
+    ]
+    items = EvaluationSet(clips=result.clips, groups=np.arange(9), codebook_folds=None, protocol="")
+    averages = [[np.stack([stream.mean(axis=0) for stream in bag.transform(paths)])] for bag in bags.values()]
+    expected, _ = evaluate_method(average_ridge_method(["LBP", "colour"], averages, items), items, None)
+    assert result.methods[-1].predictions == expected.predictions
+    assert result.methods[-1].settings == expected.settings
+    assert result.facts["notes"] == []
 
 
 def test_concatenated_bags_with_a_codebook(clips):
@@ -544,7 +710,7 @@ def test_details_are_computed_when_they_are_asked_for(data, monkeypatch):
         calls.append(1)
         raise StreamError("no atlas today")
 
-    monkeypatch.setattr(evaluation, "atlas", broken)
+    monkeypatch.setattr(experiment, "atlas", broken)
     result = run(data)
     document = json.loads(result.to_json())
     assert calls == []
@@ -571,7 +737,7 @@ def test_the_document(compared):
     assert document["clips"][3] == {"name": "class 0/3", "label": "class 0", "source": "source 02"}
     assert document["skipped"] == []
     assert document["confusion"] == compared.confusion.tolist()
-    assert [m["main"] for m in document["methods"]] == [True] + [False] * 9
+    assert [m["main"] for m in document["methods"]] == [True] + [False] * 13
     for line, method in zip(document["methods"], compared.methods, strict=True):
         assert (line["name"], line["classifier"], line["kind"]) == (
             method.name,
@@ -609,7 +775,7 @@ def test_the_table_as_a_frame(compared):
     assert (table["low"] <= table["accuracy"]).all()
     assert (table["accuracy"] <= table["high"]).all()
     assert table["right"].tolist() == [m.rate.right for m in compared.methods]
-    assert table["p_value"].isna().tolist() == [True] + [False] * 9
+    assert table["p_value"].isna().tolist() == [True] + [False] * 13
 
 
 def test_bad_clips_become_failures(clips, tmp_path):
@@ -666,6 +832,23 @@ def test_folds(data):
         ({"protocol": "holdout"}, ParameterError, "protocol is 'holdout', but it must be one of"),
         ({"protocol": "by-source"}, ParameterError, "needs the source of each item"),
         ({"lambda_a": -1.0}, ParameterError, "lambda_a is -1.0, but it must be"),
+        ({"lambda_mu": -1.0, "methods": ["1-NN"]}, ParameterError, "lambda_mu is -1.0, but it must be"),
+        ({"lambda_mu": np.nan, "methods": ["kernel ridge"]}, ParameterError, "lambda_mu is nan, but it must"),
+        ({"metric": "martin"}, ParameterError, "metric is 'martin', but it must be one of"),
+        ({"normal_form": "diagonal"}, ParameterError, "normal_form is 'diagonal', but it must be one of"),
+        (
+            {"metric": "covariance", "normal_form": "orthonormal"},
+            ParameterError,
+            "the metric covariance needs the unit-variance form, but the form is orthonormal",
+        ),
+        (
+            {"metric": "covariance", "lambda_a": 1.5},
+            ParameterError,
+            "lambda_a is 1.5, but it must be a number",
+        ),
+        ({"methods": []}, ParameterError, "methods is empty, but there must be at least one"),
+        ({"bags": []}, ParameterError, "bags is empty, but there must be at least one"),
+        ({"clips": [], "labels": []}, ParameterError, "clips is empty, but there must be at least two"),
         ({"kernel": "rbf"}, SysbagsError, "kernel"),
         ({"clips": [np.full((4, 3), -1.0)] * 6}, StreamError, "clips[0]"),
     ],

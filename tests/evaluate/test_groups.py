@@ -1,4 +1,4 @@
-"""Leaving whole groups out, and choosing weights, against loops that do it by hand."""
+"""Leaving whole groups out, and choosing settings, against loops that do it by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from sysbags import alignment_distance, cross_gram, frechet_mean, identify, pair
 from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
-from sysbags.evaluate import choose_weights, cross_validation, leave_one_out
+from sysbags.evaluate import Choice, choose_settings, cross_validation, leave_one_out
+from sysbags.evaluate.alternatives import GRIDS, matching_grids
 
 LABELS = np.array(list("aaaabbbbccc"))
 GROUPS = np.array([7, 7, 1, 2, 1, 3, 3, 4, 5, 5, 5])  # 1 straddles two classes, 5 is a whole class
@@ -34,10 +35,10 @@ def gram(systems):
     return cross_gram(systems)
 
 
-@pytest.fixture(scope="module")
-def loose():
-    """Classes that overlap, so that the weights matter."""
-    return cross_gram([identify(member(ord(label), k, 0.4), order=3) for k, label in enumerate(LABELS)])
+def loose(normal_form):
+    """Classes that overlap, so that the settings matter."""
+    streams = [member(ord(label), k, 0.4) for k, label in enumerate(LABELS)]
+    return [identify(stream, order=3, normal_form=normal_form) for stream in streams]
 
 
 def allowed(item, label):
@@ -115,36 +116,177 @@ def test_groups_of_one_are_leave_one_out(gram, classifier, metric):
     assert named.predictions.tolist() == expected.predictions.tolist()
 
 
+# What there is to choose from, in its order. Multiples of a unit are turned into weights in the twin.
+TABLE = {
+    ("normalized-covariance", "unit-variance"): ((1.0, 0.5), (1.0, 0.0, 10.0)),
+    ("covariance", "unit-variance"): ((1.0, 0.5), (1.0, 0.0, 10.0)),
+    ("alignment", "unit-variance"): ((1.0, 0.1, 10.0), (1.0, 0.0, 10.0)),
+    ("alignment", "orthonormal"): (
+        (0.25, 0.05, 1.0, 0.0, 4.0),
+        (10.0, 3.0, 30.0, 1.0, 100.0, 0.0, 300.0),
+    ),
+}
+
+
+def units(metric, systems):
+    """The weights with which all parts of a distance have one unit, from the bare systems."""
+    variance = np.mean([np.trace(system.observer_gram) for system in systems])
+    transitions = np.mean([np.sum(system.transition**2) for system in systems])
+    return {
+        "alignment": (variance / transitions, 1.0),
+        "covariance": (0.9, variance),
+        "normalized-covariance": (0.9, 1.0 / variance),
+    }[metric]
+
+
+def by_hand(classifier, groups, table):
+    """Every setting of a table, evaluated from systems that are identified in its form."""
+    results = []
+    for (metric, form), multiples in table.items():
+        systems = loose(form)
+        unit = units(metric, systems) if form == "unit-variance" else (1.0, 1.0)
+        gram = cross_gram(systems)
+        for a in multiples[0]:
+            for mu in multiples[1]:
+                weights = {"lambda_a": a * unit[0], "lambda_mu": mu * unit[1]}
+                result = leave_one_out(
+                    gram, LABELS, groups=groups, classifier=classifier, metric=metric, **weights
+                )
+                results.append(({"metric": metric, "normal form": form, **weights}, result))
+    return results
+
+
+def first_within_one_error(accuracies):
+    best = max(accuracies)
+    return next(
+        k
+        for k, accuracy in enumerate(accuracies)
+        if accuracy >= best - np.sqrt(best * (1 - best) / len(LABELS))
+    )
+
+
 @pytest.mark.parametrize("classifier", CLASSIFIERS)
 @pytest.mark.parametrize("groups", [None, GROUPS])
-def test_chosen_weights_are_the_best_of_a_loop(loose, classifier, groups):
-    grid_a, grid_mu = (0.0, 0.25, 2.0), (0.0, 1.0, 30.0)
-    chosen = choose_weights(
-        loose, LABELS, groups=groups, classifier=classifier, lambda_a=grid_a, lambda_mu=grid_mu, n_jobs=2
-    )
-    by_hand = [
-        [
-            leave_one_out(loose, LABELS, groups=groups, classifier=classifier, lambda_a=a, lambda_mu=mu)
-            for mu in grid_mu
-        ]
-        for a in grid_a
+def test_the_chosen_setting_is_that_of_a_loop(classifier, groups):
+    systems = loose("orthonormal")
+    gram = cross_gram(systems)
+    chosen = choose_settings(systems, gram, LABELS, groups=groups, classifier=classifier, n_jobs=2)
+    assert isinstance(chosen, Choice)
+    # Means are those of the alignment distance: averages of covariances grow with the class.
+    by_mean = classifier == "nearest-mean"
+    table = {key: grid for key, grid in TABLE.items() if key[0] == "alignment" or not by_mean}
+    expected = by_hand(classifier, groups, table)
+    assert len(chosen.tried) == len(expected) == len(chosen.accuracies) == (0 if by_mean else 12) + 9 + 35
+    for tried, (settings, _) in zip(chosen.tried, expected, strict=True):
+        assert {name: tried[name] for name in ("metric", "normal form")} == {
+            name: settings[name] for name in ("metric", "normal form")
+        }
+        for name in ("lambda_a", "lambda_mu"):
+            # The form is changed here and identified anew there: a few steps of round-off.
+            assert tried[name] == pytest.approx(settings[name], rel=1e-9)
+    np.testing.assert_array_equal(chosen.accuracies, [result.accuracy for _, result in expected])
+    k = first_within_one_error([result.accuracy for _, result in expected])
+    assert chosen.settings == {name: chosen.tried[k][name] for name in chosen.settings}
+    assert chosen.settings.keys() == {"metric", "normal form", "lambda_a", "lambda_mu"}
+    assert chosen.result.predictions.tolist() == expected[k][1].predictions.tolist()
+    np.testing.assert_allclose(chosen.result.distances, expected[k][1].distances, rtol=1e-7, atol=1e-10)
+    assert len(set(chosen.accuracies)) > 1  # otherwise nothing was chosen
+    # What is handed back can be fitted to: systems in the form that was chosen, and their CrossGram.
+    assert {system.normal_form for system in chosen.systems} == {chosen.settings["normal form"]}
+    np.testing.assert_allclose(chosen.gram.observer, cross_gram(chosen.systems).observer, atol=1e-12)
+    assert chosen.gram.rows.normal_form == chosen.settings["normal form"]
+
+
+@pytest.mark.parametrize(
+    ("options", "keys"),
+    [
+        ({"metric": "alignment"}, [("alignment", "unit-variance"), ("alignment", "orthonormal")]),
+        ({"metric": "covariance"}, [("covariance", "unit-variance")]),
+        ({"normal_form": "orthonormal"}, [("alignment", "orthonormal")]),
+        ({"normal_form": "unit-variance"}, list(TABLE)[:3]),
+        ({"metric": "alignment", "normal_form": "unit-variance"}, [("alignment", "unit-variance")]),
+        ({}, list(TABLE)),
+    ],
+)
+def test_what_is_given_is_not_chosen(options, keys):
+    systems = loose("orthonormal")
+    chosen = choose_settings(systems, cross_gram(systems), LABELS, classifier="nearest-system", **options)
+    expected = by_hand("nearest-system", None, {key: TABLE[key] for key in keys})
+    assert [(tried["metric"], tried["normal form"]) for tried in chosen.tried] == [
+        (settings["metric"], settings["normal form"]) for settings, _ in expected
     ]
-    rates = np.array([[result.accuracy for result in row] for row in by_hand])
-    np.testing.assert_array_equal(chosen.accuracies, rates)
-    best = by_hand[grid_a.index(chosen.lambda_a)][grid_mu.index(chosen.lambda_mu)]
-    assert chosen.result.accuracy == best.accuracy == rates.max()
-    np.testing.assert_allclose(chosen.result.distances, best.distances, rtol=1e-12)
-    assert rates.min() < rates.max()  # otherwise nothing was chosen
+    np.testing.assert_array_equal(chosen.accuracies, [result.accuracy for _, result in expected])
 
 
-def test_a_plateau_beats_a_peak(monkeypatch):
-    """Of equal rates the one with good neighbours on the grid is taken; one item more beats them."""
-    table = np.array([[10, 2, 9, 9], [2, 2, 10, 9], [2, 2, 9, 9]])  # correct predictions of 10
-    codes = np.repeat([0, 1], 5)
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        # Weights alone are the paper's: the alignment distance in the orthonormal form.
+        (
+            {"lambda_a": 0.5},
+            ("alignment", "orthonormal", (0.5,), TABLE["alignment", "orthonormal"][1], (False, False)),
+        ),
+        (
+            {"lambda_mu": 2},
+            ("alignment", "orthonormal", TABLE["alignment", "orthonormal"][0], (2.0,), (False, False)),
+        ),
+        ({"lambda_a": 0.0, "lambda_mu": 0.0}, ("alignment", "orthonormal", (0.0,), (0.0,), (False, False))),
+        # In a form with units, what is not given is still a multiple of its unit.
+        (
+            {"lambda_a": 0.5, "normal_form": "unit-variance"},
+            ("alignment", "unit-variance", (0.5,), (1.0, 0.0, 10.0), (False, True)),
+        ),
+        (
+            {"lambda_mu": 0.5, "metric": "normalized-covariance"},
+            ("normalized-covariance", "unit-variance", (1.0, 0.5), (0.5,), (True, False)),
+        ),
+        (
+            {"lambda_a": 0.7, "lambda_mu": 0.5, "metric": "covariance", "normal_form": "unit-variance"},
+            ("covariance", "unit-variance", (0.7,), (0.5,), (False, False)),
+        ),
+    ],
+)
+def test_weights_that_are_given(options, expected):
+    [grid] = matching_grids(**options)
+    assert (grid.metric, grid.normal_form, grid.lambda_a, grid.lambda_mu, grid.scaled) == expected
+    systems = loose(grid.normal_form)
+    values_a, values_mu = grid.weights(cross_gram(systems))
+    unit_a, unit_mu = units(grid.metric, systems)
+    np.testing.assert_allclose(values_a, np.array(grid.lambda_a) * (unit_a if grid.scaled[0] else 1.0))
+    np.testing.assert_allclose(values_mu, np.array(grid.lambda_mu) * (unit_mu if grid.scaled[1] else 1.0))
+
+
+def test_all_grids_are_there():
+    assert {(g.metric, g.normal_form): (g.lambda_a, g.lambda_mu) for g in GRIDS} == TABLE
+    assert matching_grids() == list(GRIDS)
+    assert [grid.title for grid in GRIDS] == [
+        "normalized lagged covariances",
+        "lagged covariances",
+        "alignment of unit-variance states",
+        "alignment",
+    ]
+
+
+def test_classes_keep_their_order_if_there_are_many():
+    """Twelve of them: as text, class 10 comes before class 2."""
+    systems = [identify(member(kind, k, 0.6), order=2) for kind in range(12) for k in range(3)]
+    labels, gram = np.repeat(np.arange(12), 3), cross_gram(systems)
+    weights = {"lambda_a": 0.25, "lambda_mu": 10.0}
+    chosen = choose_settings(systems, gram, labels, classifier="nearest-system", **weights)
+    expected = leave_one_out(gram, labels, classifier="nearest-system", **weights)
+    assert chosen.result.predictions.tolist() == expected.predictions.tolist()
+    np.testing.assert_array_equal(chosen.result.distances, expected.distances)
+    assert chosen.accuracies.tolist() == [expected.accuracy]
+    assert 0.5 < expected.accuracy < 1.0
+
+
+def test_the_usual_setting_is_taken_unless_another_is_clearly_better(monkeypatch):
+    """Of ten items, an accuracy of 0.9 has a standard error of 0.095: 0.8 is not within it, 0.9 is."""
+    codes, correct = np.repeat([0, 1], 5), iter([])
 
     class Stub:
-        def __init__(self, a, mu):
-            self.correct = table[int(a), int(mu)]
+        def __init__(self):
+            self.correct = next(correct)
 
         def predict(self, excluding=None):
             return np.where(np.arange(10) < self.correct, codes, 1 - codes)
@@ -152,28 +294,19 @@ def test_a_plateau_beats_a_peak(monkeypatch):
         def distances(self, excluding=None):
             return np.zeros((10, 2))
 
-    def family(gram, codes, groups, classifier, lambda_a, **options):
-        return lambda mu, count: Stub(lambda_a, mu)
+    def alternatives(systems, classifier, grids):
+        settings = [{"normal form": "orthonormal", "place": k} for k in range(4)]
+        return [({"classifier": classifier, **setting}, Stub()) for setting in settings]
 
-    monkeypatch.setattr(cross_validation, "alignment_predictors", family)
-    gram = cross_gram([identify(member(0, k), order=2) for k in range(10)])
-    chosen = choose_weights(gram, ["a"] * 5 + ["b"] * 5, lambda_a=[0, 1, 2], lambda_mu=[0, 1, 2, 3])
-    np.testing.assert_array_equal(chosen.accuracies, table / 10)
-    assert (chosen.lambda_a, chosen.lambda_mu) == (1.0, 2.0)
-
-
-def test_the_middle_of_the_grid_breaks_ties(systems):
-    """Two classes that any weights tell apart."""
-    pair = cross_gram([identify(member(kind, k, 0.99), order=2) for kind in (1, 2) for k in range(3)])
-    chosen = choose_weights(pair, list("aaabbb"))
-    assert np.all(chosen.accuracies == 1.0)
-    assert (chosen.lambda_a, chosen.lambda_mu) == (0.25, 10.0)
-
-
-def test_a_single_value_is_kept(gram):
-    chosen = choose_weights(gram, LABELS, lambda_a=0.5, lambda_mu=[1.0, 2.0])
-    assert chosen.lambda_a == 0.5
-    assert chosen.accuracies.shape == (1, 2)
+    monkeypatch.setattr(cross_validation, "neighbour_alternatives", alternatives)
+    systems = [identify(member(0, k), order=2) for k in range(10)]
+    gram = cross_gram(systems)
+    for rates, place in [((8, 9, 9, 8), 1), ((9, 9, 9, 9), 0), ((9, 10, 5, 10), 1), ((4, 5, 2, 6), 1)]:
+        correct = iter(rates)
+        chosen = choose_settings(systems, gram, ["a"] * 5 + ["b"] * 5)
+        np.testing.assert_array_equal(chosen.accuracies, np.array(rates) / 10)
+        assert chosen.settings["place"] == place
+        assert chosen.result.accuracy == rates[place] / 10
 
 
 @pytest.mark.parametrize(
@@ -181,12 +314,20 @@ def test_a_single_value_is_kept(gram):
     [
         ({"groups": GROUPS[:-1]}, "groups have shape (10,), but there must be one for each of the 11"),
         ({"groups": np.zeros(11)}, "there is only one group"),
-        ({"lambda_a": []}, "lambda_a is empty"),
-        ({"lambda_mu": [1.0, -2.0]}, "lambda_mu is -2.0, but it must be a finite number"),
+        ({"lambda_a": -1.0}, "lambda_a is -1.0, but it must be a finite number"),
+        ({"lambda_mu": -2.0, "classifier": "nearest-system"}, "lambda_mu is -2.0, but it must be a finite"),
+        ({"lambda_a": "large"}, "lambda_a is 'large', but it must be a finite number"),
+        ({"lambda_a": 2.0, "metric": "covariance"}, "lambda_a is 2.0, but it must be a number in [0, 1]"),
         ({"classifier": "mean"}, "classifier is 'mean', but it must be one of"),
+        ({"metric": "martin"}, "metric is 'martin', but it must be one of 'normalized-covariance'"),
+        ({"normal_form": "diagonal"}, "normal_form is 'diagonal', but it must be one of 'orthonormal'"),
+        (
+            {"metric": "covariance", "normal_form": "orthonormal"},
+            "the metric covariance needs the unit-variance form, but the form is orthonormal",
+        ),
     ],
 )
-def test_mistakes(gram, options, sentence):
+def test_mistakes(systems, gram, options, sentence):
     with pytest.raises(ParameterError) as caught:
-        choose_weights(gram, LABELS, **options)
+        choose_settings(systems, gram, LABELS, **options)
     assert sentence in str(caught.value)

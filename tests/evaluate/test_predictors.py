@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import make_stream, vote
-from sysbags import alignment_distance, cross_gram, frechet_mean, identify, medoid, pairwise_distances
+from helpers import gram_in_form_of, in_form_of, make_stream, vote
+from sysbags import (
+    NearestMean,
+    alignment_distance,
+    cross_gram,
+    frechet_mean,
+    identify,
+    medoid,
+    pairwise_distances,
+)
 from sysbags.distances.pairwise import distance_matrix
+from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
 from sysbags.evaluate.predictors import (
+    ClassCenters,
     CodebookFolds,
     KernelRidge,
     NearestCenter,
     NearestNeighbors,
     TabulatedPredictor,
+    average_centers,
     medoid_centers,
 )
-from sysbags.evaluate.system_predictors import alignment_predictors, frechet_centers
+from sysbags.evaluate.system_predictors import frechet_centers, metric_predictors
+from sysbags.means.covariance import covariance_mean
 
 CODES = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2])
 GROUPS = np.array([7, 7, 1, 2, 1, 3, 3, 4, 5, 5, 5])  # 1 straddles two classes, 5 is a whole class
@@ -65,17 +78,18 @@ def slow_vote(distances, codes, count):
     return next((code for code in nearest if votes[code] == max(votes.values())), -1)
 
 
-@pytest.mark.parametrize("metric", ["alignment", "martin"])
+@pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("n_neighbors", [1, 2, 3, 30])
 def test_neighbours_are_those_among_the_remaining_systems(systems, gram, metric, n_neighbors):
-    weights = WEIGHTS if metric == "alignment" else {}
-    predictor = NearestNeighbors(distance_matrix(gram, metric, **weights), CODES, GROUPS, n_neighbors)
+    systems, gram = in_form_of(metric, systems), gram_in_form_of(metric, gram)
+    family = metric_predictors(gram, CODES, GROUPS, "1-NN", metric, WEIGHTS["lambda_a"])
+    predictor = family(WEIGHTS["lambda_mu"], n_neighbors)
+    between = np.array([pairwise_distances([system], systems, metric, **WEIGHTS)[0] for system in systems])
     for group in LEFT_OUT:
         predicted = predictor.predict(group)
         for i in judged(group):
             indices = allowed(i, group)
-            between = pairwise_distances([systems[i]], [systems[j] for j in indices], metric, **weights)
-            assert predicted[i] == slow_vote(between[0], CODES[indices], n_neighbors)
+            assert predicted[i] == slow_vote(between[i, indices], CODES[indices], n_neighbors)
 
 
 @settings(max_examples=200, deadline=None)
@@ -175,6 +189,154 @@ def test_means_are_those_of_the_remaining_systems(gram, mean_distances, n_jobs):
     assert wrong > 0  # the classes overlap: it matters who is left out
 
 
+@pytest.fixture(scope="module")
+def unit_systems():
+    return [identify(member(code, k), order=3, normal_form="unit-variance") for k, code in enumerate(CODES)]
+
+
+@pytest.mark.parametrize("lambda_a", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("metric", ["covariance", "normalized-covariance"])
+def test_averages_are_those_of_the_remaining_systems(unit_systems, metric, lambda_a):
+    """The twin makes the mean of covariances as a system, from the bare systems that are left."""
+    weights = {"lambda_a": lambda_a, "lambda_mu": 3.0}
+    normalized_by = lambda_a if metric == "normalized-covariance" else None
+    family = metric_predictors(cross_gram(unit_systems), CODES, GROUPS, "nearest mean", metric, lambda_a)
+    predictor, known, wrong = family(weights["lambda_mu"], 1), {}, 0
+    for group in LEFT_OUT:
+        distances, predicted = predictor.distances(group), predictor.predict(group)
+        for i in judged(group):
+            for c in range(3):
+                indices = tuple(allowed(i, group, c))
+                if not indices:
+                    assert distances[i, c] == np.inf
+                    continue
+                if indices not in known:
+                    members = [unit_systems[j] for j in indices]
+                    known[indices] = covariance_mean(members, normalized_by=normalized_by)
+                [[expected]] = pairwise_distances([unit_systems[i]], [known[indices]], metric, **weights)
+                # A difference of sums of size 2, or of squared variances, which are far smaller.
+                assert distances[i, c] == pytest.approx(expected, rel=1e-9, abs=1e-12)
+            left = allowed(i, group)
+            wrong += predicted[i] != CODES[i]
+            if group in (None, 1):
+                model = NearestMean(metric=metric, **weights)
+                model.fit([unit_systems[j] for j in left], CODES[left])
+                assert predicted[i] == model.predict([unit_systems[i]])[0]
+    assert wrong > 0
+
+
+def unit_points(rng, items):
+    points = rng.normal(size=(items, 3)) + np.array([1.0, 0.0, 0.0])  # their averages are not close to 0
+    return points / np.linalg.norm(points, axis=1, keepdims=True)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 12), st.booleans())
+def test_averages_of_any_points(seed, items, normalized):
+    """The centers of points are their averages; those of points on a sphere are brought back to it."""
+    rng = np.random.default_rng(seed)
+    codes, groups = rng.integers(0, 3, size=items), rng.integers(0, 4, size=items)
+    first = unit_points(rng, items) if normalized else rng.normal(size=(items, 3))
+    second = rng.normal(size=(items, 2))
+    tables = [((points[:, None] - points) ** 2).sum(axis=2) for points in (first, second)]
+    centers = average_centers(*tables, codes, groups, normalized=normalized)
+    for group in [None, *np.unique(groups)]:
+        table = centers.distances(group)
+        for i in np.flatnonzero(groups != group):
+            for c in range(codes.max() + 1):
+                left = (codes == c) & (groups != groups[i]) & (groups != group)
+                if not left.any():
+                    assert table[i, c].tolist() == [np.inf, 0.0]
+                    continue
+                center = first[left].mean(axis=0)
+                length = np.linalg.norm(center) if normalized else 1.0
+                expected = [
+                    ((first[i] - center / length) ** 2).sum(),
+                    ((second[i] - second[left].mean(axis=0)) ** 2).sum(),
+                ]
+                # Distances are of size 1 to 10; dividing by a short length magnifies round-off.
+                np.testing.assert_allclose(table[i, c], expected, rtol=1e-12, atol=1e-13 / length**2)
+
+
+class Recorder:
+    """Makes centers that are plain averages of numbers, and keeps what was made and measured."""
+
+    def __init__(self, numbers):
+        self.numbers, self.made, self.measured = numbers, [], []
+
+    def __call__(self, members):
+        self.made.append(tuple(members))
+        center = self.numbers[members].mean()
+
+        def measure(items):
+            self.measured += [(tuple(members), item) for item in items]
+            return (self.numbers[items, None] - center) ** 2
+
+        return measure
+
+
+def needed_subsets(codes, groups, left_out):
+    """The members of each class without each item's own group and a further one: what must be known."""
+    return {
+        tuple(np.flatnonzero((codes == c) & (groups != own) & (groups != left_out)))
+        for own in np.unique(groups)
+        for c in np.unique(codes)
+    } - {()}
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 14), st.permutations(range(6)))
+def test_centers_are_made_when_they_are_asked_for_and_once(seed, items, order):
+    rng = np.random.default_rng(seed)
+    codes, groups = rng.integers(0, 3, size=items), 2 * rng.integers(0, 5, size=items)
+    numbers = rng.normal(size=items)
+    asked = [group for group in [None, *np.unique(groups)] if group is not None or order[0] % 2]
+    asked = [asked[k] for k in order if k < len(asked)]
+    recorder, needed = Recorder(numbers), set()
+    centers = ClassCenters(codes, groups, recorder)
+    assert recorder.made == []
+    for group in asked:
+        table = centers.distances(group)
+        needed |= needed_subsets(codes, groups, group)
+        assert set(recorder.made) == needed
+        for i in np.flatnonzero(groups != group):
+            for c in range(codes.max() + 1):
+                left = (codes == c) & (groups != groups[i]) & (groups != group)
+                expected = (numbers[i] - numbers[left].mean()) ** 2 if left.any() else np.inf
+                # Squares of arrays and of numbers may differ in the last digit.
+                assert table[i, c, 0] == pytest.approx(expected, rel=1e-14)
+    # Different groups may leave the same members of a class: then their center is the same.
+    assert len(recorder.made) == len(set(recorder.made))
+    assert len(recorder.measured) == len(set(recorder.measured))
+    counts = len(recorder.made), len(recorder.measured)
+    for group in asked:
+        centers.distances(group)
+    assert (len(recorder.made), len(recorder.measured)) == counts
+
+
+def test_threads_that_ask_at_once_make_nothing_twice():
+    codes, groups = np.repeat([0, 1, 2], 6), np.arange(18) % 9
+    expected, recorder = Recorder(np.arange(18.0)), Recorder(np.arange(18.0))
+    alone, shared = ClassCenters(codes, groups, expected), ClassCenters(codes, groups, recorder, n_jobs=3)
+    asked = [None, *range(9)] * 3
+    with ThreadPoolExecutor(4) as pool:
+        tables = list(pool.map(shared.distances, asked))
+    for group, table in zip(asked, tables, strict=True):
+        np.testing.assert_array_equal(table, alone.distances(group))
+    assert sorted(recorder.made) == sorted(expected.made)
+    assert len(set(recorder.made)) == len(recorder.made)
+
+
+@pytest.mark.parametrize("metric", ["martin", "max-singular-value"])
+@pytest.mark.parametrize("classifier", ["nearest mean", "1-NN"])
+def test_metrics_without_weights_ignore_them(gram, metric, classifier):
+    families = [metric_predictors(gram, CODES, GROUPS, classifier, metric, a) for a in (0.0, 5.0)]
+    first, second = (family(mu, 1) for family, mu in zip(families, (0.0, 7.0), strict=True))
+    for group in LEFT_OUT:
+        np.testing.assert_array_equal(first.distances(group), second.distances(group))
+        np.testing.assert_array_equal(first.predict(group), second.predict(group))
+
+
 def test_order_of_the_questions_does_not_matter(gram):
     """Means are computed when they are needed: for groups first, or for None first."""
     first, second = (frechet_centers(gram, CODES, GROUPS, 0.4) for _ in range(2))
@@ -185,8 +347,8 @@ def test_order_of_the_questions_does_not_matter(gram):
 
 
 def test_one_pass_serves_every_weight_of_the_mean(gram, monkeypatch):
-    family = alignment_predictors(gram, CODES, GROUPS, "nearest mean", 0.4)
-    family(0.0, 1).predict(1)
+    family = metric_predictors(gram, CODES, GROUPS, "nearest mean", "alignment", 0.4)
+    family(0.0, 1).predict()
     monkeypatch.setattr("sysbags.evaluate.system_predictors.mean_of_gram", None)
     appearance = family(1e9, 1).predict()
     norms = gram.rows.mean_norm
@@ -356,7 +518,7 @@ def test_tabulated_predictions_are_the_same(gram):
     predictors = [
         family(2.0, count)
         for count, classifier in ((1, "nearest mean"), (1, "1-NN"), (3, "1-NN"))
-        for family in [alignment_predictors(gram, CODES, GROUPS, classifier, 0.4)]
+        for family in [metric_predictors(gram, CODES, GROUPS, classifier, "alignment", 0.4)]
     ]
     for predictor in predictors:
         table = TabulatedPredictor(predictor, GROUPS)
@@ -379,7 +541,7 @@ def test_mistakes(systems, gram):
         (lambda: medoid_centers(np.zeros((3, 11)), CODES, GROUPS), "distances has shape (3, 11)"),
         (lambda: frechet_centers(gram, CODES, GROUPS, -1.0), "lambda_a is -1.0, but it must be"),
         (
-            lambda: alignment_predictors(gram, CODES, GROUPS, "nearest mean", 1.0)(np.nan, 1),
+            lambda: metric_predictors(gram, CODES, GROUPS, "nearest mean", "alignment", 1.0)(np.nan, 1),
             "lambda_mu is nan, but it must be",
         ),
         (
@@ -387,8 +549,16 @@ def test_mistakes(systems, gram):
             "one collection with itself",
         ),
         (
-            lambda: alignment_predictors(gram, CODES, GROUPS, "NCC", 1.0),
+            lambda: metric_predictors(gram, CODES, GROUPS, "NCC", "alignment", 1.0),
             "classifier is 'NCC', but it must be one of 'nearest mean'",
+        ),
+        (
+            lambda: metric_predictors(gram, CODES, GROUPS, "1-NN", "euclidean", 1.0),
+            "metric is 'euclidean', but it must be one of 'alignment'",
+        ),
+        (
+            lambda: average_centers(np.zeros((3, 11)), np.zeros((11, 11)), CODES, GROUPS),
+            "distances has shape (3, 11)",
         ),
         (lambda: CodebookFolds([], CODES, GROUPS), "there are 0 predictors"),
         (lambda: CodebookFolds([None] * 3, CODES, GROUPS), "group 1 is in two codebook folds"),

@@ -13,10 +13,16 @@ from helpers import make_stream
 from sysbags import cross_gram, identify
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.errors import ParameterError
-from sysbags.evaluate.predictors import CodebookFolds, NearestCenter, NearestNeighbors, medoid_centers
+from sysbags.evaluate.predictors import (
+    CodebookFolds,
+    KernelRidge,
+    NearestCenter,
+    NearestNeighbors,
+    medoid_centers,
+)
 from sysbags.evaluate.selection import nested_accuracies, nested_predictions, one_standard_error_rule
 from sysbags.evaluate.splits import codebook_folds
-from sysbags.evaluate.system_predictors import frechet_centers
+from sysbags.evaluate.system_predictors import frechet_centers, metric_predictors
 from sysbags.evaluate.vector_predictors import vector_predictor
 
 
@@ -78,6 +84,33 @@ def test_nested_is_the_loop(seed, items, count):
     np.testing.assert_allclose(result.accuracies, accuracies, rtol=1e-14)
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**6), st.integers(3, 20), st.integers(1, 4))
+def test_only_the_wanted_groups_are_chosen_for(seed, items, count):
+    """Rows and predictions of some groups are those that all groups have; nothing else is asked."""
+    rng = np.random.default_rng(seed)
+    codes, groups = rng.integers(0, 3, size=items), 3 * rng.integers(0, 6, size=items)
+    groups[0] = 99
+    names = np.unique(groups)
+    wanted = rng.permutation(names)[: 1 + seed % len(names)]
+    asked = []
+
+    def recorded(predictor):
+        return Stub(lambda group: (asked.append(group), predictor.predict(group))[1])
+
+    predictors = [remembered(seed + k, items) for k in range(count)]
+    predictions, _, accuracies = slow_nested(predictors, codes, groups)
+    some = [recorded(predictor) for predictor in predictors]
+    result = nested_accuracies(some, codes, groups, wanted=wanted)
+    assert set(asked) == set(wanted)
+    places = np.searchsorted(names, wanted)
+    np.testing.assert_allclose(result, np.array(accuracies)[places], rtol=1e-14)
+    predicted = nested_predictions(predictors, result.argmax(axis=1), groups, wanted=wanted)
+    tested = np.isin(groups, wanted)
+    np.testing.assert_array_equal(predicted[tested], predictions[tested])
+    assert (predicted[~tested] == -1).all()
+
+
 def test_the_earlier_of_equals_is_taken():
     codes, groups = np.array([0, 0, 1, 1]), np.arange(4)
     right, wrong = Stub(lambda group: codes), Stub(lambda group: 1 - codes)
@@ -119,6 +152,12 @@ def everything(streams, codes):
     gram = cross_gram([identify(stream, order=2) for stream in streams])
     between = distance_matrix(gram, lambda_a=1.0)
     points = np.array([stream.mean(axis=0) for stream in streams])
+    unit = cross_gram([identify(stream, order=2, normal_form="unit-variance") for stream in streams])
+    averages = [
+        metric_predictors(unit, codes, GROUPS, "nearest mean", metric, 0.9)(2.0, 1)
+        for metric in ("covariance", "normalized-covariance")
+    ]
+    covariances = distance_matrix(unit, "normalized-covariance", lambda_a=0.9, lambda_mu=2.0)
     means = frechet_centers(gram, codes, GROUPS, 0.25)
     books = [vector_predictor(described(streams, k), codes, GROUPS, "nearest mean") for k in range(3)]
     return [
@@ -130,6 +169,8 @@ def everything(streams, codes):
         vector_predictor(points, codes, GROUPS, "1-NN", "chi2"),
         vector_predictor(points, codes, GROUPS, "nearest mean", "cosine"),
         CodebookFolds(books, FOLDS, GROUPS),
+        *averages,
+        KernelRidge(covariances, codes, GROUPS, 0.1),
     ]
 
 
@@ -158,7 +199,7 @@ def test_nothing_of_a_group_is_in_its_choice(honest, group, what):
 
 
 def test_every_kind_can_win_and_lose(honest):
-    assert honest.accuracies.shape == (10, 8)
+    assert honest.accuracies.shape == (10, 11)
     assert len(np.unique(honest.accuracies[0])) > 2
 
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sysbags.errors import ParameterError
-from sysbags.evaluate.splits import codebook_folds, describe, protocol_groups
+from sysbags.evaluate.splits import EvaluationSet, codebook_folds, describe, protocol_groups, trial_groups
+from sysbags.report.results import Clip
 
 # A few items of a few classes, each of one of a few sources; sources may straddle classes.
 ITEMS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 11)), min_size=1, max_size=60)
@@ -70,6 +71,77 @@ def test_thirds_are_alike_and_split_no_group(items, seed):
     assert np.ptp(np.bincount(parts)) <= 2 * np.bincount(groups).max()
 
 
+PARTS = st.lists(
+    st.tuples(st.integers(0, 4), st.integers(0, 11), st.sampled_from(["train", "test"])),
+    min_size=2,
+    max_size=60,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(PARTS, st.integers(2, 10), st.integers(0, 99), st.booleans())
+def test_a_trial_is_folds_of_its_training_set_and_one_test_set(items, folds, seed, by_source):
+    """Classes that only the test set has are among them."""
+    labels, sources, parts = (np.array(column) for column in zip(*items, strict=True))
+    options = {"sources": sources if by_source else None, "folds": folds, "random_state": seed}
+    training = parts == "train"
+    if training.all() or not training.any():
+        with pytest.raises(ParameterError, match="at least one item in the training set and one in the test"):
+            trial_groups(labels, parts, **options)
+        return
+    groups = trial_groups(labels, parts, **options)
+    units = sources if by_source else np.arange(len(labels))
+    count = min(folds, len(np.unique(units[training])))
+    assert np.unique(groups[training]).tolist() == list(range(count))
+    assert (groups[~training] == count).all()
+    for unit in np.unique(units):
+        assert len(np.unique(groups[training & (units == unit)])) <= 1
+    if not by_source:
+        counts = held(groups[training], labels[training])
+        assert np.ptp(counts.sum(axis=1)) <= 1
+        assert np.ptp(counts, axis=0).max() <= 1
+    if count < 2:  # a codebook that has not seen a training clip needs another one
+        with pytest.raises(ParameterError, match="2 parts need at least as many"):
+            codebook_folds(labels, groups, count)
+        return
+    thirds = codebook_folds(labels, groups, count, random_state=seed)
+    assert (thirds[~training] == 0).all()
+    assert np.unique(thirds[training]).tolist() == [1, 2]
+    for group in range(count):
+        assert len(np.unique(thirds[groups == group])) == 1
+
+
+@settings(max_examples=50, deadline=None)
+@given(PARTS, st.integers(0, 99))
+def test_the_test_set_has_no_say_in_the_folds_of_a_trial(items, seed):
+    labels, sources, parts = (np.array(column) for column in zip(*items, strict=True))
+    training = parts == "train"
+    if training.all() or len(np.unique(sources[training])) < 2:
+        return
+    groups = trial_groups(labels, parts, sources, random_state=seed)
+    other_labels, other_sources = labels.copy(), sources.copy()
+    other_labels[~training] = np.random.default_rng(seed).integers(-3, 9, size=(~training).sum())
+    other_sources[~training] = 99
+    again = trial_groups(other_labels, parts, other_sources, random_state=seed)
+    np.testing.assert_array_equal(again, groups)
+    thirds = [codebook_folds(known, groups, groups.max()) for known in (labels, other_labels)]
+    np.testing.assert_array_equal(*thirds)
+    alone = trial_groups(
+        [*labels[training], 0], [*parts[training], "test"], [*sources[training], 99], random_state=seed
+    )
+    np.testing.assert_array_equal(alone[:-1], groups[training])
+
+
+def test_what_is_tested_and_what_is_learnt_from():
+    clips = tuple(Clip(str(k), None, label) for k, label in enumerate("abab"))
+    common = {"clips": clips, "groups": np.array([0, 2, 1, 2]), "codebook_folds": None, "protocol": "some"}
+    items = EvaluationSet(**common)
+    assert items.tested.tolist() == items.training.tolist() == [0, 1, 2, 3]
+    trial = EvaluationSet(**common, test_group=2)
+    assert (trial.tested.tolist(), trial.training.tolist()) == ([1, 3], [0, 2])
+    assert trial.codes.tolist() == items.codes.tolist() == [0, 1, 0, 1]
+
+
 def test_thirds_of_sources_spread_classes():
     """Many small sources: every class must be in every third in nearly equal shares."""
     rng = np.random.default_rng(0)
@@ -107,6 +179,7 @@ def test_words_for_people():
         "2 folds, no source in two of them",
         "one source left out at a time (3 sources)",
     ]
+    assert describe("predefined", np.array([0, 1, 2])) == "an official split"
 
 
 @pytest.mark.parametrize(
@@ -117,6 +190,7 @@ def test_words_for_people():
         ((list("ab"), "by-source", ["x"]), {}, "sources have shape (1,), but there must be one for each"),
         ((list("ab"), "folds"), {"folds": 1}, "folds is 1, but it must be a whole number of at least 2"),
         ((list("ab"), "folds"), {"folds": 3}, "there are 2 groups that must not be split, but 3 parts"),
+        ((list("ab"), "predefined"), {}, "protocol is 'predefined', but it must be one of 'leave-one-out'"),
         ((3, "folds"), {}, "labels have shape ()"),
         (([], "leave-one-out"), {}, "there are no labels"),
         ((["a"], "leave-one-out"), {}, "there is only one group of items"),

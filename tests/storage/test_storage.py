@@ -148,6 +148,43 @@ def test_round_trip_before_fit(tmp_path, kind):
     assert flat(there_and_back(tmp_path, blank)) == flat(blank)
 
 
+@pytest.mark.parametrize("metric", ["alignment", "covariance", "normalized-covariance"])
+@pytest.mark.parametrize("weight", ["scale", 0.5])
+@pytest.mark.parametrize("classifier", [sysbags.NearestSystem, sysbags.NearestMean])
+def test_classifiers_in_the_unit_variance_form(tmp_path, classifier, metric, weight):
+    """The weights that were learnt are kept: they cannot be learnt again from centers or from what is new."""
+    identifier = sysbags.SystemIdentifier(3, normal_form="unit-variance")
+    systems = identifier.transform([system.samples for system in SYSTEMS])
+    model = classifier(metric=metric, lambda_a=weight, lambda_mu=weight).fit(systems[:5], LABELS[:5])
+    expected = flat(model.explain(systems))
+    restored = there_and_back(tmp_path, model)
+    assert (restored.lambda_a_, restored.lambda_mu_) == (model.lambda_a_, model.lambda_mu_)
+    assert (type(restored.lambda_a_), type(restored.lambda_mu_)) == (float, float)
+    assert (restored.metric, restored.lambda_a) == (metric, weight)
+    members = restored.systems_ if classifier is sysbags.NearestSystem else restored.centers_
+    assert {system.normal_form for system in members} == {"unit-variance"}
+    assert flat(restored) == flat(model)
+    assert flat(restored.explain(systems)) == expected
+    # A copy of a copy is the same again.
+    assert flat(there_and_back(tmp_path, restored).explain(systems)) == expected
+
+
+def test_a_pipeline_in_the_unit_variance_form(tmp_path):
+    steps = [
+        ("bags", bags.LocalBinaryPatterns()),
+        ("systems", sysbags.SystemIdentifier(2, normal_form="unit-variance")),
+        (
+            "classify",
+            sysbags.NearestMean(metric="normalized-covariance", lambda_a="scale", lambda_mu="scale"),
+        ),
+    ]
+    model = Pipeline(steps).fit(CLIPS, LABELS)
+    restored = there_and_back(tmp_path, model)
+    assert restored.named_steps["systems"].normal_form == "unit-variance"
+    assert flat(restored.decision_function(CLIPS)) == flat(model.decision_function(CLIPS))
+    assert flat(restored.predict(CLIPS)) == flat(model.predict(CLIPS))
+
+
 def test_systems(tmp_path):
     assert flat(there_and_back(tmp_path, SYSTEMS)) == flat(SYSTEMS)
     assert there_and_back(tmp_path, []) == []
@@ -336,6 +373,12 @@ def test_an_estimator_that_was_tampered_with_is_not_saved(tmp_path):
     model.centers_ = model.centers_[:1]
     with pytest.raises(ParameterError, match="classes_ of a NearestMean is not valid: it must be 'any C'"):
         storage.save(tmp_path / "model", model)
+    for weight in ("scale", np.nan, None):
+        model = EXAMPLES["NearestMean"][0]()
+        model.lambda_mu_ = weight
+        with pytest.raises(ParameterError, match=r"lambda_mu_ of a NearestMean is not valid: .* 'number'"):
+            storage.save(tmp_path / "model", model)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failing_save_keeps_the_old_file(tmp_path, monkeypatch):

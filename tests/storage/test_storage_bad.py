@@ -332,3 +332,15 @@ def test_what_is_not_a_path(path):
     for action in (storage.load, storage.describe, lambda path: storage.save(path, make_system(0))):
         with pytest.raises(FileError, match=r"^path is .*, but it must be the path of a model file"):
             action(path)
+
+
+@pytest.mark.parametrize("weight", ["scale", None, {"float": "nan"}, [0.5]])
+def test_weights_that_were_learnt_are_numbers(tmp_path, model_file, weight):
+    about, arrays = read(model_file)
+    steps = about["object"]["Pipeline"]["parameters"]["steps"]["dict"]
+    kept = steps["classify"]["NearestSystem"]["kept"]
+    assert (kept["lambda_a_"], kept["lambda_mu_"]) == (0.25, 0.0)
+    kept["lambda_a_"] = weight
+    write(tmp_path / "m", about, arrays)
+    with pytest.raises(FileError, match="lambda_a_ of a NearestSystem is not valid"):
+        storage.load(tmp_path / "m")

@@ -18,6 +18,7 @@ __all__ = [
     "check_integer",
     "check_labels",
     "check_matrix",
+    "check_positive",
     "check_share",
     "check_stream",
     "check_weight",
@@ -179,6 +180,14 @@ def check_weight(value: Any, name: str) -> float:
     if not _is_real(value) or not math.isfinite(value) or value < 0:
         raise ParameterError(f"{name} is {value!r}, but it must be a finite number that is 0 or more")
     return float(value)
+
+
+def check_positive(value: Any, name: str) -> float:
+    """Return a finite real number above 0."""
+    number = check_weight(value, name)
+    if number == 0.0:
+        raise ParameterError(f"{name} is 0, but it must be above 0")
+    return number
 
 
 def check_share(value: Any, name: str, *, low: str, high: str) -> float:

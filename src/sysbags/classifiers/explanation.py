@@ -20,7 +20,8 @@ class Explanation:
         Squared distance to each class: to its center, or to its nearest training system.
     parts : dict
         What "transition", "observer" and "mean" add to the squared distance to the class `label`, weights
-        included; they sum to it. Empty for metrics other than "alignment".
+        included; they sum to it. For the metrics of covariances they are "covariances" and "mean"; empty for
+        metrics without weights.
     """
 
     label: Any

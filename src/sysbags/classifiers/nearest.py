@@ -18,9 +18,11 @@ from sysbags._common.validation import check_choice, check_integer, check_labels
 from sysbags.classifiers.explanation import Explanation
 from sysbags.classifiers.votes import majority_vote
 from sysbags.distances.alignment import align
-from sysbags.distances.gram import CrossGram
+from sysbags.distances.alignment_matrix import mean_term
+from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
 from sysbags.distances.pairwise import pairwise_distances
 from sysbags.distances.registry import METRICS
+from sysbags.distances.weights import Weight, resolve_weights
 from sysbags.errors import ParameterError
 from sysbags.means.covariance import covariance_mean
 from sysbags.means.frechet import frechet_mean, medoid
@@ -34,18 +36,26 @@ class _DistanceClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[m
     """Base of the classifiers that use one of the distances between systems."""
 
     metric: str
-    lambda_a: float
-    lambda_mu: float
+    lambda_a: Weight
+    lambda_mu: Weight
+    lambda_a_: float
+    lambda_mu_: float
     random_state: int | np.random.Generator | None
     n_jobs: int | None
+
+    def _resolve_weights(self, systems: Sequence[System]) -> None:
+        """Check the metric, and set the weights to numbers."""
+        check_choice(self.metric, "metric", METRICS)
+        weights = resolve_weights(SystemStack.of(systems), self.metric, self.lambda_a, self.lambda_mu)
+        self.lambda_a_, self.lambda_mu_ = weights
 
     def _between(self, systems: Sequence[System], others: Sequence[System]) -> Array:
         return pairwise_distances(
             systems,
             others,
             self.metric,
-            lambda_a=self.lambda_a,
-            lambda_mu=self.lambda_mu,
+            lambda_a=self.lambda_a_,
+            lambda_mu=self.lambda_mu_,
             random_state=self.random_state,
             n_jobs=self.n_jobs,
         )
@@ -76,10 +86,16 @@ class _DistanceClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[m
         def explanation(k: int) -> Explanation:
             row = dict(zip(classes, distances[k].tolist(), strict=True))
             label = classes[codes[k]]
-            if self.metric != "alignment":
+            if not METRICS[self.metric].weighted:
                 return Explanation(label=label, distances=row, parts={})
             winner = nearest[k][codes[k]]
-            alignment = align(systems[k], winner, self.lambda_a, self.lambda_mu, random_state=seed)
+            if self.metric != "alignment":
+                mean = 0.0
+                if self.lambda_mu_ > 0.0:
+                    mean = self.lambda_mu_ * float(mean_term(cross_gram([systems[k]], [winner]))[0, 0])
+                parts = {"covariances": max(row[label] - mean, 0.0), "mean": mean}
+                return Explanation(label=label, distances=row, parts=parts)
+            alignment = align(systems[k], winner, self.lambda_a_, self.lambda_mu_, random_state=seed)
             # The same number but for rounding, so that the parts sum to it.
             return Explanation(
                 label=label, distances=row | {label: alignment.distance}, parts=alignment.parts
@@ -96,14 +112,17 @@ class NearestSystem(_DistanceClassifier):
     n_neighbors : int, default=1
     metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value"}
         By default "alignment", see `sysbags.pairwise_distances`.
-    lambda_a, lambda_mu : float, default=0.25, 0.0
-        Weights of the transition, or of the lags, and of the mean; the last two metrics have none.
+    lambda_a, lambda_mu : float or "scale", default=0.25, 0.0
+        Weights of the transition, or of the lags, and of the mean; the last two metrics have none. "scale"
+        gives all parts the same unit, see `sysbags.distances.weights.scaled_weights`.
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
         Threads.
 
     Attributes
     ----------
+    lambda_a_, lambda_mu_ : float
+        The weights as numbers.
     classes_ : (C,) array
     systems_ : list of System
         The training systems.
@@ -124,8 +143,8 @@ class NearestSystem(_DistanceClassifier):
         n_neighbors: int = 1,
         *,
         metric: str = "alignment",
-        lambda_a: float = 0.25,
-        lambda_mu: float = 0.0,
+        lambda_a: Weight = 0.25,
+        lambda_mu: Weight = 0.0,
         random_state: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
     ) -> None:
@@ -139,7 +158,7 @@ class NearestSystem(_DistanceClassifier):
     def fit(self, systems: Sequence[System], labels: npt.ArrayLike) -> NearestSystem:
         """Keep the training systems and their labels."""
         members = check_systems(systems)
-        check_choice(self.metric, "metric", METRICS)
+        self._resolve_weights(members)
         classes, codes = check_labels(labels, len(members))
         self.systems_, self.labels_ = members, classes[codes]
         self._count(self.n_neighbors)
@@ -224,8 +243,8 @@ class NearestSystem(_DistanceClassifier):
 class NearestMean(_DistanceClassifier):
     """Classify a system by the nearest class mean.
 
-    The center of a class is its Frechet mean for the alignment distance, the average of the covariances for
-    "covariance", and its medoid for the other metrics.
+    The center of a class is its Frechet mean for the alignment distance, the average of the covariances, or
+    of the normalized ones, for the metrics of covariances, and its medoid for the other two metrics.
     An exact mean has as many samples as its class has training frames; with `compress` it has that many, so
     that a prediction computes classes x `compress` kernel rows, with an error that is reported.
 
@@ -233,8 +252,9 @@ class NearestMean(_DistanceClassifier):
     ----------
     metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value"}
         By default "alignment", see `sysbags.pairwise_distances`.
-    lambda_a, lambda_mu : float, default=0.25, 0.0
-        Weights of the transition, or of the lags, and of the mean; the last two metrics have none.
+    lambda_a, lambda_mu : float or "scale", default=0.25, 0.0
+        Weights of the transition, or of the lags, and of the mean; the last two metrics have none. "scale"
+        gives all parts the same unit, see `sysbags.distances.weights.scaled_weights`.
     compress : int, optional
         Number of samples of each center; by default all.
     random_state : int, Generator or None, default=0
@@ -243,6 +263,8 @@ class NearestMean(_DistanceClassifier):
 
     Attributes
     ----------
+    lambda_a_, lambda_mu_ : float
+        The weights as numbers.
     classes_ : (C,) array
     centers_ : list of System
         The center of each class.
@@ -265,8 +287,8 @@ class NearestMean(_DistanceClassifier):
         self,
         *,
         metric: str = "alignment",
-        lambda_a: float = 0.25,
-        lambda_mu: float = 0.0,
+        lambda_a: Weight = 0.25,
+        lambda_mu: Weight = 0.0,
         compress: int | None = None,
         random_state: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
@@ -291,13 +313,13 @@ class NearestMean(_DistanceClassifier):
             ``cross_gram(systems)``, where it is there already: then the kernel is not evaluated again.
         """
         members = check_systems(systems)
-        check_choice(self.metric, "metric", METRICS)
+        self._resolve_weights(members)
         if self.compress is not None:
             check_integer(self.compress, "compress")
         self.classes_, codes = check_labels(labels, len(members))
         options: dict[str, Any] = {
-            "lambda_a": self.lambda_a,
-            "lambda_mu": self.lambda_mu,
+            "lambda_a": self.lambda_a_,
+            "lambda_mu": self.lambda_mu_,
             "random_state": self.random_state,
             "n_jobs": self.n_jobs,
         }
@@ -309,7 +331,10 @@ class NearestMean(_DistanceClassifier):
             if self.metric == "alignment":
                 center = frechet_mean(group, **options).system
             elif METRICS[self.metric].averages:
-                center = covariance_mean(group, n_jobs=self.n_jobs, gram=options["gram"])
+                lag_weight = self.lambda_a_ if self.metric == "normalized-covariance" else None
+                center = covariance_mean(
+                    group, normalized_by=lag_weight, n_jobs=self.n_jobs, gram=options["gram"]
+                )
             else:
                 center = group[medoid(group, self.metric, **options)]
             self.centers_.append(center if self.compress is None else center.compress(self.compress))

@@ -26,17 +26,19 @@ class NamedClassifier(NamedTuple):
     learnt: Mapping[str, str]
 
 
+WEIGHTS = {"lambda_a_": "number", "lambda_mu_": "number"}
+
 CLASSIFIERS = {
     "nearest-system": NamedClassifier(
         "nearest system",
         "sysbags.classifiers.nearest",
         "NearestSystem",
-        {"systems_": "System K", "labels_": "any K"},
+        {"systems_": "System K", "labels_": "any K", **WEIGHTS},
     ),
     "nearest-mean": NamedClassifier(
         "nearest mean",
         "sysbags.classifiers.nearest",
         "NearestMean",
-        {"centers_": "System C", "classes_": "any C", "compression_errors_": "float C"},
+        {"centers_": "System C", "classes_": "any C", "compression_errors_": "float C", **WEIGHTS},
     ),
 }

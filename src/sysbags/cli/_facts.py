@@ -48,7 +48,10 @@ def saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
     steps = dict(saved.steps) if isinstance(saved, Pipeline) else {"parameters": saved}
     facts["steps"] = {name: str(step).replace("\n", "") for name, step in steps.items()}
     last = list(steps.values())[-1]
-    facts |= {name: getattr(last, name) for name in ("lambda_a", "lambda_mu") if hasattr(last, name)}
+    learnt = {"metric": "metric", "lambda_a": "lambda_a_", "lambda_mu": "lambda_mu_"}
+    facts |= {
+        name: getattr(last, attribute) for name, attribute in learnt.items() if hasattr(last, attribute)
+    }
     if hasattr(last, "labels_"):
         return facts, list(zip(map(str, last.labels_), last.systems_, strict=True))
     names = map(str, getattr(last, "classes_", ()))

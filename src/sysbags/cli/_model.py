@@ -25,7 +25,7 @@ __all__ = ["Features", "load_model"]
 
 @dataclass(frozen=True)
 class Features:
-    """How clips become systems, and the weights of the alignment distance.
+    """How clips become systems, and the metric with its weights.
 
     Attributes
     ----------
@@ -35,6 +35,7 @@ class Features:
 
     bags: BagTransformer
     identifier: SystemIdentifier
+    metric: str
     lambda_a: float
     lambda_mu: float
     fitted: bool
@@ -43,43 +44,41 @@ class Features:
         """Turn clips into systems."""
         return read_clips(paths, self.bags, self.identifier, stages, n_jobs, not self.fitted)
 
-    def for_metric(self, metric: str) -> Features:
-        """Return the same, with systems in the form that a metric needs."""
-        form = METRICS[metric].normal_form
-        if form is not None:
-            self.identifier.set_params(normal_form=form)
-        return self
-
     @classmethod
     def of(
         cls,
         settings: Settings,
         model: Path | None,
+        metric: str | None,
         lambda_a: float | None,
         lambda_mu: float | None,
         random_state: int,
     ) -> Features:
-        """Use a saved model, if there is one, or else the options."""
+        """Use a saved model, if there is one, or else the options; by default its metric, or "alignment"."""
         if model is None:
-            return cls(
-                settings.make_bags(random_state),
-                settings.make_identifier(),
-                _first(lambda_a, 0.25),
-                _first(lambda_mu, 0.0),
-                False,
-            )
+            metric = metric or "alignment"
+            bags, identifier = settings.make_bags(random_state), settings.make_identifier()
+            identifier.set_params(normal_form=METRICS[metric].normal_form or identifier.normal_form)
+            return cls(bags, identifier, metric, _first(lambda_a, 0.25), _first(lambda_mu, 0.0), False)
         if settings.given():
             raise ParameterError(
                 f"--model has its own bag and order: leave out {', '.join(settings.given())}"
             )
         bags, identifier, classifier = load_model(model)
-        return cls(
-            bags,
-            identifier,
-            _first(lambda_a, classifier.lambda_a),
-            _first(lambda_mu, classifier.lambda_mu),
-            True,
-        )
+        metric = metric or classifier.metric
+        if metric != classifier.metric and METRICS[metric].weighted and None in (lambda_a, lambda_mu):
+            raise ParameterError(
+                f"the weights of {model} are those of the metric {classifier.metric}: for the metric "
+                f"{metric}, give --lambda-a and --lambda-mu"
+            )
+        form = METRICS[metric].normal_form
+        if form not in (None, identifier.normal_form):
+            raise ParameterError(
+                f"the metric {metric} needs the {form} form, but the systems of {model} are in the "
+                f"{identifier.normal_form} form"
+            )
+        weights = _first(lambda_a, classifier.lambda_a_), _first(lambda_mu, classifier.lambda_mu_)
+        return cls(bags, identifier, metric, *weights, True)
 
 
 def _first(value: float | None, otherwise: float) -> float:

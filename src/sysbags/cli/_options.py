@@ -14,14 +14,15 @@ from sysbags.errors import ParameterError
 from sysbags.kernels.registry import KERNELS
 
 __all__ = [
-    "ALIGNMENT",
     "Bag",
+    "ChosenForm",
+    "ChosenMetric",
     "Json",
     "LambdaA",
     "LambdaMu",
-    "Metric",
     "Model",
     "NJobs",
+    "OptionalMetric",
     "RandomState",
     "number_or_auto",
 ]
@@ -30,7 +31,9 @@ __all__ = [
 Bag = StrEnum("Bag", {name: name for name in BAGS})  # type: ignore[misc]
 Kernel = StrEnum("Kernel", {name: name for name in KERNELS})  # type: ignore[misc]
 Metric = StrEnum("Metric", {name: name for name in METRICS})  # type: ignore[misc]
-ALIGNMENT = Metric("alignment")
+WeightedMetric = StrEnum(  # type: ignore[misc]
+    "WeightedMetric", {name: name for name, metric in METRICS.items() if metric.weighted}
+)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 NJobs = Annotated[int, typer.Option(metavar="N", help="Number of threads; -1 is all cores.")]
@@ -42,6 +45,20 @@ LambdaA = Annotated[
 LambdaMu = Annotated[
     float | None,
     typer.Option(metavar="X", min=0.0, show_default="0", help="Weight of the mean in the distance."),
+]
+OptionalMetric = Annotated[
+    Metric | None,
+    typer.Option(show_default="the model's, or alignment", help="Distance between two systems."),
+]
+ChosenMetric = Annotated[
+    WeightedMetric | None,
+    typer.Option(show_default="chosen", help="Distance between systems."),
+]
+ChosenForm = Annotated[
+    str | None,
+    typer.Option(
+        metavar="orthonormal|unit-variance", show_default="chosen", help="Coordinates of the states."
+    ),
 ]
 Model = Annotated[
     Path | None,

@@ -22,11 +22,11 @@ Named = Sequence[tuple[str, "System"]]
 LEGEND_LIMIT = 20  # names in a legend; more could not be read
 
 
-def draw(systems: Named, path: Path, title: str, *, lambda_a: float = 0.25, lambda_mu: float = 0.0) -> None:
+def draw(systems: Named, path: Path, title: str, **metric: Any) -> None:
     """Draw the spectra of the transitions of named systems.
 
-    Beside them are the eigenvalues and states of a single system, if it has them, or the alignment distances
-    between several, with these weights.
+    Beside them are the eigenvalues and states of a single system, if it has them, or the distances between
+    several, with a metric and its weights as for `pairwise_distances`.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -38,7 +38,7 @@ def draw(systems: Named, path: Path, title: str, *, lambda_a: float = 0.25, lamb
     single = systems[0][1] if len(systems) == 1 else None
     panels: list[Any] = [_spectra]
     if single is None:
-        panels.append(partial(_distances, weights={"lambda_a": lambda_a, "lambda_mu": lambda_mu}))
+        panels.append(partial(_distances, metric=metric))
     else:
         panels += [_eigenvalues] if single.eigenvalues is not None else []
         panels += [_states] if single.states is not None else []
@@ -98,11 +98,12 @@ def _states(axes: Any, systems: Named) -> None:
     axes.set_title("States over time", fontsize="medium")
 
 
-def _distances(axes: Any, systems: Named, weights: dict[str, Any]) -> None:
+def _distances(axes: Any, systems: Named, metric: dict[str, Any]) -> None:
     from sysbags.distances.pairwise import pairwise_distances
 
     ordered = sorted(range(len(systems)), key=lambda k: systems[k][0])
-    distances = pairwise_distances([systems[k][1] for k in ordered], **weights, n_jobs=-1)
+    name, weights = metric.pop("metric", "alignment"), {"lambda_a": 0.25, "lambda_mu": 0.0, **metric}
+    distances = pairwise_distances([systems[k][1] for k in ordered], metric=name, **weights, n_jobs=-1)
     picture = axes.imshow(np.sqrt(distances), cmap="viridis")
     axes.figure.colorbar(picture, ax=axes, shrink=0.8)
     names = [systems[k][0] for k in ordered]
@@ -110,5 +111,5 @@ def _distances(axes: Any, systems: Named, weights: dict[str, Any]) -> None:
     if len(first) <= LEGEND_LIMIT:
         axes.set_xticks(first, [names[k] for k in first], rotation=90, fontsize="x-small")
         axes.set_yticks(first, [names[k] for k in first], fontsize="x-small")
-    named = ", ".join(f"{name} = {weight:g}" for name, weight in weights.items())
-    axes.set_title(f"Roots of the squared alignment distances, {named}", fontsize="medium")
+    named = ", ".join(f"{key} = {weight:.4g}" for key, weight in weights.items())
+    axes.set_title(f"Roots of the squared {name} distances, {named}", fontsize="medium")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 
 from sysbags._common.stages import Stages
 from sysbags.cli._model import Features
-from sysbags.cli._options import ALIGNMENT, Json, LambdaA, LambdaMu, Metric, Model, NJobs, RandomState
+from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, OptionalMetric, RandomState
 from sysbags.cli._output import number, print_json, show_table
 from sysbags.cli._settings import Settings, with_settings
 
@@ -22,7 +21,7 @@ __all__ = ["distance"]
 def distance(
     first: Annotated[Path, typer.Argument(metavar="CLIP", help="A video file or a folder of images.")],
     second: Annotated[Path, typer.Argument(metavar="CLIP", help="Another clip.")],
-    metric: Annotated[Metric, typer.Option(help="Distance between two systems.")] = ALIGNMENT,
+    metric: OptionalMetric = None,
     lambda_a: LambdaA = None,
     lambda_mu: LambdaMu = None,
     model: Model = None,
@@ -41,16 +40,16 @@ def distance(
     """
     from sysbags.distances.alignment import align
     from sysbags.distances.pairwise import pairwise_distances
-    from sysbags.evaluate.compilation import compiled_ahead
+    from sysbags.evaluate.compilation import compiled_for
 
-    features = Features.of(settings, model, lambda_a, lambda_mu, random_state).for_metric(metric)
-    with compiled_ahead("alignment") if metric == ALIGNMENT else nullcontext():
+    features = Features.of(settings, model, metric, lambda_a, lambda_mu, random_state)
+    with compiled_for(features.metric):
         clips = features.read([first, second], Stages(), n_jobs)
     clips.raise_first_error()
-    facts: dict[str, Any] = {"clips": [first, second], "metric": str(metric)}
+    facts: dict[str, Any] = {"clips": [first, second], "metric": features.metric}
     weights: dict[str, Any] = {"lambda_a": features.lambda_a, "lambda_mu": features.lambda_mu}
     first_system, second_system = clips.systems[0]
-    if metric == ALIGNMENT:
+    if features.metric == "alignment":
         alignment = align(first_system, second_system, **weights, random_state=random_state)
         squared = alignment.distance
         facts |= {
@@ -60,13 +59,13 @@ def distance(
             **weights,
         }
     else:
-        squared = float(pairwise_distances([first_system], [second_system], metric, **weights)[0, 0])
+        squared = float(pairwise_distances([first_system], [second_system], features.metric, **weights)[0, 0])
         facts["squared_distance"] = squared
     facts["root_of_squared_distance"] = math.sqrt(squared)
     if as_json:
         print_json(facts)
         return
-    rows = {f"squared {metric} distance": squared}
+    rows = {f"squared {features.metric} distance": squared}
     rows |= {f"  {name} part": part for name, part in facts.get("squared_parts", {}).items()}
     rows |= {"  lower bound": facts["squared_lower_bound"]} if "squared_lower_bound" in facts else {}
     rows |= {"root of squared distance": facts["root_of_squared_distance"]}

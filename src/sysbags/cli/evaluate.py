@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from sysbags._common.stages import Stages
-from sysbags.cli._options import Bag, Json, NJobs, RandomState, number_or_auto
+from sysbags.cli._options import Bag, ChosenForm, ChosenMetric, Json, NJobs, RandomState, number_or_auto
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
 from sysbags.cli._settings import DEFAULT, Settings, with_settings
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
-    from sysbags.datasets.folder import ClipFolder
     from sysbags.report.results import Evaluation, Method
 
 __all__ = ["evaluate"]
@@ -29,6 +29,7 @@ class Protocol(StrEnum):
     LEAVE_ONE_OUT = "leave-one-out"
     FOLDS = "folds"
     BY_SOURCE = "by-source"
+    PREDEFINED = "predefined"
 
 
 def _reading(words: str, least: int) -> Any:
@@ -38,19 +39,30 @@ def _reading(words: str, least: int) -> Any:
 @with_settings
 def evaluate(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Folder with one folder of clips per class.")
+        Path,
+        typer.Argument(
+            metavar="FOLDER|STREAMS.npz",
+            help="Folder with one folder of clips per class, an index.csv of labels, or a file of streams.",
+        ),
     ],
     protocol: Annotated[
         Protocol | None,
         typer.Option(
-            help="Leave out one clip, one fold, or one source of index.csv at a time.",
-            show_default="by-source if there are sources",
+            help="Leave out one clip, one fold, or one source of index.csv at a time, or use its trials.",
+            show_default="predefined if there are trials, by-source if there are sources",
         ),
     ] = None,
     folds: Annotated[
         int | None,
-        typer.Option(metavar="N", min=2, show_default="10", help="Number of folds, for --protocol folds."),
+        typer.Option(
+            metavar="N",
+            min=2,
+            show_default="10",
+            help="Number of folds, for --protocol folds and inside training sets of predefined.",
+        ),
     ] = None,
+    metric: ChosenMetric = None,
+    normal_form: ChosenForm = None,
     lambda_a: Annotated[str, typer.Option(metavar="X|auto", help="Weight of the transition.")] = "auto",
     lambda_mu: Annotated[str, typer.Option(metavar="X|auto", help="Weight of the mean.")] = "auto",
     compare: Annotated[
@@ -88,21 +100,22 @@ def evaluate(
 ) -> None:
     """Compute the cross-validated accuracy of several methods on the clips in a folder.
 
-    FOLDER has one folder per class. An optional index.csv with the columns clip and source tells which clips
-    were cut from the same recording: they are left out together. Settings that are auto or tuned are chosen
-    by nested cross-validation, without the clips that are left out; the words of surf and sift are learnt
-    without them too. Each accuracy has its 95 % interval and the p-value of McNemar's test against the first
-    line. A clip that cannot be read is reported and skipped.
+    FOLDER has one folder per class, or an index.csv with the columns clip and label. The column source of an
+    index.csv tells which clips were cut from the same recording: they are left out together. Columns with the
+    words train and test are official splits, each a trial. STREAMS.npz holds labelled streams, see
+    sysbags.datasets.write_streams. Metric, weights and whatever is tuned are chosen by nested
+    cross-validation, without the clips that are left out; the words of surf and sift are learnt without them
+    too. Each accuracy has its 95 % interval and the p-value of McNemar's test against the first line. A clip
+    that cannot be read is reported and skipped.
 
     Example: sysbags evaluate clips --compare --report clips.html
     """
     from sysbags import evaluate as evaluation
     from sysbags.bags.registry import BAGS
     from sysbags.cli._reading import note_skipped, warnings_as_notes
-    from sysbags.datasets.folder import class_folders
 
-    if folds is not None and protocol != Protocol.FOLDS:
-        raise ParameterError("--folds goes with --protocol folds")
+    if folds is not None and protocol not in (Protocol.FOLDS, Protocol.PREDEFINED):
+        raise ParameterError("--folds goes with --protocol folds or predefined")
     for option, value in (("--compare-stride", compare_stride), ("--compare-frames", compare_frames)):
         if value is not None and not compare:
             raise ParameterError(f"{option} goes with --compare")
@@ -115,9 +128,7 @@ def evaluate(
             raise FileError(f"{atlas} is a file, but the atlas is written into a folder")
         for file in (atlas / "atlas.html", atlas / "atlas.json") if atlas.is_dir() else (atlas,):
             check_out(file, [folder])
-    data, stages = class_folders(folder), Stages()
-    for text in data.notes():
-        note(text)
+    data, stages = _read(folder, settings, add_bag), Stages()
     if len(set(data.labels)) < 2:
         raise FileError(f"{folder} holds a single class, {data.labels[0]}, but there must be at least two")
     read = {"stride": compare_stride, "max_frames": compare_frames}
@@ -125,14 +136,18 @@ def evaluate(
     bags |= {BAGS[name].title: settings.of(name).make_bags(random_state) for name in add_bag or ()}
     with warnings_as_notes():
         outcome = evaluation.evaluate(
-            data.paths,
+            data.clips,
             data.labels,
-            data.sources,
+            data.groups,
             bags=bags,
             protocol=_protocol(data, protocol, folder),
+            trials=data.trials,
+            clip_names=data.names,
             folds=10 if folds is None else folds,
             order=None if settings.order is None else identifier.order,
             kernel=None if settings.kernel is None else str(settings.kernel),
+            metric=metric,
+            normal_form=normal_form,
             lambda_a=fixed_a,
             lambda_mu=fixed_mu,
             compare=compare,
@@ -171,14 +186,48 @@ def evaluate(
             say(f"{what}: {path}")
 
 
-def _protocol(data: ClipFolder, protocol: Protocol | None, folder: Path) -> str:
-    """Return the protocol: the option, or else by source if there are several."""
-    sources = set(data.sources or ())
-    if protocol == Protocol.BY_SOURCE and len(sources) < 2:
-        what = "names a single source" if sources else "is missing"
+class _Data(NamedTuple):
+    """Labelled clips or streams."""
+
+    clips: Sequence[Any]
+    labels: Sequence[Any]
+    groups: Sequence[Any] | None
+    trials: dict[str, list[str]]
+    names: list[str] | None = None
+
+
+def _read(folder: Path, settings: Settings, add_bag: list[Bag] | None) -> _Data:
+    """List the clips of a folder, or read a file of streams."""
+    if folder.suffix == ".npz":
+        from sysbags.datasets.stream_files import read_streams
+
+        given = [name for name in settings.given() if name not in ("--order", "--kernel")]
+        given += ["--add-bag"] if add_bag else []
+        if given:
+            raise ParameterError(f"a file of streams has no clips to read: leave out {', '.join(given)}")
+        streams = read_streams(folder)
+        return _Data(streams.streams, streams.labels, streams.groups, streams.trials, streams.names)
+    from sysbags.datasets.folder import class_folders
+
+    data = class_folders(folder)
+    for text in data.notes():
+        note(text)
+    return _Data(data.paths, data.labels, data.sources, data.trials)
+
+
+def _protocol(data: _Data, protocol: Protocol | None, folder: Path) -> str:
+    """Return the protocol: the option, or else the trials, or else by source if there are several."""
+    sources = set(data.groups or ())
+    if protocol == Protocol.PREDEFINED and not data.trials:
         raise FileError(
-            f"{folder / 'index.csv'} {what}, but the protocol by-source needs at least two sources"
+            f"{folder} has no trials, but the protocol predefined needs a column of index.csv, or the array "
+            "'trials' of a file of streams, with the words train and test"
         )
+    if protocol is None and data.trials:
+        return str(Protocol.PREDEFINED)
+    if protocol == Protocol.BY_SOURCE and len(sources) < 2:
+        what = "a single source" if sources else "no sources"
+        raise FileError(f"{folder} has {what}, but the protocol by-source needs at least two")
     if protocol is None and len(sources) == 1:
         note("all clips have the same source, so clips are left out, not sources")
     return str(protocol or (Protocol.BY_SOURCE if len(sources) > 1 else Protocol.LEAVE_ONE_OUT))
@@ -191,6 +240,10 @@ def _show(outcome: Evaluation) -> None:
     )
     heads = ["method", "classifier", "accuracy", "95 % interval", "p", "seconds"]
     show_table(heads, [_row(method) for method in outcome.methods])
+    if outcome.methods[0].trials:
+        trials = list(outcome.methods[0].trials)
+        say("Accuracy in each trial, and their mean:")
+        show_table(["method", "classifier", *trials, "mean"], [_trial_row(m) for m in outcome.methods])
     say("Settings:")
     rows = [["all systems", "", _listed({name: outcome.facts[name] for name in ("bag", "order", "kernel")})]]
     for method in outcome.methods:
@@ -211,7 +264,13 @@ def _show(outcome: Evaluation) -> None:
 
 
 def _listed(settings: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in settings.items())
+    texts = {name: f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in settings.items()}
+    return ", ".join(f"{name} {text}" for name, text in texts.items())
+
+
+def _trial_row(method: Method) -> list[str]:
+    shares = [*method.trials.values(), sum(method.trials.values()) / len(method.trials)]
+    return [method.name, method.classifier, *(f"{100 * share:.1f} %" for share in shares)]
 
 
 def _row(method: Method) -> list[str]:

@@ -47,8 +47,8 @@ def inspect(
     if plot is not None:
         from sysbags.cli._plot import draw
 
-        weights = {name: facts[name] for name in ("lambda_a", "lambda_mu") if name in facts}
-        draw(systems, plot, file.name, **weights)
+        metric = {name: facts[name] for name in ("metric", "lambda_a", "lambda_mu") if name in facts}
+        draw(systems, plot, file.name, **metric)
         facts["plot"] = plot
     facts["systems"] = [{"name": name, **system_facts(system)} for name, system in systems]
     if as_json:

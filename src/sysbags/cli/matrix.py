@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ import typer
 
 from sysbags._common.stages import Stages
 from sysbags.cli._model import Features
-from sysbags.cli._options import ALIGNMENT, Json, LambdaA, LambdaMu, Metric, Model, NJobs, RandomState
+from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, OptionalMetric, RandomState
 from sysbags.cli._output import check_out, print_json, say
 from sysbags.cli._reading import report_skipped, skipped
 from sysbags.cli._settings import Settings, with_settings
@@ -27,7 +26,7 @@ def matrix(
     out: Annotated[
         Path, typer.Option(metavar="FILE.csv", help="The table to write, comma-separated values.")
     ],
-    metric: Annotated[Metric, typer.Option(help="Distance between two systems.")] = ALIGNMENT,
+    metric: OptionalMetric = None,
     lambda_a: LambdaA = None,
     lambda_mu: LambdaMu = None,
     model: Model = None,
@@ -47,18 +46,18 @@ def matrix(
     from sysbags._common.files import atomic_write
     from sysbags.datasets.folder import clips_under
     from sysbags.distances.pairwise import pairwise_distances
-    from sysbags.evaluate.compilation import compiled_ahead
+    from sysbags.evaluate.compilation import compiled_for
 
     check_out(out, [folder, *([] if model is None else [model])])
-    features = Features.of(settings, model, lambda_a, lambda_mu, random_state).for_metric(metric)
+    features = Features.of(settings, model, metric, lambda_a, lambda_mu, random_state)
     stages = Stages()
-    with compiled_ahead("alignment") if metric == ALIGNMENT else nullcontext():
+    with compiled_for(features.metric):
         clips = features.read(clips_under(folder), stages, n_jobs)
     report_skipped(clips)
     with stages("distances"):
         distances = pairwise_distances(
             clips.systems[0],
-            metric=str(metric),
+            metric=features.metric,
             lambda_a=features.lambda_a,
             lambda_mu=features.lambda_mu,
             random_state=random_state,
@@ -70,7 +69,8 @@ def matrix(
         table.writerow(["clip", *names])
         table.writerows([name, *row] for name, row in zip(names, distances.tolist(), strict=True))
     if as_json:
-        facts = {"out": out, "metric": str(metric), "clips": names, "skipped": skipped(clips)}
+        facts = {"out": out, "metric": features.metric, "clips": names, "skipped": skipped(clips)}
         print_json({**facts, "seconds": stages.seconds})
     else:
-        say(f"squared {metric} distances between {len(names)} clips, {len(clips.failures)} skipped: {out}")
+        count = f"{len(names)} clips, {len(clips.failures)} skipped"
+        say(f"squared {features.metric} distances between {count}: {out}")

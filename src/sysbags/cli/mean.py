@@ -44,7 +44,7 @@ def mean(
     from sysbags.storage import save
 
     check_out(out, [*clips, *([] if model is None else [model])])
-    features, stages = Features.of(settings, model, lambda_a, lambda_mu, random_state), Stages()
+    features, stages = Features.of(settings, model, "alignment", lambda_a, lambda_mu, random_state), Stages()
     with compiled_ahead("means"):
         read = features.read(clips, stages, n_jobs)
     read.raise_first_error()

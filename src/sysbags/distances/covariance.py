@@ -17,7 +17,13 @@ from sysbags.distances.gram import CrossGram, SystemStack
 from sysbags.distances.stein import fill, mirrored, powers, sides, stein_solutions
 from sysbags.errors import IncompatibleSystemsError
 
-__all__ = ["covariance_kernel", "covariance_matrix", "normalized_covariance_matrix"]
+__all__ = [
+    "check_norms",
+    "covariance_kernel",
+    "covariance_matrix",
+    "covariance_norms",
+    "normalized_covariance_matrix",
+]
 
 
 def covariance_kernel(
@@ -59,7 +65,7 @@ def covariance_kernel(
         (side.orders, *power) for (_, side), power in zip(sides(gram), powers(transitions), strict=True)
     ]
     kernel = fill(covariance_rows, gram, prepared, n_jobs)
-    norms = [_norms(side, weight) for _, side in sides(gram)]
+    norms = [covariance_norms(side, weight) for _, side in sides(gram)]
     if gram.symmetric:
         kernel = mirrored(kernel, True)
         kernel[np.diag_indices_from(kernel)] = norms[0]
@@ -122,6 +128,8 @@ def normalized_covariance_matrix(
     covariances, 2 for orthogonal ones.
     """
     kernel, first, second = covariance_kernel(gram, lambda_a, n_jobs=n_jobs)
+    check_norms(first, "systems")
+    check_norms(second, "others")
     return _distances(gram, 2.0 - 2.0 * kernel / np.sqrt(np.outer(first, second)), lambda_mu)
 
 
@@ -132,7 +140,16 @@ def _distances(gram: CrossGram, covariances: Array, lambda_mu: float) -> Array:
     return distances
 
 
-def _norms(side: SystemStack, weight: float) -> Array:
-    """Return the kernel of each system with itself."""
-    solutions = stein_solutions(np.sqrt(weight) * side.transition.transpose(0, 2, 1), side.observer_gram)
-    return np.asarray(np.einsum("kij,kij->k", solutions, side.observer_gram))
+def check_norms(norms: Array, name: str) -> None:
+    """Raise an error for a system without any covariance, which cannot be normalized."""
+    if norms.min() <= 0.0:
+        raise IncompatibleSystemsError(
+            f"{name}[{int(norms.argmin())}] has an observer of zeros, so its covariances cannot be normalized"
+        )
+
+
+def covariance_norms(stack: SystemStack, lambda_a: float) -> Array:
+    """Return ``sum_k lambda_a^k ||Gamma_k||^2`` of each system, its `covariance_kernel` with itself."""
+    transposed = np.sqrt(lambda_a) * stack.transition.transpose(0, 2, 1)
+    solutions = stein_solutions(transposed, stack.observer_gram)
+    return np.asarray(np.einsum("kij,kij->k", solutions, stack.observer_gram))

@@ -71,6 +71,18 @@ class SystemStack:
     mean_norm: Array
     normal_form: str = "orthonormal"
 
+    @classmethod
+    def of(cls, systems: Sequence[System]) -> SystemStack:
+        """Stack systems of the same normal form."""
+        orders = np.array([system.order for system in systems])
+        transition = np.zeros((orders.size, orders.max(), orders.max()))
+        observer_gram = np.zeros_like(transition)
+        for i, (system, n) in enumerate(zip(systems, orders, strict=True)):
+            transition[i, :n, :n] = system.transition
+            observer_gram[i, :n, :n] = system.observer_gram
+        mean_norms = np.array([system.mean_norm for system in systems])
+        return cls(orders, transition, observer_gram, mean_norms, systems[0].normal_form)
+
     def subset(self, indices: Any) -> SystemStack:
         """Return the systems at these indices, still padded to the order n of all."""
         return SystemStack(
@@ -182,8 +194,8 @@ def cross_gram(
         check_same_space(first, second)
     symmetric = others is None
     precision = check_precision(dtype)
-    rows = _stack(first)
-    columns = rows if symmetric else _stack(second)
+    rows = SystemStack.of(first)
+    columns = rows if symmetric else SystemStack.of(second)
     shape = len(first), len(second)
     observer = np.empty((*shape, rows.transition.shape[1], columns.transition.shape[1]))
     mean = np.empty(shape)
@@ -216,17 +228,6 @@ def cross_gram(
         observer[diagonal, diagonal] = rows.observer_gram
         mean[diagonal, diagonal] = rows.mean_norm
     return CrossGram(observer, mean, rows, columns, symmetric)
-
-
-def _stack(systems: Sequence[System]) -> SystemStack:
-    orders = np.array([system.order for system in systems])
-    transition = np.zeros((orders.size, orders.max(), orders.max()))
-    observer_gram = np.zeros_like(transition)
-    for i, (system, n) in enumerate(zip(systems, orders, strict=True)):
-        transition[i, :n, :n] = system.transition
-        observer_gram[i, :n, :n] = system.observer_gram
-    mean_norms = np.array([system.mean_norm for system in systems])
-    return SystemStack(orders, transition, observer_gram, mean_norms, systems[0].normal_form)
 
 
 def _blocks(systems: Sequence[System], tiling: Tiling) -> Iterator[slice]:

@@ -12,6 +12,7 @@ from sysbags._common.types import Array
 from sysbags._common.validation import check_choice
 from sysbags.distances.gram import CrossGram, cross_gram
 from sysbags.distances.registry import METRICS
+from sysbags.distances.weights import Weight, resolve_weights
 from sysbags.systems.system import System
 
 __all__ = ["distance_matrix", "pairwise_distances"]
@@ -22,8 +23,8 @@ def pairwise_distances(
     others: Sequence[System] | None = None,
     metric: str = "alignment",
     *,
-    lambda_a: float = 0.25,
-    lambda_mu: float = 0.0,
+    lambda_a: Weight = 0.25,
+    lambda_mu: Weight = 0.0,
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
     dtype: npt.DTypeLike = np.float64,
@@ -37,9 +38,11 @@ def pairwise_distances(
         By default `systems`; each pair is then computed once.
     metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value"}
         By default "alignment". The two of covariances need systems in the unit-variance form, see `identify`.
-    lambda_a, lambda_mu : float, default=0.25, 0.0
+    lambda_a, lambda_mu : float or "scale", default=0.25, 0.0
         Weights of the transition and of the mean for "alignment". For covariances `lambda_a`, at most 1, is
-        the weight of each lag relative to the lag before. The last two metrics have no weights.
+        the weight of each lag relative to the lag before. The last two metrics have no weights. With "scale",
+        for the unit-variance form, the parts have the same unit: see
+        `sysbags.distances.weights.scaled_weights`, of `systems`.
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
         Number of threads; -1 means all cores. The result does not depend on it.
@@ -70,14 +73,14 @@ def distance_matrix(
     gram: CrossGram,
     metric: str = "alignment",
     *,
-    lambda_a: float = 0.25,
-    lambda_mu: float = 0.0,
+    lambda_a: Weight = 0.25,
+    lambda_mu: Weight = 0.0,
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> Array:
     """Return `pairwise_distances` from a CrossGram."""
     entry = METRICS[check_choice(metric, "metric", METRICS)]
-    weights = (lambda_a, lambda_mu) if entry.weighted else ()
+    weights = resolve_weights(gram.rows, metric, lambda_a, lambda_mu) if entry.weighted else ()
     options = {"random_state": random_state} if entry.weighted else {}
     squared: Array = load_name(entry.matrix)(gram, *weights, **options, n_jobs=n_jobs)
     return squared

@@ -40,7 +40,8 @@ METRICS = {
         "normalized lagged covariances",
         "sysbags.distances.covariance.normalized_covariance_matrix",
         "unit-variance",
-        weighted=True,
+        True,
+        True,
     ),
     "martin": Metric("Martin", "sysbags.distances.baselines.martin_matrix"),
     "max-singular-value": Metric(

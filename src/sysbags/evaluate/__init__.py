@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from sysbags.evaluate.cross_validation import (
-    LAMBDA_A_GRID,
-    LAMBDA_MU_GRID,
-    Weights,
-    choose_weights,
-    leave_one_out,
-)
+from sysbags.evaluate.cross_validation import Choice, choose_settings, leave_one_out
 from sysbags.evaluate.evaluation import evaluate, single_group_classes
 from sysbags.report.results import Evaluation, LeaveOneOut
 
 __all__ = [
-    "LAMBDA_A_GRID",
-    "LAMBDA_MU_GRID",
+    "Choice",
     "Evaluation",
     "LeaveOneOut",
-    "Weights",
-    "choose_weights",
+    "choose_settings",
     "evaluate",
     "leave_one_out",
     "single_group_classes",

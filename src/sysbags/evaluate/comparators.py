@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from sysbags import comparators
+from sysbags.evaluate.alternatives import Systems, SystemSet, matching_grids
 from sysbags.evaluate.cached import cached_gram
 from sysbags.evaluate.features import ClipFeatures
-from sysbags.evaluate.methods import (
-    EvaluationSet,
-    MethodSpec,
-    SystemSet,
-    alignment_methods,
-    baseline_methods,
-    vector_methods,
-)
+from sysbags.evaluate.methods import MethodSpec, baseline_methods, system_methods, vector_methods
+from sysbags.evaluate.splits import EvaluationSet
 
 __all__ = ["COMPARATORS", "comparator_methods"]
 
@@ -30,13 +25,16 @@ COMPARATORS: dict[str, dict[str, Any]] = {
 }
 
 
+LAMBDA_A = 0.25  # of a linear system, unless it is given
+
+
 def comparator_methods(
     name: str,
     frames: Mapping[str, Any],
     features: ClipFeatures,
     items: EvaluationSet,
-    lambda_a: float,
-    grid_mu: Sequence[float],
+    lambda_a: float | None,
+    lambda_mu: float | None,
 ) -> list[MethodSpec]:
     """One of `sysbags.comparators` with the classifiers that belong to it.
 
@@ -53,8 +51,9 @@ def comparator_methods(
         points = features.vectors(kind(**options))
         return vector_methods(kind.title, points, items, kind.classifiers, kind.metric)
     systems = features.systems(kind(**options))
-    sets = [SystemSet(systems, cached_gram(features.cache, systems, items.n_jobs).gram)]
+    known = Systems([SystemSet(systems, cached_gram(features.cache, systems, items.n_jobs).gram)], items)
+    grids = matching_grids(lambda_a=LAMBDA_A if lambda_a is None else lambda_a, lambda_mu=lambda_mu)
     return [
-        *alignment_methods(kind.title, "comparator", sets, items, (lambda_a,), grid_mu),
-        *baseline_methods(kind.title, "comparator", sets, items, ["martin"]),
+        *system_methods(kind.title, "comparator", {name: known}, ("nearest mean", "1-NN"), grids),
+        *baseline_methods(kind.title, "comparator", known, ["martin"]),
     ]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ import numpy as np
 if TYPE_CHECKING:
     from sysbags.distances.gram import CrossGram
 
-__all__ = ["compile_everything", "compiled_ahead"]
+__all__ = ["compile_everything", "compiled_ahead", "compiled_for"]
 
 
 @contextmanager
@@ -50,6 +50,11 @@ def compiled_ahead(part: str) -> Iterator[None]:
         process.wait()
     finally:
         process.kill()
+
+
+def compiled_for(metric: str) -> AbstractContextManager[None]:
+    """Compile what distances of a metric need; only the alignment takes long."""
+    return compiled_ahead("alignment") if metric == "alignment" else nullcontext()
 
 
 def compile_everything() -> None:

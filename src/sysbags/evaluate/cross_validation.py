@@ -1,37 +1,33 @@
-"""Leave-one-out accuracies of distances and means, and the weights with the best of them."""
+"""Leave-one-out accuracies of distances and means, and the setting that is chosen by them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.ndimage import uniform_filter
 
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels, check_weight
 from sysbags.classifiers.registry import CLASSIFIERS
-from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.gram import CrossGram
-from sysbags.distances.pairwise import distance_matrix
 from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
-from sysbags.evaluate.predictors import (
-    DistancePredictor,
-    NearestCenter,
-    NearestNeighbors,
-    average_centers,
-    medoid_centers,
-)
-from sysbags.evaluate.system_predictors import PredictorFamily, alignment_predictors
-from sysbags.report.results import LeaveOneOut
+from sysbags.evaluate.alternatives import Systems, SystemSet, matching_grids, neighbour_alternatives
+from sysbags.evaluate.predictors import DistancePredictor
+from sysbags.evaluate.selection import one_standard_error_rule
+from sysbags.evaluate.splits import EvaluationSet
+from sysbags.evaluate.system_predictors import metric_predictors
+from sysbags.report.results import Clip, LeaveOneOut
+from sysbags.systems.system import System
 
-__all__ = ["LeaveOneOut", "Weights", "choose_weights", "leave_one_out"]
+__all__ = ["Choice", "LeaveOneOut", "choose_settings", "leave_one_out"]
 
-LAMBDA_A_GRID = (0.0, 0.05, 0.25, 1.0, 4.0)
-LAMBDA_MU_GRID = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+# What the predictors call the classifiers.
+SYSTEM_CLASSIFIER = {"nearest-mean": "nearest mean", "nearest-system": "1-NN"}
 
 
 def leave_one_out(
@@ -50,9 +46,9 @@ def leave_one_out(
     """Classify each item by all the others, from one CrossGram and without touching a histogram again.
 
     "nearest-system" compares an item with every other. "nearest-mean" compares it with one center per
-    class: the Frechet mean for the alignment distance, the average for "covariance", the medoid for the other
-    metrics. The center of the item's own class is computed without it (`frechet_centers`). With `groups`,
-    whole groups are left out: an item is compared with nothing that its own group had a part in.
+    class: the Frechet mean for the alignment distance, the average for the metrics of covariances, the medoid
+    for the other two. The center of the item's own class is computed without it (`frechet_centers`). With
+    `groups`, whole groups are left out: an item is compared with nothing that its own group had a part in.
 
     Parameters
     ----------
@@ -96,91 +92,108 @@ def leave_one_out(
     check_choice(metric, "metric", METRICS)
     weight, weight_mu = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
     neighbors = check_integer(n_neighbors, "n_neighbors")
-    family = _predictors(gram, codes, units, classifier, metric, weight, seed_of(random_state), n_jobs)
+    kind = SYSTEM_CLASSIFIER[check_choice(classifier, "classifier", CLASSIFIERS)]
+    family = metric_predictors(
+        gram, codes, units, kind, metric, weight, random_state=random_state, n_jobs=n_jobs
+    )
     return _result(family(weight_mu, neighbors), classes, codes)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Weights:
-    """What `choose_weights` found.
+class Choice:
+    """What `choose_settings` found.
 
     Attributes
     ----------
-    lambda_a, lambda_mu : float
-        The best setting.
+    settings : mapping
+        The setting: "metric", "normal form", "lambda_a" and "lambda_mu".
+    systems : list of System
+        The systems in that form.
+    gram : CrossGram
+        Of these systems.
     result : LeaveOneOut
-        What it reached. Chosen on the same items, so its accuracy flatters a little.
-    grid_a, grid_mu : (A,), (M,) array
-        What was tried.
-    accuracies : (A, M) array
+        What it reached. Chosen on the same items, so its accuracy is optimistic.
+    tried : list of dict
+        All settings.
+    accuracies : (S,) array
+        What they reached.
     """
 
-    lambda_a: float
-    lambda_mu: float
+    settings: Mapping[str, Any]
+    systems: list[System]
+    gram: CrossGram
     result: LeaveOneOut
-    grid_a: Array
-    grid_mu: Array
+    tried: list[dict[str, Any]]
     accuracies: Array
 
 
-def choose_weights(
+def choose_settings(
+    systems: Sequence[System],
     gram: CrossGram,
     labels: npt.ArrayLike,
     *,
     groups: npt.ArrayLike | None = None,
     classifier: str = "nearest-mean",
-    lambda_a: npt.ArrayLike = LAMBDA_A_GRID,
-    lambda_mu: npt.ArrayLike = LAMBDA_MU_GRID,
-    n_neighbors: int = 1,
+    metric: str | None = None,
+    normal_form: str | None = None,
+    lambda_a: float | None = None,
+    lambda_mu: float | None = None,
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
-) -> Weights:
-    """Choose the weights of the alignment distance by leave-one-out, from one CrossGram.
+) -> Choice:
+    """Choose metric, normal form and weights by leave-one-out, from one CrossGram.
 
-    Neither rotations nor means depend on `lambda_mu`, so that only the values of `lambda_a` cost time.
-    Of equally good settings the one with the better neighbours on the grid is taken, then the one that is
-    nearer to its middle.
+    The rule is that of nested selection in `evaluate`: of all settings within one standard error of the best,
+    the most usual one is taken.
 
     Parameters
     ----------
-    gram, labels, groups, classifier, n_neighbors, random_state, n_jobs
+    systems : sequence of System
+        In the orthonormal form, with states, as from `identify`.
+    gram : CrossGram
+        ``cross_gram(systems)``.
+    labels, groups, classifier, random_state, n_jobs
         See `leave_one_out`.
-    lambda_a, lambda_mu : float or array_like
-        What to try, ascending; one number is kept as it is.
-
-    Returns
-    -------
-    Weights
+    metric : {"alignment", "covariance", "normalized-covariance"}, optional
+    normal_form : {"orthonormal", "unit-variance"}, optional
+    lambda_a, lambda_mu : float, optional
+        What is given is not chosen. A weight without a metric is that of the alignment distance in the
+        orthonormal form.
 
     Examples
     --------
     >>> import sysbags
     >>> from sysbags.datasets import make_streams
     >>> streams, labels = make_streams(classes=2, per_class=4, frames=30, bins=8)
-    >>> gram = sysbags.cross_gram([sysbags.identify(stream, order=2) for stream in streams])
-    >>> chosen = sysbags.evaluate.choose_weights(gram, labels, lambda_a=[0.25, 1.0], lambda_mu=0.0)
-    >>> chosen.lambda_mu, chosen.accuracies.shape
-    (0.0, (2, 1))
+    >>> systems = [sysbags.identify(stream, order=2) for stream in streams]
+    >>> gram = sysbags.cross_gram(systems)
+    >>> chosen = sysbags.evaluate.choose_settings(systems, gram, labels, lambda_a=0.25)
+    >>> chosen.settings["metric"], chosen.settings["normal form"], chosen.settings["lambda_a"]
+    ('alignment', 'orthonormal', 0.25)
     """
     classes, codes, units = _check_protocol(gram, labels, groups)
-    neighbors = check_integer(n_neighbors, "n_neighbors")
-    grid_a, grid_mu = _check_grid(lambda_a, "lambda_a"), _check_grid(lambda_mu, "lambda_mu")
-    seed = seed_of(random_state)
-    results: list[list[LeaveOneOut]] = []
-    for weight in grid_a:
-        family = _predictors(gram, codes, units, classifier, "alignment", float(weight), seed, n_jobs)
-        results.append([_result(family(float(mu), neighbors), classes, codes) for mu in grid_mu])
-    accuracies = np.array([[result.accuracy for result in row] for row in results])
-    around = uniform_filter(accuracies, size=3, mode="nearest").round(9)
-    rows, columns = np.indices(accuracies.shape) - (np.array(accuracies.shape) - 1)[:, None, None] / 2.0
-    order = np.lexsort([keys.ravel() for keys in (np.abs(rows) + np.abs(columns), -around, -accuracies)])
-    a, mu = np.unravel_index(order[0], accuracies.shape)
-    return Weights(
-        lambda_a=float(grid_a[a]),
-        lambda_mu=float(grid_mu[mu]),
-        result=results[a][mu],
-        grid_a=grid_a,
-        grid_mu=grid_mu,
+    kind = SYSTEM_CLASSIFIER[check_choice(classifier, "classifier", CLASSIFIERS)]
+    clips = tuple(Clip(str(k), None, f"{code:09d}") for k, code in enumerate(codes))  # sorted as numbers are
+    items = EvaluationSet(
+        clips=clips,
+        groups=units,
+        codebook_folds=None,
+        protocol="",
+        random_state=seed_of(random_state),
+        n_jobs=n_jobs,
+    )
+    known = Systems([SystemSet(list(systems), gram)], items)
+    grids = matching_grids(metric, normal_form, lambda_a, lambda_mu)
+    tried, predictors = zip(*neighbour_alternatives(known, kind, grids), strict=True)
+    accuracies = np.array([np.mean(predictor.predict() == codes) for predictor in predictors])
+    best = int(one_standard_error_rule(accuracies[None], len(codes))[0])
+    [(members, member_gram)] = known.sets(tried[best]["normal form"])
+    return Choice(
+        settings={name: value for name, value in tried[best].items() if name != "classifier"},
+        systems=members,
+        gram=member_gram,
+        result=_result(predictors[best], classes, codes),
+        tried=list(tried),
         accuracies=accuracies,
     )
 
@@ -201,40 +214,6 @@ def _check_protocol(gram: Any, labels: Any, groups: Any) -> tuple[npt.NDArray[An
             f"there is only one group among {items} items, but leaving it out leaves nothing"
         )
     return classes, codes, units
-
-
-def _check_grid(values: Any, name: str) -> Array:
-    grid = np.array([check_weight(value, name) for value in np.atleast_1d(values).tolist()])
-    if not grid.size:
-        raise ParameterError(f"{name} is empty, but there must be at least one value to try")
-    return grid
-
-
-def _predictors(
-    gram: CrossGram,
-    codes: IntArray,
-    groups: IntArray,
-    classifier: str,
-    metric: str,
-    lambda_a: float,
-    seed: int,
-    n_jobs: int | None,
-) -> PredictorFamily:
-    """Predictors of a classifier and a metric, as a function of `lambda_mu` and of a number of neighbours."""
-    by_mean = check_choice(classifier, "classifier", CLASSIFIERS) == "nearest-mean"
-    if metric == "alignment":
-        kind = "nearest mean" if by_mean else "1-NN"
-        return alignment_predictors(gram, codes, groups, kind, lambda_a, random_state=seed, n_jobs=n_jobs)
-    without_mean = distance_matrix(gram, metric, lambda_a=lambda_a, n_jobs=n_jobs)
-    centers = average_centers if METRICS[metric].averages else medoid_centers
-
-    def family(mu: float, count: int) -> DistancePredictor:
-        between = without_mean + mu * mean_term(gram) if METRICS[metric].weighted else without_mean
-        if by_mean:
-            return NearestCenter(centers(between, codes, groups))
-        return NearestNeighbors(between, codes, groups, count)
-
-    return family
 
 
 def _result(predictor: DistancePredictor, classes: npt.NDArray[Any], codes: IntArray) -> LeaveOneOut:

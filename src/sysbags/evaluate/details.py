@@ -15,7 +15,7 @@ from sysbags.distances.alignment_matrix import alignment_matrix, alignment_parts
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.scaling import classical_scaling
 from sysbags.evaluate.predictors import CodebookFolds, Predictor
-from sysbags.evaluate.system_predictors import SYSTEM_CLASSIFIERS, alignment_predictors
+from sysbags.evaluate.system_predictors import SYSTEM_CLASSIFIERS, metric_predictors
 from sysbags.means.frechet import mean_gram, mean_of_gram
 from sysbags.report.results import Curve, Relations
 
@@ -84,7 +84,9 @@ def curves(
         accuracies: dict[tuple[float, float], float] = {}
         for a in dict.fromkeys((*values_a, fixed_a)):
             families = [
-                alignment_predictors(fold_gram, codes, units, name, a, random_state=seed, n_jobs=n_jobs)
+                metric_predictors(
+                    fold_gram, codes, units, name, "alignment", a, random_state=seed, n_jobs=n_jobs
+                )
                 for fold_gram in grams
             ]
             for mu in (*values_mu, fixed_mu) if a == fixed_a else (fixed_mu,):

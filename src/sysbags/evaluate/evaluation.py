@@ -3,42 +3,27 @@
 from __future__ import annotations
 
 import os
-import time
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.cache import Cache
-from sysbags._common.parallel import check_jobs, run
 from sysbags._common.seeds import seed_of
 from sysbags._common.stages import Stages
-from sysbags._common.types import Array
 from sysbags._common.validation import check_choice, check_labels
-from sysbags._common.version import __version__
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.registry import BAGS, make_bag
-from sysbags.distances.alignment_matrix import alignment_matrix
-from sysbags.errors import FileError, ParameterError, SysbagsError
-from sysbags.evaluate.atlas import atlas
-from sysbags.evaluate.cached import cached_gram
-from sysbags.evaluate.comparators import COMPARATORS, comparator_methods
+from sysbags.errors import FileError, ParameterError
+from sysbags.evaluate.alternatives import matching_grids
+from sysbags.evaluate.comparators import COMPARATORS
 from sysbags.evaluate.compilation import compiled_ahead
-from sysbags.evaluate.cross_validation import LAMBDA_A_GRID, LAMBDA_MU_GRID
-from sysbags.evaluate.details import curves, relations
-from sysbags.evaluate.features import ClipFeatures
-from sysbags.evaluate.methods import (
-    MethodSpec,
-    SystemSet,
-    alignment_methods,
-    baseline_methods,
-    evaluate_method,
-    kernel_ridge_method,
-    vector_methods,
-)
+from sysbags.evaluate.experiment import Experiment, Request, Shown
 from sysbags.evaluate.reading import (
     DescribedClips,
     LabelledClips,
@@ -46,15 +31,13 @@ from sysbags.evaluate.reading import (
     describe_files,
     describe_streams,
 )
-from sysbags.evaluate.tuning import bag_settings, tuning_alternatives
-from sysbags.report.results import Details, Evaluation, Method
-from sysbags.systems.identification import descending_orders, identify_first
+from sysbags.evaluate.trials import check_trials, merge_trials
+from sysbags.report.results import Details, Evaluation
+from sysbags.systems.identification import identify_first
 
 __all__ = ["METHODS", "evaluate", "single_group_classes"]
 
 METHODS = ("nearest mean", "1-NN", "kernel ridge")
-AVERAGE_CLASSIFIERS = ("1-NN", "nearest mean", "logistic regression")
-TIMED_PAIRS = 2000  # are aligned to measure what one takes
 
 BagsLike = str | BagTransformer | Sequence[str | BagTransformer] | Mapping[str, BagTransformer]
 
@@ -68,8 +51,11 @@ def evaluate(
     methods: Sequence[str] = METHODS,
     protocol: str | None = None,
     folds: int = 10,
+    trials: Mapping[str, Sequence[str]] | None = None,
     order: int | str | None = None,
     kernel: str | None = None,
+    metric: str | None = None,
+    normal_form: str | None = None,
     lambda_a: float | None = None,
     lambda_mu: float | None = None,
     compare: bool | Sequence[str] = False,
@@ -77,6 +63,7 @@ def evaluate(
     tune: bool = False,
     fixed: Sequence[str] = (),
     title: str = "clips",
+    clip_names: Sequence[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
@@ -84,9 +71,9 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate how well clips or streams are classified, each by others alone.
 
-    The first row of the table is the main method: systems with the alignment distance and the nearest
-    mean; with several bags kernel ridge on all of them; with `tune` the tuned ones. Whatever has several
-    settings is chosen by nested selection, never by the clips that are predicted. Codebooks are learnt
+    The first row of the table is the main method: systems with the nearest mean; with several bags kernel
+    ridge on all of them; with `tune` the tuned ones. Whatever has several settings, such as the metric and
+    its weights, is chosen by nested selection, never by the clips that are predicted. Codebooks are learnt
     without them too.
 
     Parameters
@@ -101,19 +88,27 @@ def evaluate(
         How clips are described, by name (`sysbags.bags.registry.BAGS`) or as an object; the keys of a mapping
         are what tables call them. With several, kernel ridge adds up their distances. Ignored for streams.
     methods : sequence of {"nearest mean", "1-NN", "kernel ridge"}
-        Classifiers of systems with the alignment distance.
-    protocol : {"leave-one-out", "folds", "by-source"}, optional
-        What is left out together; by default the groups, where there are two of them, or else each clip.
+        Classifiers of systems.
+    protocol : {"leave-one-out", "folds", "by-source", "predefined"}, optional
+        What is left out together; by default the trials, where there are any, or else the groups, where there
+        are two of them, or else each clip.
     folds : int, default=10
-        For the protocol "folds".
+        For the protocol "folds", and inside the training set of a trial.
+    trials : mapping of str to sequence of {"train", "test", ""}, optional
+        For the protocol "predefined": official splits by name, each with a word for each clip; "" if the clip
+        is not used. Settings are chosen inside each training set.
     order, kernel : optional
         By default 5, or less for a clip that is too short or too still for it, and "chi2"; with `tune` they
         are chosen.
+    metric : {"alignment", "covariance", "normalized-covariance"}, optional
+    normal_form : {"orthonormal", "unit-variance"}, optional
+        By default both are chosen, see `identify` and `pairwise_distances`.
     lambda_a, lambda_mu : float, optional
-        Weights of the transition and of the mean; by default chosen.
+        Weights of the transition and of the mean; by default chosen. If one is given without a metric, the
+        metric is the alignment distance in the orthonormal form, the paper's.
     compare : bool or sequence of str, default=False
-        Also all other distances, averages of the bags over time, and, for clips, other people's methods: all
-        of `sysbags.comparators`, or those named.
+        Also each metric by itself, averages of the bags over time, and, for clips, other people's methods:
+        all of `sysbags.comparators`, or those named.
     compare_frames : mapping, optional
         How other people's methods read clips, see `sysbags.video.frames`.
     tune : bool, default=False
@@ -121,6 +116,8 @@ def evaluate(
     fixed : sequence of str
         Parameters of the bags that are not tuned.
     title : str, default="clips"
+    clip_names : sequence of str, optional
+        By default the paths of clips from the folder that holds them all, or class and number of streams.
     cache : path, optional
         Folder for results that another run can use again.
     random_state : int, Generator or None, default=0
@@ -159,13 +156,15 @@ def evaluate(
     if not count:
         raise ParameterError("clips is empty, but there must be at least two")
     check_labels(labels, count)
+    grids = matching_grids(metric, normal_form, lambda_a, lambda_mu)
     names = [str(label) for label in np.asarray(labels)]
     sources = None if groups is None else [str(group) for group in np.asarray(groups)]
-    request = _Request(
+    request = Request(
         bags=_named_bags(bags),
         methods=tuple(methods),
         order=order,
         kernel=kernel,
+        grids=tuple(grids),
         lambda_a=lambda_a,
         lambda_mu=lambda_mu,
         compare=bool(compare) or not isinstance(compare, bool),
@@ -177,28 +176,102 @@ def evaluate(
     if len(set(names)) < 2:
         raise ParameterError(f"all clips have the class {names[0]}, but there must be at least two classes")
     if protocol is None:
-        protocol = "by-source" if sources is not None and len(set(sources)) > 1 else "leave-one-out"
+        several = sources is not None and len(set(sources)) > 1
+        protocol = "predefined" if trials else "by-source" if several else "leave-one-out"
+    if not all(isinstance(clip, (str, os.PathLike)) for clip in clips):
+        request = replace(request, bags={"stream": None})
+    values = dict(zip(names, np.asarray(labels), strict=True))
+    given = LabelledClips(
+        clips=clips,
+        names=_clip_names(clips, names) if clip_names is None else list(clip_names),
+        labels=names,
+        sources=sources,
+        protocol=protocol,
+        folds=folds,
+    )
     context = RunContext(
         cache=Cache(cache), stages=stages or Stages(), random_state=seed_of(random_state), n_jobs=n_jobs
     )
-    values = dict(zip(names, np.asarray(labels), strict=True))
-    given = LabelledClips(clips=clips, labels=names, sources=sources, protocol=protocol, folds=folds)
-    identify_one = partial(identify_first, orders=request.orders, kernel=request.kernel_name)
-    if all(isinstance(clip, (str, os.PathLike)) for clip in clips):
-        transformers = [bag for bag in request.bags.values() if bag is not None]
-        with compiled_ahead("metrics" if compare else "means"):
-            described = describe_files(given, transformers, identify_one, context)
+    if protocol == "predefined":
+        outcome = _evaluate_trials(title, given, check_trials(trials, count), request, context)
     else:
-        request = replace(request, bags={"stream": None})
-        described = describe_streams(given, request.kernel_name, identify_one, context)
+        outcome, _ = _evaluate(title, given, request, context)
+    return replace(outcome, label_values=values)
+
+
+def _clip_names(clips: Sequence[Any], labels: Sequence[str]) -> list[str]:
+    """Return a name for each clip: its path from the folder that holds all, or class and number."""
+    if not all(isinstance(clip, (str, os.PathLike)) for clip in clips):
+        return [f"{label}/{k}" for k, label in enumerate(labels)]
+    paths = [Path(os.path.abspath(clip)) for clip in clips]
+    parents = {path.parent for path in paths}
+    # The clips of one folder are named with it.
+    root = next(iter(parents)).parent if len(parents) == 1 else Path(os.path.commonpath(parents))
+    return [path.relative_to(root).as_posix() for path in paths]
+
+
+def _describe(given: LabelledClips, request: Request, context: RunContext) -> DescribedClips:
+    """Read the clips with every bag of a request, or check the streams; identify those of the first."""
+    identify_one = partial(identify_first, orders=request.orders, kernel=request.kernel_name)
+    bags = [bag for bag in request.bags.values() if bag is not None]
+    if not bags:
+        return describe_streams(given, request.kernel_name, identify_one, context)
+    with compiled_ahead("metrics"):
+        return describe_files(given, bags, identify_one, context)
+
+
+def _evaluate(
+    title: str, given: LabelledClips, request: Request, context: RunContext
+) -> tuple[Evaluation, Shown]:
+    """Evaluate clips by one protocol, or one trial."""
+    described = _describe(given, request, context)
     labels_read = [clip.label for clip in described.items.clips]
     isolated_classes = single_group_classes(labels_read, described.items.groups.tolist())
-    if len(isolated_classes) == len(set(labels_read)):
+    if given.parts is None and len(isolated_classes) == len(set(labels_read)):
         raise FileError(
             "each class has its clips in a single group, so none can be left out: there must be two groups"
         )
-    outcome = _Experiment(title, described, request, context).run(tuple(isolated_classes))
-    return replace(outcome, label_values=values)
+    single_groups = () if given.parts is not None else tuple(isolated_classes)
+    return Experiment(title, described, request, context).run(single_groups)
+
+
+def _evaluate_trials(
+    title: str,
+    given: LabelledClips,
+    trials: Mapping[str, list[str]],
+    request: Request,
+    context: RunContext,
+) -> Evaluation:
+    """Evaluate official splits one after the other."""
+    results = {}
+    with tempfile.TemporaryDirectory() as folder:
+        # Clips are read for each trial, so they are cached in any case.
+        cached = context if context.cache.folder else replace(context, cache=Cache(folder))
+        for name, parts in trials.items():
+            used = [k for k, part in enumerate(parts) if part]
+            trial = given.subset(used, [parts[k] for k in used])
+            results[name] = _evaluate(title, trial, request, cached)
+    merged = merge_trials({name: evaluation for name, (evaluation, _) in results.items()})
+    _, shown = next(iter(results.values()))
+
+    def details() -> Details:
+        """Show all tested clips; each test set is left out, or each clip where test sets overlap."""
+        tested = [(k, name) for name in trials for k, part in enumerate(trials[name]) if part == "test"]
+        indices, names = zip(*tested, strict=True)
+        shown_clips = given.subset(indices)
+        if len(trials) > 1 and len(set(indices)) == len(indices):
+            shown_clips = replace(shown_clips, sources=names, protocol="by-source")
+        else:
+            shown_clips = replace(shown_clips, protocol="leave-one-out")
+        described = _describe(shown_clips, request, context)
+        found = Experiment(title, described, request, context).details(shown)
+        # A class that is not tested has no mean.
+        places = np.searchsorted(merged.classes, np.unique(described.items.labels))
+        parts = np.full((len(described.items.clips), len(merged.classes), 3), np.nan)
+        parts[:, places] = found.relations.class_parts
+        return replace(found, relations=replace(found.relations, class_parts=parts))
+
+    return replace(merged, make_details=details)
 
 
 def single_group_classes(labels: Sequence[str], groups: Sequence[Any]) -> list[str]:
@@ -211,36 +284,6 @@ def single_group_classes(labels: Sequence[str], groups: Sequence[Any]) -> list[s
     """
     pairs = set(zip(labels, groups, strict=True))
     return [name for name in dict.fromkeys(labels) if sum(label == name for label, _ in pairs) < 2]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Request:
-    """What is asked for; what is None is left to the evaluation."""
-
-    bags: Mapping[str, BagTransformer | None]
-    methods: tuple[str, ...]
-    order: int | str | None
-    kernel: str | None
-    lambda_a: float | None
-    lambda_mu: float | None
-    compare: bool
-    comparators: tuple[str, ...]
-    compare_frames: dict[str, Any] = field(default_factory=dict)
-    tune: bool
-    fixed: tuple[str, ...]
-
-    @property
-    def orders(self) -> list[int | str]:
-        """The orders to try for a clip."""
-        return descending_orders([5]) if self.order is None else [self.order]
-
-    @property
-    def kernel_name(self) -> str:
-        return self.kernel or "chi2"
-
-    @property
-    def main_bag(self) -> tuple[str, BagTransformer | None]:
-        return next(iter(self.bags.items()))
 
 
 def _comparator_names(compare: bool | Sequence[str]) -> tuple[str, ...]:
@@ -269,188 +312,3 @@ def _named_bags(bags: BagsLike) -> dict[str, BagTransformer | None]:
             raise ParameterError(f"bags holds {title} twice: give a mapping, whose keys are different names")
         named[title] = transformer
     return named
-
-
-class _Experiment:
-    """The methods of a request, evaluated one after the other, and what there is to see."""
-
-    def __init__(self, title: str, described: DescribedClips, request: _Request, context: RunContext) -> None:
-        self.title, self.request, self.stages = title, request, context.stages
-        self.items, self.main, self.further = described.items, described.main, described.further
-        self.features = ClipFeatures(
-            self.main.paths, self.items.codebook_folds, context.cache, context.n_jobs
-        )
-        self.notes: list[str] = []
-        self.grid_a = _from_the_middle(LAMBDA_A_GRID) if request.lambda_a is None else [request.lambda_a]
-        self.grid_mu = _from_the_middle(LAMBDA_MU_GRID) if request.lambda_mu is None else [request.lambda_mu]
-
-    def run(self, single_groups: tuple[str, ...]) -> Evaluation:
-        """Evaluate every method."""
-        request, items, stages = self.request, self.items, self.stages
-        with stages("systems and kernel"):
-            system_sets = [self._system_set(systems) for systems in self.main.systems]
-        methods: list[Method] = []
-        main: dict[str, Any] = {}
-        for spec in self._specs(system_sets):
-            right = np.array(methods[0].predictions) == items.labels if methods else None
-            with stages(spec.name):
-                method, chosen = evaluate_method(spec, items, right)
-            main = main or chosen
-            methods.append(method)
-        order, kernel = main.get("order", request.order or 5), main.get("kernel", request.kernel_name)
-        bags = request.main_bag[1]
-        if request.tune and bags is not None:
-            bags = bag_settings(bags, request.fixed)[main["bag parameters"]]
-        weights = main["lambda_a"], main["lambda_mu"]
-        return Evaluation(
-            title=self.title,
-            protocol=items.protocol,
-            clips=items.clips,
-            groups=tuple(items.groups.tolist()),
-            classes=tuple(np.unique(items.labels).tolist()),
-            methods=tuple(methods),
-            make_details=partial(self._details, system_sets, bags, order, kernel, weights),
-            failures=self.main.failures,
-            single_group_classes=single_groups,
-            seconds=stages.seconds,
-            facts={
-                "bag": "streams" if bags is None else " ".join(str(bags).split()),
-                "order": order,
-                "kernel": kernel,
-                "weights of curves, map and atlas": {"lambda_a": weights[0], "lambda_mu": weights[1]},
-                "threads": check_jobs(items.n_jobs),
-                "random_state": items.random_state,
-                "version": __version__,
-                "notes": self.notes,
-            },
-        )
-
-    def _specs(self, system_sets: list[SystemSet]) -> list[MethodSpec]:
-        """The rows of the table, the main method first."""
-        request, items = self.request, self.items
-        name, bags = request.main_bag
-        specs = alignment_methods(f"{name} systems", "systems", system_sets, items, self.grid_a, self.grid_mu)
-        specs = [spec for spec in specs if spec.classifier in request.methods]
-        if "kernel ridge" in request.methods:
-            sets_per_bag = [system_sets]
-            with self.stages("systems and kernel"):
-                orders = descending_orders([request.order or 5])
-                for streams in self.further:
-                    sets_per_bag.append(self._system_sets(streams, request.kernel_name, orders))
-            joint = kernel_ridge_method(
-                list(request.bags), sets_per_bag, items, request.lambda_a, request.lambda_mu
-            )
-            specs.insert(0 if len(request.bags) > 1 else len(specs), joint)
-        if request.tune:
-            alternatives = partial(
-                tuning_alternatives,
-                self._streams,
-                self._system_sets,
-                bags,
-                items,
-                order=request.order,
-                kernel=request.kernel,
-                lambda_a=request.lambda_a,
-                grid_mu=self.grid_mu,
-                fixed=request.fixed,
-                note=self.notes.append,
-            )
-            tuned = MethodSpec(
-                name=f"{name} systems, tuned", classifier="chosen", kind="systems", alternatives=alternatives
-            )
-            specs.insert(0, tuned)
-        if request.compare:
-            specs += self._rivals(name, system_sets)
-        return specs
-
-    def _rivals(self, name: str, system_sets: list[SystemSet]) -> list[MethodSpec]:
-        """Other distances, averages over time, and other people's methods."""
-        specs = baseline_methods(f"{name} systems", "systems", system_sets, self.items)
-        averages = [np.stack([stream.mean(axis=0) for stream in version]) for version in self.main.streams]
-        title = f"{name} bags averaged over time"
-        specs += vector_methods(title, averages, self.items, AVERAGE_CLASSIFIERS, "chi2")
-        if self.request.main_bag[1] is None:
-            self.notes.append("other people's methods were left out: they need clips, but there are streams")
-            return specs
-        for comparator in self.request.comparators:
-            try:
-                with self.stages(comparator):
-                    # The first weight of a grid is its middle.
-                    specs += comparator_methods(
-                        comparator,
-                        self.request.compare_frames,
-                        self.features,
-                        self.items,
-                        self.grid_a[0],
-                        self.grid_mu,
-                    )
-            except (SysbagsError, ImportError) as error:
-                self.notes.append(f"{comparator} was left out: {error}")
-        return specs
-
-    def _streams(self, bags: BagTransformer | None) -> Sequence[Sequence[Array]]:
-        return self.main.streams if bags is None else self.features.good_streams(bags)
-
-    def _system_sets(
-        self, streams: Sequence[Sequence[Array]], kernel: str, orders: Sequence[int | str]
-    ) -> list[SystemSet]:
-        identify_one = partial(identify_first, orders=orders, kernel=kernel)
-        return [
-            self._system_set(run(identify_one, version, self.items.n_jobs, "systems")) for version in streams
-        ]
-
-    def _system_set(self, systems: list[Any]) -> SystemSet:
-        return SystemSet(systems, cached_gram(self.features.cache, systems, self.items.n_jobs).gram)
-
-    def _details(
-        self,
-        system_sets: list[SystemSet],
-        bags: BagTransformer | None,
-        order: int | str,
-        kernel: str,
-        weights: tuple[float, float],
-    ) -> Details:
-        """Compute curves, map and class means at the weights of the main method."""
-        items, stages = self.items, self.stages
-        common: dict[str, Any] = {"random_state": items.random_state, "n_jobs": items.n_jobs}
-        if self.request.tune:
-            with stages("systems and kernel"):
-                system_sets = self._system_sets(self._streams(bags), kernel, descending_orders([order]))
-        # With codebooks, what is shown is that of the first.
-        systems, gram = system_sets[0]
-        with stages("curves"):
-            lines = curves(
-                [system_set.gram for system_set in system_sets],
-                items.labels,
-                items.groups,
-                codebook_folds=items.codebook_folds if len(system_sets) > 1 else None,
-                lambda_a=weights[0],
-                lambda_mu=weights[1],
-                classifiers=("1-NN", "nearest mean"),
-                **common,
-            )
-        with stages("map"):
-            places = relations(gram, items.codes, items.groups, *weights, **common)
-        with stages("atlas"):
-            means = atlas(systems, gram, items.labels, *weights, **common)
-        return Details(
-            curves=lines,
-            systems=tuple(systems),
-            relations=places,
-            atlas=means,
-            facts={"seconds for a pair after the kernel": _seconds_per_pair(system_sets[0], weights[0])},
-        )
-
-
-def _from_the_middle(grid: Sequence[float]) -> list[float]:
-    """A grid with its middle first: that is taken unless something else is clearly better."""
-    middle = (len(grid) - 1) / 2.0
-    return [grid[k] for k in sorted(range(len(grid)), key=lambda k: abs(k - middle))]
-
-
-def _seconds_per_pair(system_set: SystemSet, lambda_a: float) -> float:
-    """Measure what one alignment takes, on one thread."""
-    indices = np.arange(min(len(system_set.systems), int(np.sqrt(2 * TIMED_PAIRS))))
-    part, started = system_set.gram.subset(indices), time.perf_counter()
-    alignment_matrix(part, lambda_a)
-    return (time.perf_counter() - started) / max(1, len(indices) * (len(indices) - 1) // 2)

@@ -6,108 +6,44 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_labels
-from sysbags.classifiers.kernel_ridge import euclidean_shift
-from sysbags.distances.alignment_matrix import alignment_matrix, mean_term
-from sysbags.distances.gram import CrossGram
-from sysbags.distances.pairwise import distance_matrix
+from sysbags._common.types import Array
+from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.registry import METRICS
-from sysbags.evaluate.predictors import (
-    CodebookFolds,
-    KernelRidge,
-    NearestCenter,
-    NearestNeighbors,
-    Predictor,
-    medoid_centers,
+from sysbags.evaluate.alternatives import (
+    Alternative,
+    Systems,
+    WeightGrid,
+    neighbour_alternatives,
+    ridge_alternatives,
+    system_ridge_alternatives,
 )
+from sysbags.evaluate.predictors import NearestCenter, NearestNeighbors, Predictor, average_centers
 from sysbags.evaluate.selection import nested_accuracies, nested_predictions, one_standard_error_rule
-from sysbags.evaluate.system_predictors import alignment_predictors
-from sysbags.evaluate.vector_predictors import vector_predictor
-from sysbags.report.results import Clip, Method
+from sysbags.evaluate.splits import EvaluationSet
+from sysbags.evaluate.vector_predictors import between_vectors, vector_predictor
+from sysbags.report.results import Method
 from sysbags.report.statistics import mcnemar, rate
-from sysbags.systems.system import System
 
 __all__ = [
-    "BASELINES",
-    "Alternative",
-    "EvaluationSet",
     "MethodSpec",
-    "SystemSet",
-    "alignment_alternatives",
-    "alignment_methods",
+    "average_ridge_method",
     "baseline_methods",
+    "counts",
     "evaluate_method",
-    "kernel_ridge_method",
     "make_method",
+    "mean_methods",
+    "system_methods",
     "vector_methods",
 ]
 
-BASELINES = tuple(name for name, metric in METRICS.items() if not metric.weighted)
-# Of kernel ridge; what comes first is the usual setting.
-RIDGE_LAMBDA_A = (0.25, 1.0)
-RIDGE_LAMBDA_MU = (100.0, 30.0, 300.0)
-RIDGES = (0.015, 0.005, 0.05)  # times lambda_mu and the sum of the bags' weights: in the unit of distances
-BAG_WEIGHTS = (1.0, 0.5, 0.0)  # of each bag but the first, whose weight is 1
-
-Alternative = tuple[dict[str, Any], Predictor]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class EvaluationSet:
-    """Clips, what is left out together, and how to compute.
-
-    Attributes
-    ----------
-    clips : tuple of Clip
-    groups : (K,) array of int
-        See `sysbags.evaluate.splits.protocol_groups`.
-    codebook_folds : (K,) array of int or None
-        For what is learnt from clips, see `sysbags.evaluate.splits.codebook_folds`; None where there are
-        too few groups.
-    protocol : str
-        What is left out, in words.
-    random_state : int, default=0
-    n_jobs : int, optional
-        Threads; nothing depends on it.
-    """
-
-    clips: tuple[Clip, ...]
-    groups: IntArray
-    codebook_folds: IntArray | None
-    protocol: str
-    random_state: int = 0
-    n_jobs: int | None = None
-
-    @cached_property
-    def labels(self) -> npt.NDArray[Any]:
-        """The class of each clip."""
-        return np.array([clip.label for clip in self.clips])
-
-    @cached_property
-    def codes(self) -> IntArray:
-        """The number of each clip's class, in sorted order."""
-        return check_labels(self.labels, len(self.clips))[1]
-
-    @cached_property
-    def sources(self) -> IntArray | None:
-        """The number of each clip's source, where all are known: errors within a source are alike."""
-        sources = [clip.source for clip in self.clips]
-        return None if None in sources else check_labels(sources, len(sources))[1]
-
-    def combine(self, predictors: Sequence[Predictor]) -> Predictor:
-        """Return one predictor for one description, or for one description per codebook fold."""
-        if len(predictors) == 1:
-            return predictors[0]
-        assert self.codebook_folds is not None
-        return CodebookFolds(predictors, self.codebook_folds, self.groups)
+UNWEIGHTED = tuple(name for name, metric in METRICS.items() if not metric.weighted)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,23 +58,13 @@ class MethodSpec:
     kind : {"systems", "comparator"}
     alternatives : callable
         Returns pairs of settings and predictors, the most usual first. Of several, one is chosen for each
-        group that is left out, without that group.
-    one_standard_error : bool, default=True
-        Choose by `one_standard_error_rule`, or else the very best.
+        group that is left out, without that group, by `one_standard_error_rule`.
     """
 
     name: str
     classifier: str
     kind: str
-    alternatives: Callable[[], Sequence[Alternative]] = field(repr=False)
-    one_standard_error: bool = True
-
-
-class SystemSet(NamedTuple):
-    """Systems of all clips, with one codebook or without any, and their CrossGram."""
-
-    systems: list[System]
-    gram: CrossGram
+    alternatives: Callable[[], Iterable[Alternative]] = field(repr=False)
 
 
 def evaluate_method(
@@ -150,8 +76,8 @@ def evaluate_method(
     ----------
     spec : MethodSpec
     items : EvaluationSet
-    main_right : (K,) array of bool or None
-        Where the main method was right; without it there is no test.
+    main_right : array of bool or None
+        Where the main method was right, of the clips that are tested; without it there is no test.
 
     Returns
     -------
@@ -167,14 +93,17 @@ def evaluate_method(
         codes, usual = predictors[0].predict(), settings[0]
         chosen_settings = dict(usual)
     else:
-        accuracies = nested_accuracies(predictors, items.codes, items.groups, n_jobs=items.n_jobs)
-        if spec.one_standard_error:
-            chosen = one_standard_error_rule(accuracies, len(items.clips))
-        else:
-            chosen = accuracies.argmax(axis=1)
-        codes = nested_predictions(predictors, chosen, items.groups)
+        wanted = None if items.test_group is None else [items.test_group]
+        accuracies = nested_accuracies(
+            predictors, items.codes, items.groups, wanted=wanted, n_jobs=items.n_jobs
+        )
+        chosen = one_standard_error_rule(accuracies, len(items.training))
+        codes = nested_predictions(predictors, chosen, items.groups, wanted=wanted)
         usual = settings[int(np.bincount(chosen).argmax())]
-        chosen_settings = {name: _counts(settings[k][name] for k in chosen) for name in usual}
+        names = dict.fromkeys(name for k in chosen for name in settings[k])
+        chosen_settings = {
+            name: counts(settings[k][name] for k in chosen if name in settings[k]) for name in names
+        }
     method = make_method(
         spec.name,
         spec.classifier,
@@ -199,109 +128,124 @@ def make_method(
     settings: Mapping[str, Any] | None = None,
 ) -> Method:
     """Return a row: predictions, their accuracy with its interval, McNemar's test against the main method."""
-    right = predictions == items.labels
+    tested = items.tested
+    right = (predictions == items.labels)[tested]
     return Method(
         name=name,
         classifier=classifier,
         kind=kind,
-        predictions=tuple(map(str, predictions)),
-        rate=rate(right, items.sources),
+        predictions=tuple(map(str, predictions[tested])),
+        rate=rate(right, None if items.sources is None else items.sources[tested]),
         p_value=None if main_right is None else mcnemar(main_right, right),
         seconds=seconds,
         settings=dict(settings or {}),
     )
 
 
-def _counts(values: Iterable[Any]) -> Any:
-    """A value that was always chosen; else how often each was, the most frequent first."""
+def counts(values: Iterable[Any]) -> Any:
+    """Return a value that was always chosen; else how often each was, the most frequent first."""
     chosen = list(values)
-    counts = Counter(f"{value:g}" if isinstance(value, float) else str(value) for value in chosen)
-    return chosen[0] if len(counts) == 1 else dict(counts.most_common())
+    by_text = Counter(f"{value:.3g}" if isinstance(value, float) else str(value) for value in chosen)
+    return chosen[0] if len(by_text) == 1 else dict(by_text.most_common())
 
 
-def alignment_alternatives(
-    sets: Sequence[SystemSet],
-    items: EvaluationSet,
-    classifier: str,
-    grid_a: Sequence[float],
-    grid_mu: Sequence[float],
-    n_neighbors: Sequence[int] = (1,),
-) -> list[Alternative]:
-    """The alignment distance with "nearest mean" or nearest systems, for all weights of two grids."""
-    alternatives: list[Alternative] = []
-    for a in grid_a:
-        families = [
-            alignment_predictors(
-                system_set.gram,
-                items.codes,
-                items.groups,
-                classifier,
-                a,
-                random_state=items.random_state,
-                n_jobs=items.n_jobs,
-            )
-            for system_set in sets
-        ]
-        for mu, count in product(grid_mu, n_neighbors):
-            title = classifier if count == 1 else f"{count}-NN"
-            settings = {"classifier": title, "lambda_a": float(a), "lambda_mu": float(mu)}
-            alternatives.append((settings, items.combine([family(mu, count) for family in families])))
-    return alternatives
-
-
-def alignment_methods(
+def system_methods(
     name: str,
     kind: str,
-    sets: Sequence[SystemSet],
-    items: EvaluationSet,
-    grid_a: Sequence[float],
-    grid_mu: Sequence[float],
+    bags: Mapping[str, Systems],
+    classifiers: Sequence[str],
+    grids: Sequence[WeightGrid],
 ) -> list[MethodSpec]:
-    """The alignment distance with the nearest mean and the nearest system."""
-    alternatives = partial(alignment_alternatives, sets, items, grid_a=grid_a, grid_mu=grid_mu)
-    return [
-        MethodSpec(
-            name=f"{name}, alignment",
-            classifier=classifier,
-            kind=kind,
-            alternatives=partial(alternatives, classifier),
+    """Return systems with some classifiers; the metric and its weights are chosen from grids.
+
+    Parameters
+    ----------
+    name : str
+        What tables call the systems of the first bag.
+    kind : {"systems", "comparator"}
+    bags : mapping
+        The systems of each bag. "kernel ridge" adds up their distances, the others use the first alone.
+    classifiers : sequence of {"nearest mean", "1-NN", "kernel ridge"}
+    grids : sequence of WeightGrid
+    """
+    first = next(iter(bags.values()))
+    metric = f", {grids[0].title}" if len(grids) == 1 else ""
+
+    def spec(classifier: str) -> MethodSpec:
+        alternatives: Callable[[], Iterable[Alternative]]
+        if classifier == "kernel ridge":
+            alternatives = partial(system_ridge_alternatives, list(bags), list(bags.values()), grids)
+        else:
+            alternatives = partial(neighbour_alternatives, first, classifier, grids)
+        several = classifier == "kernel ridge" and len(bags) > 1
+        described = f"{' + '.join(bags)} systems" if several else name
+        return MethodSpec(
+            name=described + metric, classifier=classifier, kind=kind, alternatives=alternatives
         )
-        for classifier in ("nearest mean", "1-NN")
-    ]
+
+    return [spec(classifier) for classifier in classifiers]
 
 
 def baseline_methods(
-    name: str, kind: str, sets: Sequence[SystemSet], items: EvaluationSet, metrics: Iterable[str] = BASELINES
+    name: str, kind: str, systems: Systems, metrics: Iterable[str] = UNWEIGHTED
 ) -> list[MethodSpec]:
-    """Other distances between systems, with the nearest medoid and the nearest system."""
+    """Return metrics without weights, with the nearest medoid and the nearest system."""
 
     def alternatives(metric: str, classifier: str) -> list[Alternative]:
-        predictors: list[Predictor] = []
-        for system_set in sets:
-            between = distance_matrix(system_set.gram, metric, n_jobs=items.n_jobs)
-            if classifier == "1-NN":
-                predictors.append(NearestNeighbors(between, items.codes, items.groups))
-            else:
-                predictors.append(NearestCenter(medoid_centers(between, items.codes, items.groups)))
-        return [({}, items.combine(predictors))]
+        families = systems.families(classifier, WeightGrid(metric, "orthonormal", (0.0,), (0.0,)), 0.0)
+        return [({}, systems.items.combine([family(0.0, 1) for family in families]))]
 
     return [
         MethodSpec(
             name=f"{name}, {METRICS[metric].title}",
-            classifier=classifier,
+            classifier=title,
             kind=kind,
             alternatives=partial(alternatives, metric, classifier),
         )
-        for metric, classifier in product(metrics, ("nearest medoid", "1-NN"))
+        for metric, (title, classifier) in product(
+            metrics, (("nearest medoid", "nearest mean"), ("1-NN", "1-NN"))
+        )
+    ]
+
+
+def mean_methods(name: str, systems: Systems) -> list[MethodSpec]:
+    """Return the means of systems without dynamics: averages of streams in the kernel's feature space."""
+    items = systems.items
+    squared = [mean_term(gram) for _, gram in systems.sets("orthonormal")]
+
+    def alternatives(classifier: str) -> Iterable[Alternative]:
+        if classifier == "kernel ridge":
+            return ridge_alternatives([name], [squared], items, {})
+        predictors: list[Predictor] = []
+        for between in squared:
+            if classifier == "1-NN":
+                predictors.append(NearestNeighbors(between, items.codes, items.groups))
+            else:
+                nothing = np.zeros_like(between)
+                centers = average_centers(between, nothing, items.codes, items.groups)
+                predictors.append(NearestCenter(centers, (1.0, 0.0)))
+        return [({}, items.combine(predictors))]
+
+    return [
+        MethodSpec(
+            name=name,
+            classifier=classifier,
+            kind="comparator",
+            alternatives=partial(alternatives, classifier),
+        )
+        for classifier in ("nearest mean", "1-NN", "kernel ridge")
     ]
 
 
 def vector_methods(
     name: str, points: Sequence[Array], items: EvaluationSet, classifiers: Sequence[str], metric: str
 ) -> list[MethodSpec]:
-    """Vectors, one per clip, with some classifiers."""
+    """Return vectors, one per clip, with some classifiers."""
 
-    def alternatives(classifier: str) -> list[Alternative]:
+    def alternatives(classifier: str) -> Iterable[Alternative]:
+        if classifier == "kernel ridge":
+            squared = [between_vectors(vectors, vectors, metric) for vectors in points]
+            return ridge_alternatives([name], [squared], items, {})
         # With codebooks, only the fold that a codebook has not seen is predicted with it.
         folds = items.codebook_folds if len(points) > 1 else None
         predictors = [
@@ -311,7 +255,7 @@ def vector_methods(
                 items.groups,
                 classifier,
                 metric,
-                wanted=None if folds is None else folds == k,
+                wanted=_wanted(items, None if folds is None else folds == k),
                 n_jobs=items.n_jobs,
             )
             for k, vectors in enumerate(points)
@@ -329,68 +273,23 @@ def vector_methods(
     ]
 
 
-def kernel_ridge_method(
-    names: Sequence[str],
-    bags: Sequence[Sequence[SystemSet]],
-    items: EvaluationSet,
-    lambda_a: float | None = None,
-    lambda_mu: float | None = None,
+def average_ridge_method(
+    names: Sequence[str], averages: Sequence[Sequence[Array]], items: EvaluationSet
 ) -> MethodSpec:
-    """Kernel ridge on the sum of squared alignment distances over bags.
+    """Return kernel ridge on the averages of several bags, each once or once per codebook fold."""
 
-    The weights of the distance and of the bags and the ridge are chosen, the very best of all.
-
-    Parameters
-    ----------
-    names : sequence of str
-        What tables call the bags.
-    bags : sequence of sequences of SystemSet
-        For each bag the systems of all clips, once or once per codebook fold.
-    items : EvaluationSet
-    lambda_a, lambda_mu : float, optional
-        What is given is used.
-    """
-    versions = max(map(len, bags))
-    grid_a = RIDGE_LAMBDA_A if lambda_a is None else (lambda_a,)
-    grid_mu = RIDGE_LAMBDA_MU if lambda_mu is None else (lambda_mu,)
-
-    def terms(system_set: SystemSet, a: float) -> tuple[Array, Array]:
-        aligned = alignment_matrix(system_set.gram, a, random_state=items.random_state, n_jobs=items.n_jobs)
-        return aligned, mean_term(system_set.gram)
-
-    def alternatives() -> list[Alternative]:
-        candidates: list[Alternative] = []
-        for a in grid_a:
-            known = [[terms(system_set, a) for system_set in sets] for sets in bags]
-            for mu, *further in product(grid_mu, *[BAG_WEIGHTS] * (len(bags) - 1)):
-                weights = np.array([1.0, *further])
-                versions_between = []
-                for version in range(versions):
-                    pairs = [sets[version % len(sets)] for sets in known]
-                    between = sum(
-                        weight * (aligned + mu * mean)
-                        for weight, (aligned, mean) in zip(weights, pairs, strict=True)
-                    )
-                    versions_between.append((np.asarray(between), euclidean_shift(np.asarray(between))))
-                for ridge in RIDGES:
-                    scaled = ridge * max(mu, 1.0) * float(weights.sum())
-                    predictors = [
-                        KernelRidge(between, items.codes, items.groups, scaled, shift)
-                        for between, shift in versions_between
-                    ]
-                    settings: dict[str, Any] = {
-                        "lambda_a": float(a),
-                        "lambda_mu": float(mu),
-                        "ridge": scaled,
-                    }
-                    settings |= {f"weight of {name}": w for name, w in zip(names[1:], further, strict=True)}
-                    candidates.append((settings, items.combine(predictors)))
-        return candidates
+    def alternatives() -> Iterable[Alternative]:
+        squared = [[between_vectors(points, points, "chi2") for points in bag] for bag in averages]
+        return ridge_alternatives(names, squared, items, {})
 
     return MethodSpec(
-        name=f"{' + '.join(names)} systems, alignment",
+        name=f"{' + '.join(names)} bags averaged over time",
         classifier="kernel ridge",
-        kind="systems",
+        kind="comparator",
         alternatives=alternatives,
-        one_standard_error=False,
     )
+
+
+def _wanted(items: EvaluationSet, fold: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
+    """Return the only items whose predictions are used: those of a test set or of a codebook fold."""
+    return fold if items.test_group is None else np.asarray(items.groups == items.test_group)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer
-from sysbags.classifiers.kernel_ridge import bordered, euclidean_shift, targets
+from sysbags.classifiers.kernel_ridge import bordered, targets
 from sysbags.classifiers.votes import NO_PREDICTION, majority_vote
 from sysbags.errors import ParameterError
 
@@ -32,6 +32,7 @@ __all__ = [
     "NearestNeighbors",
     "Predictor",
     "TabulatedPredictor",
+    "average_centers",
     "medoid_centers",
 ]
 
@@ -131,8 +132,8 @@ class ClassCenters:
     """Distances of items to centers of classes that were computed without one or two groups.
 
     Leaving a group out changes the center of a class only where the group has items in it. So a class
-    of G groups has ``1 + G + G (G - 1) / 2`` subsets, each with a center of its own. The centers that
-    leave two groups out are computed when they are first asked for.
+    of G groups has ``1 + G + G (G - 1) / 2`` subsets, each with a center of its own, which is computed when
+    it is first asked for.
 
     Parameters
     ----------
@@ -169,8 +170,7 @@ class ClassCenters:
         # subset[c, p, q]: the number of the subset of class c without its groups p and q; 0 is empty.
         self._subset = np.zeros((classes, sizes.max(), sizes.max()), dtype=np.int64)
         self._members: list[IntArray] = [np.arange(0)]
-        # What is measured for no further group, and what in addition for one: a subset and some items.
-        self._tasks: tuple[list[Task], list[Task]] = ([], [])
+        self._pairs: dict[int, IntArray] = {}  # the items that a subset without two groups is asked for
         for c, places in enumerate(self._item_places):
             for p, q in [(0, 0), *combinations(range(sizes[c]), 2)]:
                 members = np.flatnonzero((codes == c) & (places != p) & (places != q))
@@ -179,45 +179,43 @@ class ClassCenters:
                 number = len(self._members)
                 self._subset[c, p, q] = self._subset[c, q, p] = number
                 self._members.append(members)
-                # A subset serves items of the groups it is without, or of groups without items in the class.
-                served = (places == q) if p == 0 else (places == p) | (places == q)
-                self._tasks[p > 0].append((number, np.flatnonzero(served)))
                 if p == 0 < q:
                     self._subset[c, q, q] = number
-                    self._tasks[1].append((number, np.flatnonzero(places == 0)))
-        self._table = np.zeros((len(self._members), len(codes), terms))
+                if p > 0:
+                    self._pairs[number] = np.flatnonzero((places == p) | (places == q))
+        self._table = np.full((len(self._members), len(codes), terms), np.nan)
+        self._table[0] = 0.0
         self._table[0, :, 0] = np.inf
         self._measures: dict[int, Measure] = {}
-        self._stage = 0
 
     def distances(self, excluding: int | None = None) -> Array:
         """Distances (K, C, terms) to the classes without the own group and a further one.
 
         Infinite to a class of which no item is left.
         """
-        self._compute(1 if excluding is None else 2)
         further = (
             self._item_places
             if excluding is None
             else self._place[:, np.searchsorted(self._groups, [excluding])]
         )
-        subsets = self._subset[np.arange(len(self._subset))[:, None], further, self._item_places]
-        return self._table[subsets.T, np.arange(self._item_places.shape[1])[:, None]]
-
-    def _compute(self, stages: int) -> None:
-        """Fill the table as far as needed, once, whatever threads ask."""
-        with self._lock:
-            while self._stage < stages:
-                run(self._fill, self._tasks[self._stage], self._n_jobs, "centers of classes")
-                self._stage += 1
+        subsets = self._subset[np.arange(len(self._subset))[:, None], further, self._item_places].T
+        items = np.arange(len(subsets))[:, None]
+        with self._lock:  # whatever threads ask, nothing is computed twice
+            missing = np.isnan(self._table[subsets, items, 0])
+            needed = [
+                (int(subset), np.flatnonzero((missing & (subsets == subset)).any(axis=1)))
+                for subset in np.unique(subsets[missing])
+            ]
+            if needed:
+                run(self._fill, needed, self._n_jobs, "centers of classes")
+        return self._table[subsets, items]
 
     def _fill(self, task: Task) -> None:
         subset, items = task
-        if not items.size:
-            return
-        measure = self._measures.pop(subset, None) or self._make(self._members[subset])
+        items = self._pairs.get(subset, items)
+        measure = self._measures.get(subset) or self._make(self._members[subset])
         self._table[subset, items] = measure(items)
-        if self._stage == 0:
+        if subset not in self._pairs:  # these will be asked for other items; there are too many to keep all
             self._measures[subset] = measure
 
 
@@ -263,33 +261,49 @@ def medoid_centers(distances: Array, codes: IntArray, groups: IntArray) -> Class
     return ClassCenters(codes, groups, make)
 
 
-def average_centers(distances: Array, codes: IntArray, groups: IntArray) -> ClassCenters:
-    """Centers that are averages, for squared Euclidean distances.
+def average_centers(
+    distances: Array, means: Array, codes: IntArray, groups: IntArray, *, normalized: bool = False
+) -> ClassCenters:
+    """Centers that are averages, for squared Euclidean distances; of two terms, as `frechet_centers` has.
 
     The squared distance to the average of some items is the mean of the squared distances to them, less half
     the mean of the squared distances between them.
 
     Parameters
     ----------
-    distances : (K, K) array
-        Squared Euclidean distances between all items.
+    distances, means : (K, K) array
+        The two terms of the squared distances between all items.
     codes, groups : (K,) array of int
         Class and group of each item.
+    normalized : bool, default=False
+        Whether the first term is that of vectors of length 1: then their average is divided by its length.
 
     Examples
     --------
     >>> points = np.array([0.0, 1.0, 5.0, 10.0, 11.0, 13.0])
     >>> between, codes = (points[:, None] - points) ** 2, np.array([0, 0, 0, 1, 1, 1])
-    >>> NearestCenter(average_centers(between, codes, np.arange(6))).distances()[0].tolist()
+    >>> centers = average_centers(between, np.zeros((6, 6)), codes, np.arange(6))
+    >>> NearestCenter(centers, (1.0, 0.0)).distances()[0].tolist()
     [9.0, 128.44444444444446]
     """
-    between = _finite(distances, (len(codes), len(codes)))
+    terms = [_finite(term, (len(codes), len(codes))) for term in (distances, means)]
 
     def make(members: IntArray) -> Measure:
-        within = 0.5 * between[np.ix_(members, members)].mean()
-        return lambda items: between[np.ix_(items, members)].mean(axis=1, keepdims=True) - within
+        within = [0.5 * term[np.ix_(members, members)].mean() for term in terms]
 
-    return ClassCenters(codes, groups, make)
+        def measure(items: IntArray) -> Array:
+            to_members = [term[np.ix_(items, members)].mean(axis=1) for term in terms]
+            columns = [mean - half for mean, half in zip(to_members, within, strict=True)]
+            if normalized:
+                # Of vectors of length 1: 1 - to_members / 2 is the inner product with their average, whose
+                # squared length is 1 - within.
+                length = np.sqrt(max(1.0 - within[0], np.finfo(float).tiny))
+                columns[0] = 2.0 - (2.0 - to_members[0]) / length
+            return np.column_stack(columns)
+
+        return measure
+
+    return ClassCenters(codes, groups, make, terms=2)
 
 
 class KernelRidge:
@@ -297,18 +311,16 @@ class KernelRidge:
 
     Nothing is solved again for an item that is left out. With R the inverse of the matrix of the linear
     system and ``R Y`` its coefficients, what it would have learnt without the items S predicts for them
-    ``Y_S - (R_SS)^-1 (R Y)_S``. The shift that makes the distances Euclidean is that of all items, which
-    depends on no label and is sufficient for each part of them.
+    ``Y_S - (R_SS)^-1 (R Y)_S``.
 
     Parameters
     ----------
     distances : (K, K) array
-        Squared distances between all items.
+        Squared Euclidean distances between all items, see `euclidean_part`.
     codes, groups : (K,) array of int
         Class and group of each item.
-    ridge : float, default=1.0
-    shift : float, optional
-        ``euclidean_shift(distances)``, where it is there already.
+    penalty : float, default=1.0
+        In the unit of squared distances.
 
     Examples
     --------
@@ -323,13 +335,11 @@ class KernelRidge:
         distances: Array,
         codes: IntArray,
         groups: IntArray,
-        ridge: float = 1.0,
-        shift: float | None = None,
+        penalty: float = 1.0,
     ) -> None:
         items, classes = len(codes), int(codes.max()) + 1
         self._targets = targets(codes, classes)
-        matrix = bordered(distances, ridge, euclidean_shift(distances) if shift is None else shift)
-        self._inverse = np.linalg.inv(matrix)[:items, :items]
+        self._inverse = np.linalg.inv(bordered(distances, penalty))[:items, :items]
         self._coefficients = self._inverse @ self._targets
         self._groups, self._group_indices = np.unique(groups, return_inverse=True)
         self._counts = np.zeros((len(self._groups), classes), dtype=np.int64)

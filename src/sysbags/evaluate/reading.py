@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,9 @@ from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_stream
 from sysbags.bags.base import BagTransformer
 from sysbags.classifiers.clips import ClipSystems, check_classes, read_clips
-from sysbags.errors import SysbagsError
+from sysbags.errors import FileError, SysbagsError
 from sysbags.evaluate.features import ClipFeatures, good
-from sysbags.evaluate.methods import EvaluationSet
-from sysbags.evaluate.splits import codebook_folds, describe, protocol_groups
+from sysbags.evaluate.splits import EvaluationSet, codebook_folds, describe, protocol_groups, trial_groups
 from sysbags.report.results import Clip
 from sysbags.systems.system import System
 
@@ -43,27 +42,47 @@ class LabelledClips:
     """Clips, their classes and sources, and the protocol that splits them into groups."""
 
     clips: Sequence[Any]
+    names: Sequence[str]
     labels: Sequence[str]
     sources: Sequence[str] | None
     protocol: str
     folds: int
+    parts: Sequence[str] | None = None  # "train" or "test", for a trial
+
+    def subset(self, indices: Sequence[int], parts: Sequence[str] | None = None) -> LabelledClips:
+        """Return some of the clips; with their parts they are a trial."""
+        return replace(
+            self,
+            clips=[self.clips[k] for k in indices],
+            labels=[self.labels[k] for k in indices],
+            sources=None if self.sources is None else [self.sources[k] for k in indices],
+            parts=parts,
+            names=[self.names[k] for k in indices],
+        )
 
     def groups(self, indices: Sequence[int], random_state: int) -> IntArray:
-        """Return the group of each of some clips."""
-        sources = None if self.sources is None else [self.sources[k] for k in indices]
-        labels = [self.labels[k] for k in indices]
-        return protocol_groups(labels, self.protocol, sources, folds=self.folds, random_state=random_state)
+        """Return the group of each of some clips; the last is the test set of a trial."""
+        some = self.subset(indices)
+        options: dict[str, Any] = {"folds": self.folds, "random_state": random_state}
+        if self.parts is not None:
+            return trial_groups(some.labels, [self.parts[k] for k in indices], some.sources, **options)
+        return protocol_groups(some.labels, self.protocol, some.sources, **options)
 
     def evaluation_set(
         self, read: ClipSystems, groups: IntArray, folds: IntArray | None, context: RunContext
     ) -> EvaluationSet:
         """Return the clips that could be read, with their groups and codebook folds."""
         labels, sources = self.labels, self.sources
+        if self.parts is not None:
+            missing = {"train", "test"} - {self.parts[k] for k in read.indices}
+            if missing:
+                what = {"train": "training", "test": "test"}[missing.pop()]
+                raise FileError(f"no clip of the {what} set of a trial can be used, but there must be one")
         groups = np.unique(groups, return_inverse=True)[1]
         return EvaluationSet(
             clips=tuple(
                 Clip(
-                    f"{labels[k]}/{path.name}",
+                    self.names[k],
                     path if isinstance(self.clips[k], (str, os.PathLike)) else None,
                     labels[k],
                     None if sources is None else sources[k],
@@ -75,6 +94,7 @@ class LabelledClips:
             protocol=describe(self.protocol, groups, sources),
             random_state=context.random_state,
             n_jobs=context.n_jobs,
+            test_group=None if self.parts is None else int(groups.max()),
         )
 
 
@@ -95,7 +115,7 @@ def describe_streams(
     indices = list(range(len(streams)))
     with context.stages("systems"):
         main = ClipSystems(
-            paths=[Path(str(k)) for k in indices],
+            paths=[Path(name) for name in given.names],
             indices=indices,
             streams=[streams],
             systems=[[identify_one(stream) for stream in streams]],
@@ -121,7 +141,10 @@ def describe_files(
         groups[indices] = given.groups(indices, context.random_state)
         readable_folds = None
         if groups[indices].max() > 1:
-            readable_folds = codebook_folds(labels, groups[indices], random_state=context.random_state)
+            test_group = None if given.parts is None else int(groups[indices].max())
+            readable_folds = codebook_folds(
+                labels, groups[indices], test_group, random_state=context.random_state
+            )
             folds[indices] = readable_folds
         with context.stages("frames and bags"):
             readable = [paths[k] for k in indices]

@@ -9,13 +9,18 @@ import numpy as np
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags.errors import ParameterError
-from sysbags.evaluate.predictors import Predictor
+from sysbags.evaluate.predictors import NO_PREDICTION, Predictor
 
 __all__ = ["nested_accuracies", "nested_predictions", "one_standard_error_rule"]
 
 
 def nested_accuracies(
-    predictors: Sequence[Predictor], codes: IntArray, groups: IntArray, *, n_jobs: int | None = None
+    predictors: Sequence[Predictor],
+    codes: IntArray,
+    groups: IntArray,
+    *,
+    wanted: Sequence[int] | None = None,
+    n_jobs: int | None = None,
 ) -> Array:
     """Accuracy of each predictor on the items outside each group, without the help of that group.
 
@@ -27,13 +32,15 @@ def nested_accuracies(
     predictors : sequence of Predictor
     codes, groups : (K,) array of int
         Class and group of each item.
+    wanted : sequence of int, optional
+        The groups to choose for, by default all, in ascending order.
     n_jobs : int, optional
         Threads, over predictors; the result does not depend on it.
 
     Returns
     -------
     (G, S) array
-        One row per group, in ascending order.
+        One row per group that is wanted.
 
     Examples
     --------
@@ -47,8 +54,8 @@ def nested_accuracies(
     """
     if not predictors:
         raise ParameterError("there are no predictors, but there must be at least one to choose")
-    names, group_indices = np.unique(groups, return_inverse=True)
-    outside = group_indices != np.arange(len(names))[:, None]
+    names = np.unique(groups) if wanted is None else np.asarray(wanted)
+    outside = groups != names[:, None]
 
     def accuracies(predictor: Predictor) -> Array:
         right = np.stack([predictor.predict(int(group)) for group in names]) == codes
@@ -57,11 +64,23 @@ def nested_accuracies(
     return np.stack(run(accuracies, predictors, n_jobs, "nested selection"), axis=1)
 
 
-def nested_predictions(predictors: Sequence[Predictor], chosen: IntArray, groups: IntArray) -> IntArray:
-    """Predict the items of each group by the predictor that was chosen for it; see `nested_accuracies`."""
-    predicted = {int(k): predictors[k].predict() for k in np.unique(chosen)}
-    group_indices = np.unique(groups, return_inverse=True)[1]
-    return np.array([predicted[int(chosen[group])][item] for item, group in enumerate(group_indices)])
+def nested_predictions(
+    predictors: Sequence[Predictor],
+    chosen: IntArray,
+    groups: IntArray,
+    *,
+    wanted: Sequence[int] | None = None,
+) -> IntArray:
+    """Predict the items of each group by the predictor that was chosen for it; see `nested_accuracies`.
+
+    Items of groups that are not wanted get `NO_PREDICTION`.
+    """
+    names = np.unique(groups) if wanted is None else np.asarray(wanted)
+    predictions = np.full(len(groups), NO_PREDICTION)
+    known = {int(k): predictors[k].predict() for k in np.unique(chosen)}
+    for name, k in zip(names, chosen, strict=True):
+        predictions[groups == name] = known[int(k)][groups == name]
+    return predictions
 
 
 def one_standard_error_rule(accuracies: Array, items: int) -> IntArray:

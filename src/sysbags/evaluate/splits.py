@@ -1,7 +1,10 @@
-"""Protocols of cross-validation: the group that each item is left out with."""
+"""Clips and protocols of cross-validation: the group that each item is left out with."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,10 +14,77 @@ from sysbags._common.seeds import seed_of
 from sysbags._common.types import IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels
 from sysbags.errors import ParameterError
+from sysbags.evaluate.predictors import CodebookFolds, Predictor
+from sysbags.report.results import Clip
 
-__all__ = ["PROTOCOLS", "codebook_folds", "describe", "protocol_groups"]
+__all__ = ["PROTOCOLS", "EvaluationSet", "codebook_folds", "describe", "protocol_groups", "trial_groups"]
 
-PROTOCOLS = ("leave-one-out", "folds", "by-source")
+PROTOCOLS = ("leave-one-out", "folds", "by-source", "predefined")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EvaluationSet:
+    """Clips, what is left out together, and how to compute.
+
+    Attributes
+    ----------
+    clips : tuple of Clip
+    groups : (K,) array of int
+        See `protocol_groups`.
+    codebook_folds : (K,) array of int or None
+        For what is learnt from clips, see `codebook_folds`; None where there are
+        too few groups.
+    protocol : str
+        What is left out, in words.
+    random_state : int, default=0
+    n_jobs : int, optional
+        Threads; nothing depends on it.
+    test_group : int, optional
+        The only group that is predicted, an official test set; by default all are, one after the other.
+    """
+
+    clips: tuple[Clip, ...]
+    groups: IntArray
+    codebook_folds: IntArray | None
+    protocol: str
+    random_state: int = 0
+    n_jobs: int | None = None
+    test_group: int | None = None
+
+    @cached_property
+    def tested(self) -> IntArray:
+        """The indices of the clips that are predicted."""
+        every = np.arange(len(self.clips))
+        return every if self.test_group is None else every[self.groups == self.test_group]
+
+    @cached_property
+    def training(self) -> IntArray:
+        """The indices of the clips that units are taken from: all, but for those of an official test set."""
+        every = np.arange(len(self.clips))
+        return every if self.test_group is None else every[self.groups != self.test_group]
+
+    @cached_property
+    def labels(self) -> npt.NDArray[Any]:
+        """The class of each clip."""
+        return np.array([clip.label for clip in self.clips])
+
+    @cached_property
+    def codes(self) -> IntArray:
+        """The number of each clip's class, in sorted order."""
+        return check_labels(self.labels, len(self.clips))[1]
+
+    @cached_property
+    def sources(self) -> IntArray | None:
+        """The number of each clip's source, where all are known: errors within a source are alike."""
+        sources = [clip.source for clip in self.clips]
+        return None if None in sources else check_labels(sources, len(sources))[1]
+
+    def combine(self, predictors: Sequence[Predictor]) -> Predictor:
+        """Return one predictor for one description, or for one description per codebook fold."""
+        if len(predictors) == 1:
+            return predictors[0]
+        assert self.codebook_folds is not None
+        return CodebookFolds(predictors, self.codebook_folds, self.groups)
 
 
 def protocol_groups(
@@ -31,7 +101,8 @@ def protocol_groups(
     ----------
     labels : (K,) array_like
     protocol : {"leave-one-out", "folds", "by-source"}
-        One group per item; `folds` stratified groups of about equal size; or one group per source.
+        One group per item; `folds` stratified groups of about equal size; or one group per source. For
+        "predefined" see `trial_groups`.
     sources : (K,) array_like, optional
         The source of each item, such as the recording that a clip was cut from. "by-source" needs them;
         "folds" never divides a source between folds.
@@ -52,7 +123,7 @@ def protocol_groups(
     >>> protocol_groups(list("aaaabbbb"), "folds", folds=4).tolist()
     [2, 3, 0, 1, 0, 2, 1, 3]
     """
-    check_choice(protocol, "protocol", PROTOCOLS)
+    check_choice(protocol, "protocol", PROTOCOLS[:-1])
     codes = _codes(labels)
     units = np.arange(len(codes))
     if protocol == "leave-one-out":
@@ -66,6 +137,45 @@ def protocol_groups(
     return _spread(codes, units, check_integer(folds, "folds", 2), seed_of(random_state))
 
 
+def trial_groups(
+    labels: npt.ArrayLike,
+    parts: Sequence[str],
+    sources: npt.ArrayLike | None = None,
+    *,
+    folds: int = 10,
+    random_state: int | np.random.Generator | None = 0,
+) -> IntArray:
+    """Return the index of the group of each item of a trial, an official split.
+
+    The test set is the last group. The training set is divided into folds, by which settings are chosen.
+
+    Parameters
+    ----------
+    labels : (K,) array_like
+    parts : sequence of {"train", "test"}
+    sources : (K,) array_like, optional
+        No source is divided between the folds of the training set.
+    folds : int, default=10
+        Fewer, if the training set has not so many items or sources.
+    random_state : int, Generator or None, default=0
+
+    Examples
+    --------
+    >>> trial_groups(list("aaabbb"), ["train", "train", "test"] * 2, folds=2)
+    array([0, 1, 2, 0, 1, 2])
+    """
+    codes = _codes(labels)
+    training = np.flatnonzero(np.asarray(parts) == "train")
+    if not 0 < len(training) < len(codes):
+        raise ParameterError("a trial needs at least one item in the training set and one in the test set")
+    units = np.arange(len(codes)) if sources is None else check_labels(sources, len(codes), "sources")[1]
+    training_units = np.unique(units[training], return_inverse=True)[1]
+    count = min(check_integer(folds, "folds", 2), int(training_units.max()) + 1)
+    groups = np.full(len(codes), count)
+    groups[training] = _spread(codes[training], training_units, count, seed_of(random_state))
+    return groups
+
+
 def describe(protocol: str, groups: IntArray, sources: npt.ArrayLike | None = None) -> str:
     """Describe what is left out at a time.
 
@@ -77,7 +187,9 @@ def describe(protocol: str, groups: IntArray, sources: npt.ArrayLike | None = No
     '2 folds'
     """
     count = len(np.unique(groups))
-    if check_choice(protocol, "protocol", PROTOCOLS) == "leave-one-out":
+    if check_choice(protocol, "protocol", PROTOCOLS) == "predefined":
+        return "an official split"
+    if protocol == "leave-one-out":
         return f"one clip left out at a time ({count} clips)"
     if protocol == "by-source":
         return f"one source left out at a time ({count} sources)"
@@ -85,7 +197,11 @@ def describe(protocol: str, groups: IntArray, sources: npt.ArrayLike | None = No
 
 
 def codebook_folds(
-    labels: npt.ArrayLike, groups: npt.ArrayLike, *, random_state: int | np.random.Generator | None = 0
+    labels: npt.ArrayLike,
+    groups: npt.ArrayLike,
+    test_group: int | None = None,
+    *,
+    random_state: int | np.random.Generator | None = 0,
 ) -> IntArray:
     """Divide the items into three stratified folds; the codebook of a fold is learnt from the other two.
 
@@ -94,6 +210,8 @@ def codebook_folds(
     Parameters
     ----------
     labels, groups : (K,) array_like
+    test_group : int, optional
+        The test set of a trial. It is fold 0, and the training set is divided in two.
     random_state : int, Generator or None, default=0
 
     Returns
@@ -108,7 +226,13 @@ def codebook_folds(
     """
     codes = _codes(labels)
     _, units = check_labels(groups, len(codes), "groups")
-    return _spread(codes, units, 3, seed_of(random_state))
+    if test_group is None:
+        return _spread(codes, units, 3, seed_of(random_state))
+    training = np.asarray(groups) != test_group
+    training_units = np.unique(units[training], return_inverse=True)[1]
+    folds = np.zeros(len(codes), dtype=np.int64)
+    folds[training] = 1 + _spread(codes[training], training_units, 2, seed_of(random_state))
+    return folds
 
 
 def _codes(labels: Any) -> IntArray:
@@ -133,6 +257,7 @@ def _spread(codes: IntArray, units: IntArray, parts: int, seed: int) -> IntArray
     and classes of count^2 / size of the class``; the whole set is one more class. For units of one item, no
     two parts differ by more than one item, in a class or in all.
     """
+    codes = np.unique(codes, return_inverse=True)[1]  # a class may have no item here, but in a test set
     counts = np.zeros((units.max() + 1, codes.max() + 2))
     np.add.at(counts, (units, codes), 1.0)
     counts[:, -1] = counts.sum(axis=1)

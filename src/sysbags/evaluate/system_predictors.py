@@ -1,8 +1,8 @@
 """Predictors of systems, from a CrossGram: by neighbours and by class means, for every weight of the mean.
 
-The squared alignment distance is `d^2 = (transition and observer) + lambda_mu * (mean)`, and neither the best
-rotations nor the Frechet means depend on `lambda_mu`. So both terms are kept apart: one pass serves every
-`lambda_mu`.
+A squared distance with weights is `d^2 = (transition and observer, or covariances) + lambda_mu * (mean)`, and
+neither the best rotations nor the means depend on `lambda_mu`. So both terms are kept apart: one pass serves
+every `lambda_mu`.
 """
 
 from __future__ import annotations
@@ -16,28 +16,38 @@ from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_weight
 from sysbags.distances.alignment_matrix import alignment_matrix, mean_term
 from sysbags.distances.gram import CrossGram
+from sysbags.distances.pairwise import distance_matrix
+from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
-from sysbags.evaluate.predictors import ClassCenters, DistancePredictor, NearestCenter, NearestNeighbors
+from sysbags.evaluate.predictors import (
+    ClassCenters,
+    DistancePredictor,
+    NearestCenter,
+    NearestNeighbors,
+    average_centers,
+    medoid_centers,
+)
 from sysbags.means.frechet import mean_gram, mean_of_gram
 
-__all__ = ["SYSTEM_CLASSIFIERS", "PredictorFamily", "alignment_predictors", "frechet_centers"]
+__all__ = ["SYSTEM_CLASSIFIERS", "PredictorFamily", "frechet_centers", "metric_predictors"]
 
 SYSTEM_CLASSIFIERS = ("nearest mean", "1-NN")
 
 PredictorFamily = Callable[[float, int], DistancePredictor]
 
 
-def alignment_predictors(
+def metric_predictors(
     gram: CrossGram,
     codes: IntArray,
     groups: IntArray,
     classifier: str,
+    metric: str,
     lambda_a: float,
     *,
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> PredictorFamily:
-    """Predictors by the alignment distance, as a function of `lambda_mu` and of a number of neighbours.
+    """Predictors by a metric, as a function of `lambda_mu` and of a number of neighbours.
 
     Parameters
     ----------
@@ -46,8 +56,12 @@ def alignment_predictors(
     codes, groups : (K,) array of int
         Class and group of each item.
     classifier : {"nearest mean", "1-NN"}
-        Of the first the number of neighbours is ignored.
+        Of the first the number of neighbours is ignored. Its centers are Frechet means for "alignment",
+        averages for the metrics of covariances, and medoids for metrics without weights.
+    metric : str
+        One of `sysbags.distances.registry.METRICS`.
     lambda_a : float
+        Ignored, as `lambda_mu` is, by metrics without weights.
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
         Threads; the result does not depend on it.
@@ -58,17 +72,27 @@ def alignment_predictors(
     >>> from sysbags.datasets import make_streams
     >>> streams, codes = make_streams(classes=2, per_class=4, frames=30, bins=8)
     >>> gram = sysbags.cross_gram([sysbags.identify(stream, order=2) for stream in streams])
-    >>> neighbors = alignment_predictors(gram, codes, np.arange(8), "1-NN", lambda_a=0.25)
+    >>> neighbors = metric_predictors(gram, codes, np.arange(8), "1-NN", "alignment", lambda_a=0.25)
     >>> neighbors(0.0, 1).predict().shape, neighbors(10.0, 3).predict(excluding=3).shape
     ((8,), (8,))
     """
-    check_choice(classifier, "classifier", SYSTEM_CLASSIFIERS)
-    if classifier == "nearest mean":
+    entry = METRICS[check_choice(metric, "metric", METRICS)]
+    by_mean = check_choice(classifier, "classifier", SYSTEM_CLASSIFIERS) == "nearest mean"
+    if by_mean and metric == "alignment":
         centers = frechet_centers(gram, codes, groups, lambda_a, random_state=random_state, n_jobs=n_jobs)
         return lambda mu, count: NearestCenter(centers, (1.0, check_weight(mu, "lambda_mu")))
-    aligned = alignment_matrix(gram, lambda_a, random_state=random_state, n_jobs=n_jobs)
-    means = mean_term(gram)
-    return lambda mu, count: NearestNeighbors(aligned + mu * means, codes, groups, count)
+    without_mean = distance_matrix(
+        gram, metric, lambda_a=lambda_a, lambda_mu=0.0, random_state=random_state, n_jobs=n_jobs
+    )
+    means = mean_term(gram) if entry.weighted else np.zeros_like(without_mean)
+    if not by_mean:
+        return lambda mu, count: NearestNeighbors(without_mean + mu * means, codes, groups, count)
+    if entry.averages:
+        normalized = metric == "normalized-covariance"
+        averages = average_centers(without_mean, means, codes, groups, normalized=normalized)
+        return lambda mu, count: NearestCenter(averages, (1.0, check_weight(mu, "lambda_mu")))
+    medoids = medoid_centers(without_mean, codes, groups)
+    return lambda mu, count: NearestCenter(medoids)
 
 
 def frechet_centers(

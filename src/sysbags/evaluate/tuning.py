@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sklearn.base import clone
@@ -12,8 +13,15 @@ from sysbags.bags.base import BagTransformer
 from sysbags.bags.registry import CLASSES
 from sysbags.distances.truncation import truncate
 from sysbags.errors import SysbagsError
-from sysbags.evaluate.methods import Alternative, EvaluationSet, SystemSet, alignment_alternatives
+from sysbags.evaluate.alternatives import (
+    Alternative,
+    Systems,
+    SystemSet,
+    WeightGrid,
+    neighbour_alternatives,
+)
 from sysbags.evaluate.predictors import TabulatedPredictor
+from sysbags.evaluate.splits import EvaluationSet
 from sysbags.kernels.registry import KERNELS
 from sysbags.systems.identification import descending_orders
 
@@ -22,7 +30,7 @@ __all__ = ["ORDERS", "bag_settings", "tuning_alternatives"]
 # What comes first is taken unless something else is clearly better.
 ORDERS = (5, 3, 8)
 HISTOGRAM_KERNELS = tuple(name for name in KERNELS if name != "linear")
-LAMBDA_A = (0.25, 1.0, 0.05)
+MOST_LAMBDA_A = 3  # of each metric
 NEIGHBORS = (1, 3, 5)
 AS_GIVEN = "as given"
 
@@ -49,14 +57,13 @@ def bag_settings(bags: BagTransformer, fixed: Sequence[str] = ()) -> dict[str, B
 
 def tuning_alternatives(
     streams: Callable[[BagTransformer | None], Sequence[Sequence[Array]]],
-    system_sets: Callable[[Sequence[Sequence[Array]], str, Sequence[int | str]], list[SystemSet]],
+    make_systems: Callable[[Sequence[Sequence[Array]], str, Sequence[int | str]], Systems],
     bags: BagTransformer | None,
     items: EvaluationSet,
     *,
     order: int | str | None,
     kernel: str | None,
-    lambda_a: float | None,
-    grid_mu: Sequence[float],
+    grids: Sequence[WeightGrid],
     fixed: Sequence[str],
     note: Callable[[str], None],
 ) -> list[Alternative]:
@@ -68,14 +75,15 @@ def tuning_alternatives(
     ----------
     streams : callable
         From bags to one collection of streams, or one per codebook fold.
-    system_sets : callable
+    make_systems : callable
         From those, a kernel and orders to try to systems and their CrossGram.
     bags : BagTransformer or None
         None where there are only streams.
     items : EvaluationSet
-    order, kernel, lambda_a : optional
+    order, kernel : optional
         What is given does not change.
-    grid_mu : sequence of float
+    grids : sequence of WeightGrid
+        Metrics and weights; the first values of `lambda_a` of each are tried.
     fixed : sequence of str
         Parameters of the bags that do not change.
     note : callable
@@ -83,7 +91,7 @@ def tuning_alternatives(
     """
     alternatives: list[Alternative] = []
     orders: Sequence[int | str] = ORDERS if order is None else (order,)
-    grid_a = LAMBDA_A if lambda_a is None else (lambda_a,)
+    some = [replace(grid, lambda_a=grid.lambda_a[:MOST_LAMBDA_A]) for grid in grids]
     choices: dict[str, BagTransformer | None] = (
         {AS_GIVEN: None} if bags is None else {**bag_settings(bags, fixed)}
     )
@@ -91,14 +99,14 @@ def tuning_alternatives(
         try:
             described = streams(changed)
             for kernel_name in HISTOGRAM_KERNELS if kernel is None else (kernel,):
-                largest = system_sets(described, kernel_name, descending_orders(orders))
-                for n, cut in _orders(largest, orders):
+                largest = make_systems(described, kernel_name, descending_orders(orders))
+                for n, systems in _orders(largest, orders):
                     known: dict[str, Any] = {"bag parameters": name, "kernel": kernel_name, "order": n}
                     for classifier, counts in (("nearest mean", (1,)), ("1-NN", NEIGHBORS)):
                         alternatives += [
                             ({**known, **settings}, TabulatedPredictor(predictor, items.groups))
-                            for settings, predictor in alignment_alternatives(
-                                cut, items, classifier, grid_a, grid_mu, counts
+                            for settings, predictor in neighbour_alternatives(
+                                systems, classifier, some, counts
                             )
                         ]
         except SysbagsError as error:
@@ -106,13 +114,13 @@ def tuning_alternatives(
     return alternatives
 
 
-def _orders(
-    sets: list[SystemSet], orders: Sequence[int | str]
-) -> Iterator[tuple[int | str, list[SystemSet]]]:
+def _orders(systems: Systems, orders: Sequence[int | str]) -> Iterator[tuple[int | str, Systems]]:
     """The systems at each of some orders that at least one clip has."""
+    sets = systems.sets("orthonormal")
     largest = max(system.order for system_set in sets for system in system_set.systems)
     for order in orders:
         if isinstance(order, str) or order == largest:
-            yield order, sets
+            yield order, systems
         elif order < largest:
-            yield order, [SystemSet(*truncate(*system_set, order)) for system_set in sets]
+            cut = [SystemSet(*truncate(*system_set, order)) for system_set in sets]
+            yield order, Systems(cut, systems.items)

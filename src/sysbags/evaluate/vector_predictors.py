@@ -20,7 +20,7 @@ from sysbags.evaluate.predictors import (
 )
 from sysbags.evaluate.splits import protocol_groups
 
-__all__ = ["VECTOR_CLASSIFIERS", "vector_predictor"]
+__all__ = ["VECTOR_CLASSIFIERS", "between_vectors", "vector_predictor"]
 
 VECTOR_CLASSIFIERS = ("1-NN", "nearest mean", "linear SVM", "logistic regression")
 VECTOR_METRICS = ("euclidean", "cosine", "chi2")
@@ -81,17 +81,17 @@ def vector_predictor(
     if metric == "cosine":
         points = normalize(points)
     if classifier == "1-NN":
-        return NearestNeighbors(_between(points, points, metric), codes, groups)
+        return NearestNeighbors(between_vectors(points, points, metric), codes, groups)
 
     def make(members: IntArray) -> Callable[[IntArray], Array]:
         mean = points[members].mean(axis=0, keepdims=True)
-        return lambda items: _between(points[items], mean, metric)
+        return lambda items: between_vectors(points[items], mean, metric)
 
     return NearestCenter(ClassCenters(codes, groups, make))
 
 
-def _between(first: Array, second: Array, metric: str) -> Array:
-    """Squared Euclidean, cosine or chi-squared distances, (K, L)."""
+def between_vectors(first: Array, second: Array, metric: str) -> Array:
+    """Return squared Euclidean, cosine or chi-squared distances, (K, L); all are Euclidean when squared."""
     from scipy.spatial.distance import cdist
     from sklearn.metrics.pairwise import additive_chi2_kernel, cosine_distances
 

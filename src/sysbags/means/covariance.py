@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
+from sysbags._common.validation import check_share
+from sysbags.distances.covariance import check_norms, covariance_norms
 from sysbags.distances.gram import CrossGram, cross_gram
 from sysbags.errors import IncompatibleSystemsError
 from sysbags.means.frechet import check_mean_weights
@@ -21,6 +23,7 @@ def covariance_mean(
     systems: Sequence[System],
     *,
     weights: npt.ArrayLike | None = None,
+    normalized_by: float | None = None,
     n_jobs: int | None = None,
     gram: CrossGram | None = None,
 ) -> System:
@@ -29,6 +32,8 @@ def covariance_mean(
     It is exact: ``sum_i w_i C_i A_i^k C_i'`` is `C A^k C'` with ``C = [w_1^(1/2) C_1, w_2^(1/2) C_2, ..]``
     and A the block-diagonal matrix of the transitions. So its order is the sum of all orders. It minimises
     the weighted sum of the squared distances of the metric "covariance", whatever the weights of the lags.
+    The mean of the metric "normalized-covariance" is the average of the covariances divided by their norms:
+    no other direction has a smaller sum of squared distances.
 
     Parameters
     ----------
@@ -36,6 +41,9 @@ def covariance_mean(
         In the unit-variance form.
     weights : (K,) array_like, optional
         Weights of the systems, 0 or more; by default equal.
+    normalized_by : float, optional
+        In [0, 1]: divide the covariances of each system by their norm with this `lambda_a` first, for the
+        metric "normalized-covariance".
     n_jobs : int, optional
         Number of threads for the kernel.
     gram : CrossGram, optional
@@ -61,7 +69,13 @@ def covariance_mean(
         )
     w = check_mean_weights(weights, len(checked))
     blocks = cross_gram(checked, n_jobs=n_jobs) if gram is None else gram
-    roots = np.sqrt(w)
+    shares = w
+    if normalized_by is not None:
+        lag_weight = check_share(normalized_by, "normalized_by", low="[", high="]")
+        norms = covariance_norms(blocks.rows, lag_weight)
+        check_norms(norms, "systems")
+        shares = w / np.sqrt(norms)
+    roots = np.sqrt(shares)
     orders = [system.order for system in checked]
     observer_gram = np.block(
         [

@@ -82,6 +82,8 @@ class Method:
         What it took, features apart.
     settings : mapping
         Weights, order and the like, for people to read; for tuned methods what was chosen and how often.
+    trials : mapping
+        The accuracy in each trial, for official splits.
     """
 
     name: str
@@ -92,6 +94,7 @@ class Method:
     p_value: float | None = None
     seconds: float = 0.0
     settings: Mapping[str, Any] = field(default_factory=dict)
+    trials: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

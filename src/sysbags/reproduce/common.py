@@ -14,8 +14,7 @@ from sysbags._common.version import __version__
 from sysbags.classifiers.clips import ClipSystems
 from sysbags.datasets.layouts import LayoutClips
 from sysbags.errors import FileError
-from sysbags.evaluate.methods import EvaluationSet
-from sysbags.evaluate.splits import describe
+from sysbags.evaluate.splits import EvaluationSet, describe
 from sysbags.report.results import Clip, Evaluation
 from sysbags.reproduce import published
 

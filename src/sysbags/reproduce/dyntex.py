@@ -17,7 +17,8 @@ from sysbags.evaluate import leave_one_out
 from sysbags.evaluate.atlas import atlas
 from sysbags.evaluate.cached import cached_gram, cached_system
 from sysbags.evaluate.details import curves, relations
-from sysbags.evaluate.methods import EvaluationSet, make_method
+from sysbags.evaluate.methods import make_method
+from sysbags.evaluate.splits import EvaluationSet
 from sysbags.report.results import Details, Evaluation, Method
 from sysbags.reproduce import published
 from sysbags.reproduce.common import (

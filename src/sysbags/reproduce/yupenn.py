@@ -17,8 +17,8 @@ from sysbags.evaluate.atlas import atlas
 from sysbags.evaluate.cached import cached_gram, cached_system
 from sysbags.evaluate.codebooks import codebook_streams
 from sysbags.evaluate.details import relations
-from sysbags.evaluate.methods import EvaluationSet, make_method
-from sysbags.evaluate.splits import codebook_folds
+from sysbags.evaluate.methods import make_method
+from sysbags.evaluate.splits import EvaluationSet, codebook_folds
 from sysbags.report.results import Curve, Details, Evaluation, Method
 from sysbags.reproduce import published
 from sysbags.reproduce.codebook_predictions import CodebookPredictions

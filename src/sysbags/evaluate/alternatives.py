@@ -1,0 +1,321 @@
+"""The settings of systems that evaluations and `sysbags fit` choose from: metric, normal form and weights.
+
+What comes first is the usual setting: it is chosen unless another one is clearly better, see
+`sysbags.evaluate.selection.one_standard_error_rule`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sysbags._common.types import Array
+from sysbags._common.validation import check_choice, check_weight
+from sysbags.classifiers.kernel_ridge import euclidean_part, gaussian_distances, half_mean
+from sysbags.distances.alignment_matrix import mean_term
+from sysbags.distances.gram import CrossGram
+from sysbags.distances.pairwise import distance_matrix
+from sysbags.distances.registry import METRICS
+from sysbags.distances.truncation import to_unit_variance
+from sysbags.distances.weights import scaled_weights
+from sysbags.errors import ParameterError
+from sysbags.evaluate.predictors import KernelRidge, Predictor
+from sysbags.evaluate.splits import EvaluationSet
+from sysbags.evaluate.system_predictors import PredictorFamily, metric_predictors
+from sysbags.systems.system import NORMAL_FORMS, System
+
+__all__ = [
+    "GRIDS",
+    "Alternative",
+    "SystemSet",
+    "Systems",
+    "WeightGrid",
+    "matching_grids",
+    "neighbour_alternatives",
+    "ridge_alternatives",
+    "system_ridge_alternatives",
+]
+
+RIDGES = (0.1, 0.03, 0.3)
+WIDTHS = (None, 1.0)
+BAG_WEIGHTS = (1.0, 0.5, 0.0)  # of each bag but the first, whose weight is 1
+
+Alternative = tuple[dict[str, Any], Predictor]
+
+
+@dataclass(frozen=True)
+class WeightGrid:
+    """A metric in a normal form, and the weights to try.
+
+    Attributes
+    ----------
+    metric, normal_form : str
+    lambda_a, lambda_mu : tuple of float
+    scaled : pair of bool
+        Whether each weight is given as a multiple of `scaled_weights`.
+    """
+
+    metric: str
+    normal_form: str
+    lambda_a: tuple[float, ...]
+    lambda_mu: tuple[float, ...]
+    scaled: tuple[bool, bool] = (True, True)
+
+    @property
+    def title(self) -> str:
+        """The name in tables."""
+        title = METRICS[self.metric].title
+        unit = METRICS[self.metric].normal_form is None and self.normal_form == "unit-variance"
+        return f"{title} of unit-variance states" if unit else title
+
+    def given(self, lambda_a: float | None, lambda_mu: float | None) -> WeightGrid:
+        """Return the grid with numbers in the place of its weights, where they are given."""
+        return replace(
+            self,
+            lambda_a=self.lambda_a if lambda_a is None else (check_weight(lambda_a, "lambda_a"),),
+            lambda_mu=self.lambda_mu if lambda_mu is None else (check_weight(lambda_mu, "lambda_mu"),),
+            scaled=(self.scaled[0] and lambda_a is None, self.scaled[1] and lambda_mu is None),
+        )
+
+    def first(self) -> WeightGrid:
+        """Return the grid with its first weights only."""
+        return replace(self, lambda_a=self.lambda_a[:1], lambda_mu=self.lambda_mu[:1])
+
+    def weights(self, gram: CrossGram) -> tuple[list[float], list[float]]:
+        """Return the weights as numbers, for these systems."""
+        units = scaled_weights(gram.rows, self.metric) if any(self.scaled) else (1.0, 1.0)
+        first, second = (
+            [value * unit if scaled else value for value in values]
+            for values, unit, scaled in zip((self.lambda_a, self.lambda_mu), units, self.scaled, strict=True)
+        )
+        return first, second
+
+
+MULTIPLES = (1.0, 0.0, 10.0)
+GRIDS = (
+    WeightGrid("normalized-covariance", "unit-variance", (1.0, 0.5), MULTIPLES),
+    WeightGrid("covariance", "unit-variance", (1.0, 0.5), MULTIPLES),
+    WeightGrid("alignment", "unit-variance", (1.0, 0.1, 10.0), MULTIPLES),
+    WeightGrid(
+        "alignment",
+        "orthonormal",
+        (0.25, 0.05, 1.0, 0.0, 4.0),
+        (10.0, 3.0, 30.0, 1.0, 100.0, 0.0, 300.0),
+        scaled=(False, False),
+    ),
+)
+
+
+def matching_grids(
+    metric: str | None = None,
+    normal_form: str | None = None,
+    lambda_a: float | None = None,
+    lambda_mu: float | None = None,
+) -> list[WeightGrid]:
+    """Return the grids of a metric and a normal form, by default all, with the weights that are given.
+
+    A weight is a number for one metric in one form: where weights are given without these, they are those of
+    the paper, the alignment distance in the orthonormal form.
+
+    Examples
+    --------
+    >>> [grid.title for grid in matching_grids(normal_form="unit-variance")][1:]
+    ['lagged covariances', 'alignment of unit-variance states']
+    >>> matching_grids(lambda_a=1.0, lambda_mu=3.0)
+    [WeightGrid(metric='alignment', normal_form='orthonormal', lambda_a=(1.0,), lambda_mu=(3.0,),
+                scaled=(False, False))]
+    """
+    if metric is not None:
+        check_choice(metric, "metric", [grid.metric for grid in GRIDS])
+    if normal_form is not None:
+        check_choice(normal_form, "normal_form", NORMAL_FORMS)
+    given = lambda_a is not None or lambda_mu is not None
+    if given and metric is None:
+        metric = "alignment"
+    if given and normal_form is None:
+        normal_form = METRICS[metric or "alignment"].normal_form or "orthonormal"
+    grids = [
+        grid for grid in GRIDS if metric in (None, grid.metric) and normal_form in (None, grid.normal_form)
+    ]
+    if not grids:
+        raise ParameterError(
+            f"the metric {metric} needs the unit-variance form, but the form is {normal_form}"
+        )
+    return [grid.given(lambda_a, lambda_mu) for grid in grids] if given else grids
+
+
+class SystemSet(NamedTuple):
+    """Systems of all clips, with one codebook or without any, and their CrossGram."""
+
+    systems: list[System]
+    gram: CrossGram
+
+
+class Systems:
+    """The systems of all clips in both normal forms, and what was computed from them: nothing is done twice.
+
+    Parameters
+    ----------
+    sets : sequence of SystemSet
+        In the orthonormal form; one, or one per codebook fold.
+    items : EvaluationSet
+    """
+
+    def __init__(self, sets: Sequence[SystemSet], items: EvaluationSet) -> None:
+        self.items = items
+        self._forms = {sets[0].systems[0].normal_form: list(sets)}
+        self._known: dict[tuple[Any, ...], Any] = {}
+
+    def sets(self, normal_form: str) -> list[SystemSet]:
+        """Return the systems in a normal form."""
+        if normal_form not in self._forms:
+            self._forms[normal_form] = [
+                SystemSet(*to_unit_variance(*original)) for original in self._forms["orthonormal"]
+            ]
+        return self._forms[normal_form]
+
+    def weights(self, grid: WeightGrid) -> tuple[list[float], list[float]]:
+        """Return the weights of a grid as numbers, in the units of the training clips."""
+        gram = self.sets(grid.normal_form)[0].gram
+        return grid.weights(gram.subset(self.items.training))
+
+    def families(self, classifier: str, grid: WeightGrid, lambda_a: float) -> list[PredictorFamily]:
+        """Return the predictors of nearest systems or means, one family per codebook fold."""
+        key = (classifier, grid.metric, grid.normal_form, lambda_a)
+        if key not in self._known:
+            self._known[key] = [
+                metric_predictors(
+                    system_set.gram,
+                    self.items.codes,
+                    self.items.groups,
+                    classifier,
+                    grid.metric,
+                    lambda_a,
+                    random_state=self.items.random_state,
+                    n_jobs=self.items.n_jobs,
+                )
+                for system_set in self.sets(grid.normal_form)
+            ]
+        families: list[PredictorFamily] = self._known[key]
+        return families
+
+    def terms(self, grid: WeightGrid, lambda_a: float) -> list[tuple[Array, Array]]:
+        """Return the squared distances without means, and those of means, for each codebook fold."""
+        key = ("terms", grid.metric, grid.normal_form, lambda_a)
+        if key not in self._known:
+            options: Any = {"random_state": self.items.random_state, "n_jobs": self.items.n_jobs}
+            self._known[key] = [
+                (distance_matrix(gram, grid.metric, lambda_a=lambda_a, **options), mean_term(gram))
+                for _, gram in self.sets(grid.normal_form)
+            ]
+        terms: list[tuple[Array, Array]] = self._known[key]
+        return terms
+
+
+def _settings(grid: WeightGrid, lambda_a: float, lambda_mu: float) -> dict[str, Any]:
+    return {
+        "metric": grid.metric,
+        "normal form": grid.normal_form,
+        "lambda_a": float(lambda_a),
+        "lambda_mu": float(lambda_mu),
+    }
+
+
+def neighbour_alternatives(
+    systems: Systems, classifier: str, grids: Sequence[WeightGrid], n_neighbors: Sequence[int] = (1,)
+) -> list[Alternative]:
+    """Return "nearest mean", or "1-NN" with some numbers of neighbours, for all weights of the grids.
+
+    Where there is a choice, means are those of the alignment distance: the average of covariances is a system
+    whose order is the sum of all orders, too large to be saved and used for large classes.
+    """
+    alternatives: list[Alternative] = []
+    compact = [grid for grid in grids if classifier != "nearest mean" or not METRICS[grid.metric].averages]
+    for grid in compact or grids:
+        values_a, values_mu = systems.weights(grid)
+        for a in values_a:
+            families = systems.families(classifier, grid, a)
+            for mu, count in product(values_mu, n_neighbors):
+                title = classifier if count == 1 else f"{count}-NN"
+                predictors = [family(mu, count) for family in families]
+                settings = {"classifier": title, **_settings(grid, a, mu)}
+                alternatives.append((settings, systems.items.combine(predictors)))
+    return alternatives
+
+
+def system_ridge_alternatives(
+    names: Sequence[str], bags: Sequence[Systems], grids: Sequence[WeightGrid]
+) -> list[Alternative]:
+    """Return the alternatives of kernel ridge on the sum of the squared distances of all bags.
+
+    Weights of the metric, of the bags, the ridge and the width vary; with several bags, only the first
+    weights of each grid, which are the same multiples for all bags.
+
+    Parameters
+    ----------
+    names : sequence of str
+        What tables call the bags.
+    bags : sequence of Systems
+        For each bag the systems of all clips, once or once per codebook fold.
+    grids : sequence of WeightGrid
+    """
+    alternatives: list[Alternative] = []
+    for grid in grids if len(bags) == 1 else [grid.first() for grid in grids]:
+        weights = [systems.weights(grid) for systems in bags]
+        for place_a, place_mu in product(range(len(grid.lambda_a)), range(len(grid.lambda_mu))):
+            chosen = [(values_a[place_a], values_mu[place_mu]) for values_a, values_mu in weights]
+            squared = [
+                [first + mu * mean for first, mean in systems.terms(grid, a)]
+                for systems, (a, mu) in zip(bags, chosen, strict=True)
+            ]
+            # With several bags, the weights that are named are those of the first.
+            settings = _settings(grid, *chosen[0])
+            alternatives += ridge_alternatives(names, squared, bags[0].items, settings)
+    return alternatives
+
+
+def ridge_alternatives(
+    names: Sequence[str],
+    bags: Sequence[Sequence[Array]],
+    items: EvaluationSet,
+    settings: Mapping[str, Any],
+) -> Iterator[Alternative]:
+    """Yield kernel ridge on sums of squared distances over bags, for all weights of bags, ridges and widths.
+
+    The distances of each bag are divided by the variance of the training clips first. Those that are not
+    Euclidean are repaired for all items at once, which uses no label.
+
+    Parameters
+    ----------
+    names : sequence of str
+        What tables call the bags.
+    bags : sequence of sequences of (K, K) array
+        Squared distances for each bag, once or once per codebook fold.
+    items : EvaluationSet
+    settings : mapping
+        What else there is to say.
+    """
+    training = np.ix_(items.training, items.training)
+    scaled = [[squared / (half_mean(squared[training]) or 1.0) for squared in versions] for versions in bags]
+    for further, width in product(product(BAG_WEIGHTS, repeat=len(bags) - 1), WIDTHS):
+        repaired = []
+        for k in range(max(map(len, bags))):
+            shares = zip((1.0, *further), scaled, strict=True)
+            squared = np.asarray(sum(share * versions[k % len(versions)] for share, versions in shares))
+            if width is not None:
+                squared = gaussian_distances(squared, width * half_mean(squared[training]))
+            squared = euclidean_part(squared)
+            # Where all distances are 0, any penalty gives the same.
+            repaired.append((squared, half_mean(squared[training]) or 1.0))
+        known = {**settings, "width": "none" if width is None else width}
+        known |= {f"weight of {name}": weight for name, weight in zip(names[1:], further, strict=True)}
+        for ridge in RIDGES:
+            predictors = [
+                KernelRidge(squared, items.codes, items.groups, ridge * variance)
+                for squared, variance in repaired
+            ]
+            yield {**known, "ridge": ridge}, items.combine(predictors)

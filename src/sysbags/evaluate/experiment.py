@@ -1,0 +1,304 @@
+"""The experiment: the methods of a request on clips that were read, and what there is to see."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sysbags._common.parallel import check_jobs, run
+from sysbags._common.types import Array
+from sysbags._common.version import __version__
+from sysbags.bags.base import BagTransformer
+from sysbags.distances.alignment_matrix import alignment_matrix
+from sysbags.distances.weights import scaled_weights
+from sysbags.errors import SysbagsError
+from sysbags.evaluate.alternatives import Systems, SystemSet, WeightGrid
+from sysbags.evaluate.atlas import atlas
+from sysbags.evaluate.cached import cached_gram
+from sysbags.evaluate.comparators import comparator_methods
+from sysbags.evaluate.details import curves, relations
+from sysbags.evaluate.features import ClipFeatures
+from sysbags.evaluate.methods import (
+    MethodSpec,
+    average_ridge_method,
+    baseline_methods,
+    evaluate_method,
+    mean_methods,
+    system_methods,
+    vector_methods,
+)
+from sysbags.evaluate.reading import DescribedClips, RunContext
+from sysbags.evaluate.tuning import bag_settings, tuning_alternatives
+from sysbags.report.results import Details, Evaluation, Method
+from sysbags.systems.identification import descending_orders, identify_first
+
+__all__ = ["Experiment", "Request", "Shown"]
+
+AVERAGE_CLASSIFIERS = ("1-NN", "nearest mean", "kernel ridge", "logistic regression")
+MULTIPLES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # of the scaled weights, for curves
+TIMED_PAIRS = 2000  # are aligned to measure what one takes
+
+
+class Shown(NamedTuple):
+    """The setting of the alignment distance that curves, map and atlas are of."""
+
+    bags: BagTransformer | None
+    order: int | str
+    kernel: str
+    normal_form: str
+    lambda_a: float
+    lambda_mu: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is asked for; what is None is left to the evaluation."""
+
+    bags: Mapping[str, BagTransformer | None]
+    methods: tuple[str, ...]
+    order: int | str | None
+    kernel: str | None
+    grids: tuple[WeightGrid, ...]
+    lambda_a: float | None
+    lambda_mu: float | None
+    compare: bool
+    comparators: tuple[str, ...]
+    compare_frames: dict[str, Any] = field(default_factory=dict)
+    tune: bool
+    fixed: tuple[str, ...]
+
+    @property
+    def orders(self) -> list[int | str]:
+        """The orders to try for a clip."""
+        return descending_orders([5]) if self.order is None else [self.order]
+
+    @property
+    def kernel_name(self) -> str:
+        """The kernel that is given, or the usual one."""
+        return self.kernel or "chi2"
+
+    @property
+    def main_bag(self) -> tuple[str, BagTransformer | None]:
+        """The first bag and its name; None for streams."""
+        return next(iter(self.bags.items()))
+
+
+class Experiment:
+    """The methods of a request, evaluated one after the other, and what there is to see.
+
+    Parameters
+    ----------
+    title : str
+    described : DescribedClips
+    request : Request
+    context : RunContext
+    """
+
+    def __init__(self, title: str, described: DescribedClips, request: Request, context: RunContext) -> None:
+        self.title, self.request, self.stages = title, request, context.stages
+        self.items, self.main, self.further = described.items, described.main, described.further
+        self.features = ClipFeatures(
+            self.main.paths, self.items.codebook_folds, context.cache, context.n_jobs
+        )
+        self.notes: list[str] = []
+
+    @cached_property
+    def systems(self) -> Systems:
+        """The systems of the main bag."""
+        with self.stages("systems and kernel"):
+            return Systems([self._system_set(systems) for systems in self.main.systems], self.items)
+
+    def run(self, single_groups: tuple[str, ...] = ()) -> tuple[Evaluation, Shown]:
+        """Evaluate every method; return what was found, and the setting that is shown."""
+        items, stages = self.items, self.stages
+        methods: list[Method] = []
+        main: dict[str, Any] = {}
+        labels = items.labels[items.tested]
+        for spec in self._specs():
+            right = np.array(methods[0].predictions) == labels if methods else None
+            with stages(spec.name):
+                method, chosen = evaluate_method(spec, items, right)
+            main = main or chosen
+            methods.append(method)
+        shown = self._shown(main)
+        evaluation = Evaluation(
+            title=self.title,
+            protocol=items.protocol,
+            clips=tuple(items.clips[k] for k in items.tested),
+            groups=tuple(items.groups[items.tested].tolist()),
+            classes=tuple(np.unique(items.labels).tolist()),
+            methods=tuple(methods),
+            make_details=partial(self.details, shown),
+            failures=self.main.failures,
+            single_group_classes=single_groups,
+            seconds=stages.seconds,
+            facts={
+                "bag": "streams" if shown.bags is None else " ".join(str(shown.bags).split()),
+                "order": shown.order,
+                "kernel": shown.kernel,
+                "alignment distance of curves, map and atlas": {
+                    "normal form": shown.normal_form,
+                    "lambda_a": shown.lambda_a,
+                    "lambda_mu": shown.lambda_mu,
+                },
+                "threads": check_jobs(items.n_jobs),
+                "random_state": items.random_state,
+                "version": __version__,
+                "notes": self.notes,
+            },
+        )
+        return evaluation, shown
+
+    def _shown(self, main: Mapping[str, Any]) -> Shown:
+        """Return the setting of the main method, if that is an alignment distance, or else the usual one."""
+        request = self.request
+        bags = request.main_bag[1]
+        if request.tune and bags is not None:
+            bags = bag_settings(bags, request.fixed)[main["bag parameters"]]
+        order, kernel = main.get("order", request.order or 5), main.get("kernel", request.kernel_name)
+        if main["metric"] == "alignment":
+            form, weights = main["normal form"], (main["lambda_a"], main["lambda_mu"])
+        else:
+            form = "unit-variance"
+            weights = scaled_weights(self.systems.sets(form)[0].gram.rows)
+        return Shown(bags, order, kernel, form, *weights)
+
+    def _specs(self) -> list[MethodSpec]:
+        """The rows of the table, the main method first."""
+        request = self.request
+        name, bags = request.main_bag
+        title = f"{name} systems"
+        systems = {name: self.systems}
+        if "kernel ridge" in request.methods:
+            with self.stages("systems and kernel"):
+                orders = descending_orders([request.order or 5])
+                for further, streams in zip(list(request.bags)[1:], self.further, strict=True):
+                    systems[further] = self._systems(streams, request.kernel_name, orders)
+        specs = system_methods(title, "systems", systems, request.methods, request.grids)
+        if len(request.bags) > 1:
+            specs.sort(key=lambda spec: spec.classifier != "kernel ridge")
+        if request.tune:
+            alternatives = partial(
+                tuning_alternatives,
+                self._streams,
+                self._systems,
+                bags,
+                self.items,
+                order=request.order,
+                kernel=request.kernel,
+                grids=request.grids,
+                fixed=request.fixed,
+                note=self.notes.append,
+            )
+            tuned = MethodSpec(
+                name=f"{title}, tuned", classifier="chosen", kind="systems", alternatives=alternatives
+            )
+            specs.insert(0, tuned)
+        if request.compare:
+            if len(request.grids) > 1:
+                for grid in request.grids:
+                    specs += system_methods(title, "systems", {name: self.systems}, request.methods, [grid])
+            specs += baseline_methods(title, "systems", self.systems)
+            specs += self._rivals(name)
+        return specs
+
+    def _rivals(self, name: str) -> list[MethodSpec]:
+        """Averages over time, and other people's methods."""
+        averages = [
+            [np.stack([stream.mean(axis=0) for stream in version]) for version in streams]
+            for streams in (self.main.streams, *self.further)
+        ]
+        specs = mean_methods(f"{name} systems, means alone", self.systems)
+        title = f"{name} bags averaged over time"
+        specs += vector_methods(title, averages[0], self.items, AVERAGE_CLASSIFIERS, "chi2")
+        if self.further:
+            specs.append(average_ridge_method(list(self.request.bags), averages, self.items))
+        if self.request.main_bag[1] is None:
+            self.notes.append("other people's methods were left out: they need clips, but there are streams")
+            return specs
+        for comparator in self.request.comparators:
+            try:
+                with self.stages(comparator):
+                    specs += comparator_methods(
+                        comparator,
+                        self.request.compare_frames,
+                        self.features,
+                        self.items,
+                        self.request.lambda_a,
+                        self.request.lambda_mu,
+                    )
+            except (SysbagsError, ImportError) as error:
+                self.notes.append(f"{comparator} was left out: {error}")
+        return specs
+
+    def _streams(self, bags: BagTransformer | None) -> Sequence[Sequence[Array]]:
+        return self.main.streams if bags is None else self.features.good_streams(bags)
+
+    def _systems(
+        self, streams: Sequence[Sequence[Array]], kernel: str, orders: Sequence[int | str]
+    ) -> Systems:
+        identify_one = partial(identify_first, orders=orders, kernel=kernel)
+        sets = [
+            self._system_set(run(identify_one, version, self.items.n_jobs, "systems")) for version in streams
+        ]
+        return Systems(sets, self.items)
+
+    def _system_set(self, systems: list[Any]) -> SystemSet:
+        return SystemSet(systems, cached_gram(self.features.cache, systems, self.items.n_jobs).gram)
+
+    def details(self, shown: Shown) -> Details:
+        """Compute curves, map and class means, for one setting of the alignment distance."""
+        items, stages = self.items, self.stages
+        common: dict[str, Any] = {"random_state": items.random_state, "n_jobs": items.n_jobs}
+        systems = self.systems
+        if self.request.tune:
+            with stages("systems and kernel"):
+                orders = descending_orders([shown.order])
+                systems = self._systems(self._streams(shown.bags), shown.kernel, orders)
+        sets = systems.sets(shown.normal_form)
+        grids: dict[str, Any] = {}
+        if shown.normal_form == "unit-variance":
+            units = scaled_weights(sets[0].gram.rows)
+            grids = {
+                name: [unit * multiple for multiple in MULTIPLES]
+                for name, unit in zip(("grid_a", "grid_mu"), units, strict=True)
+            }
+        weights = shown.lambda_a, shown.lambda_mu
+        with stages("curves"):
+            lines = curves(
+                [system_set.gram for system_set in sets],
+                items.labels,
+                items.groups,
+                codebook_folds=items.codebook_folds if len(sets) > 1 else None,
+                lambda_a=weights[0],
+                lambda_mu=weights[1],
+                classifiers=("1-NN", "nearest mean"),
+                **grids,
+                **common,
+            )
+        # With codebooks, what is shown is that of the first.
+        first, gram = sets[0]
+        with stages("map"):
+            places = relations(gram, items.codes, items.groups, *weights, **common)
+        with stages("atlas"):
+            means = atlas(first, gram, items.labels, *weights, **common)
+        return Details(
+            curves=lines,
+            systems=tuple(first),
+            relations=places,
+            atlas=means,
+            facts={"seconds for a pair after the kernel": _seconds_per_pair(sets[0], weights[0])},
+        )
+
+
+def _seconds_per_pair(system_set: SystemSet, lambda_a: float) -> float:
+    """Measure what one alignment takes, on one thread."""
+    indices = np.arange(min(len(system_set.systems), int(np.sqrt(2 * TIMED_PAIRS))))
+    part, started = system_set.gram.subset(indices), time.perf_counter()
+    alignment_matrix(part, lambda_a)
+    return (time.perf_counter() - started) / max(1, len(indices) * (len(indices) - 1) // 2)

@@ -1,0 +1,90 @@
+"""Official splits: each trial has a training and a test set, and is evaluated on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from sysbags.datasets.folder import check_trial
+from sysbags.errors import ParameterError
+from sysbags.evaluate.methods import counts
+from sysbags.report.results import Evaluation, Method
+from sysbags.report.statistics import mcnemar, rate
+
+__all__ = ["check_trials", "merge_trials"]
+
+
+def check_trials(trials: Mapping[str, Sequence[str]] | None, count: int) -> dict[str, list[str]]:
+    """Return the parts of each trial: "train", "test" or "" for each of `count` clips."""
+    if not trials:
+        raise ParameterError(
+            'the protocol "predefined" needs trials: official splits, with "train" or "test" for each clip'
+        )
+    for name, parts in trials.items():
+        if len(parts) != count:
+            raise ParameterError(f"the trial {name!r} has {len(parts)} words, but there are {count} clips")
+    places = [f"clip {k}" for k in range(count)]
+    return {
+        name: check_trial([str(part) for part in parts], f"the trial {name!r}", places, ParameterError)
+        for name, parts in trials.items()
+    }
+
+
+def merge_trials(results: Mapping[str, Evaluation]) -> Evaluation:
+    """Return one evaluation of all tested clips from those of each trial.
+
+    A clip that is tested in several trials is there several times. Methods that could not be evaluated in
+    all trials are left out.
+
+    Parameters
+    ----------
+    results : mapping
+        The evaluation of each trial, by its name.
+    """
+    evaluations = list(results.values())
+    first = evaluations[0]
+    clips = tuple(clip for evaluation in evaluations for clip in evaluation.clips)
+    labels = np.array([clip.label for clip in clips])
+    # Errors on one source, or on one clip in several trials, are alike.
+    units = [clip.source or str(clip.path or clip.name) for clip in clips]
+    methods: list[Method] = []
+    for method in first.methods:
+        rows = [
+            row
+            for evaluation in evaluations
+            for row in evaluation.methods
+            if (row.name, row.classifier) == (method.name, method.classifier)
+        ]
+        if len(rows) < len(evaluations):
+            continue
+        predictions = tuple(label for row in rows for label in row.predictions)
+        right = np.array(predictions) == labels
+        main_right = np.array(methods[0].predictions) == labels if methods else None
+        names = dict.fromkeys(name for row in rows for name in row.settings)
+        methods.append(
+            replace(
+                method,
+                predictions=predictions,
+                rate=rate(right, units),
+                p_value=None if main_right is None else mcnemar(main_right, right),
+                seconds=sum(row.seconds for row in rows),
+                settings={
+                    name: counts(row.settings[name] for row in rows if name in row.settings) for name in names
+                },
+                trials={name: row.rate.share for name, row in zip(results, rows, strict=True)},
+            )
+        )
+    sizes = ", ".join(f"{name}: {len(evaluation.clips)}" for name, evaluation in results.items())
+    return replace(
+        first,
+        protocol=f"{len(results)} official trial{'s' if len(results) > 1 else ''} (clips tested: {sizes})",
+        clips=clips,
+        groups=tuple(k for k, evaluation in enumerate(evaluations) for _ in evaluation.clips),
+        classes=tuple(sorted({name for evaluation in evaluations for name in evaluation.classes})),
+        methods=tuple(methods),
+        failures={path: error for evaluation in evaluations for path, error in evaluation.failures.items()},
+        facts=dict(first.facts)
+        | {"notes": list(dict.fromkeys(note for e in evaluations for note in e.facts["notes"]))},
+    )
