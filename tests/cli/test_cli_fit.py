@@ -95,9 +95,10 @@ def test_settings_are_chosen_by_leave_one_out_on_the_training_clips(capsys, clas
     chosen = choose(systems, labels, classifier=classifier)
     for name, key in SETTINGS.items():
         assert output[name] == chosen.settings[key]
-    assert output["settings_tried"] == len(chosen.tried) > 50
+    assert output["settings_tried"] == len(chosen.tried) > 40
     assert output["accuracy"] == chosen.result.accuracy
-    assert output["chosen"] == list(SETTINGS.values())
+    # The nearest mean is that of the alignment distance.
+    assert output["chosen"] == list(SETTINGS)[classifier == "nearest-mean" :]
     assert output["classes"] == {"flicker": 3, "waves": 3}
     assert (output["clips"], output["skipped"], output["left_out"]) == (6, [], "clip")
     assert all(seconds >= 0 for seconds in output["seconds"].values())
