@@ -161,8 +161,11 @@ class KernelRidgeClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore
             )
         values = targets(codes, len(self.classes_))
         penalty = ridge * half_mean(squared)
-        self.coefficients_ = vectors @ ((vectors.T @ values) / (eigenvalues + penalty)[:, None])
-        self.intercepts_ = values.mean(axis=0) + 0.5 * squared.mean(axis=0) @ self.coefficients_
+        averages = values.mean(axis=0)
+        parts = (vectors.T @ (values - averages)) / (eigenvalues + penalty)[:, None]
+        coefficients = vectors @ parts
+        self.coefficients_ = coefficients - coefficients.mean(axis=0)  # their sum is 0 but for round-off
+        self.intercepts_ = averages + 0.5 * squared.mean(axis=0) @ self.coefficients_
         self.systems_ = bags
         return self
 
@@ -250,7 +253,10 @@ def euclidean_part(squared: Array) -> Array:
 
 
 def _positive_part(squared: Array) -> tuple[Array, Array, float]:
-    """Return the positive eigenvalues of the centred `-D / 2`, their vectors, and the negative share."""
+    """Return the eigenvalues of the centred `-D / 2` from 0 on, their vectors, and the negative share.
+
+    Those that are 0 but for round-off are kept: their directions are not determined.
+    """
     centred = -0.5 * squared
     centred = centred - centred.mean(axis=0)
     centred = centred - centred.mean(axis=1, keepdims=True)
@@ -259,8 +265,8 @@ def _positive_part(squared: Array) -> tuple[Array, Array, float]:
     noise = len(squared) * np.finfo(float).eps * float(np.abs(centred).max(initial=0.0))
     total = float(np.abs(eigenvalues).sum())
     negative = float(-eigenvalues[eigenvalues < -noise].sum())
-    positive = eigenvalues > noise
-    return eigenvalues[positive], vectors[:, positive], negative / total if negative else 0.0
+    kept = eigenvalues > -noise
+    return np.maximum(eigenvalues[kept], 0.0), vectors[:, kept], negative / total if negative else 0.0
 
 
 def bordered(squared: Array, penalty: float) -> Array:
