@@ -217,7 +217,7 @@ def test_the_orthonormal_form_has_no_units():
         sysbags.pairwise_distances(systems, lambda_mu="scale")
     assert str(caught.value) == (
         'systems are in the orthonormal form, but the weight "scale" needs the unit-variance form: '
-        'identify(..., normal_form="unit-variance")'
+        'identify or SystemIdentifier with normal_form="unit-variance"'
     )
 
 

@@ -287,7 +287,9 @@ def test_what_is_merged(data, everything):
         hits = right[id(method)]
         assert method.rate == rate(hits, SOURCES[tested])  # a clip of two trials is in one source
         main = everything.methods[0]
-        assert method.p_value == (None if method is main else mcnemar(right[id(main)], hits))
+        # Each clip counts once, however often it is tested.
+        once = [k for k, clip in enumerate(everything.clips) if clip not in everything.clips[:k]]
+        assert method.p_value == (None if method is main else mcnemar(right[id(main)][once], hits[once]))
         assert method.trials == {
             name: part.mean()
             for name, part in zip(TRIALS, np.split(hits, np.cumsum(sizes)[:-1]), strict=True)
@@ -578,3 +580,16 @@ def test_labels_keep_their_kind(data):
     expected = run(data, methods=["1-NN"], **WEIGHTS)
     assert result.predictions.dtype.kind == "i"
     assert [f"class {label // 10}" for label in result.predictions] == expected.predictions.tolist()
+
+
+@pytest.mark.parametrize("trials", [[["train", "test"]], ["train", "test"], "train"])
+def test_trials_are_a_mapping(data, trials):
+    with pytest.raises(ParameterError, match="it must be a mapping from the name of a trial"):
+        evaluate(data[0], data[1], trials=trials, protocol="predefined")
+
+
+def test_a_class_that_is_tested_but_not_trained_is_named(data):
+    parts = ["test" if label == "class 0" else "train" for label in data[1]]
+    result = run(data, trials={"only": parts}, methods=["1-NN"], **WEIGHTS)
+    assert result.facts["notes"] == ["the class class 0 is tested, but a training set has no clip of it"]
+    assert result.accuracy == 0.0

@@ -13,6 +13,7 @@ from sysbags.cli._model import Features
 from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, OptionalMetric, RandomState
 from sysbags.cli._output import number, print_json, show_table
 from sysbags.cli._settings import Settings, with_settings
+from sysbags.distances.registry import METRICS
 
 __all__ = ["distance"]
 
@@ -60,7 +61,7 @@ def distance(
         }
     else:
         squared = float(pairwise_distances([first_system], [second_system], features.metric, **weights)[0, 0])
-        facts["squared_distance"] = squared
+        facts |= {"squared_distance": squared, **(weights if METRICS[features.metric].weighted else {})}
     facts["root_of_squared_distance"] = math.sqrt(squared)
     if as_json:
         print_json(facts)

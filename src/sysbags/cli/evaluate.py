@@ -114,8 +114,6 @@ def evaluate(
     from sysbags.bags.registry import BAGS
     from sysbags.cli._reading import note_skipped, warnings_as_notes
 
-    if folds is not None and protocol not in (Protocol.FOLDS, Protocol.PREDEFINED):
-        raise ParameterError("--folds goes with --protocol folds or predefined")
     for option, value in (("--compare-stride", compare_stride), ("--compare-frames", compare_frames)):
         if value is not None and not compare:
             raise ParameterError(f"{option} goes with --compare")
@@ -131,6 +129,9 @@ def evaluate(
     data, stages = _read(folder, settings, add_bag), Stages()
     if len(set(data.labels)) < 2:
         raise FileError(f"{folder} holds a single class, {data.labels[0]}, but there must be at least two")
+    resolved = _protocol(data, protocol, folder)
+    if folds is not None and resolved not in (Protocol.FOLDS, Protocol.PREDEFINED):
+        raise ParameterError("--folds goes with --protocol folds or predefined")
     read = {"stride": compare_stride, "max_frames": compare_frames}
     bags = {BAGS[settings.bag or Bag(DEFAULT)].title: settings.make_bags(random_state)}
     bags |= {BAGS[name].title: settings.of(name).make_bags(random_state) for name in add_bag or ()}
@@ -140,7 +141,7 @@ def evaluate(
             data.labels,
             data.groups,
             bags=bags,
-            protocol=_protocol(data, protocol, folder),
+            protocol=resolved,
             trials=data.trials,
             clip_names=data.names,
             folds=10 if folds is None else folds,

@@ -55,7 +55,7 @@ def covariance_kernel(
         if side.normal_form != "unit-variance":
             raise IncompatibleSystemsError(
                 f"{name} are in the {side.normal_form} form, but lagged covariances need the unit-variance "
-                'form: identify(..., normal_form="unit-variance")'
+                'form: identify or SystemIdentifier with normal_form="unit-variance"'
             )
     # The compiled function solves X = B1' X B2 + M.
     transitions = [

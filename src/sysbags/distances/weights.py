@@ -51,7 +51,7 @@ def scaled_weights(stack: SystemStack, metric: str = "alignment") -> tuple[float
     if stack.normal_form != "unit-variance":
         raise IncompatibleSystemsError(
             f'systems are in the {stack.normal_form} form, but the weight "{SCALE}" needs the unit-variance '
-            'form: identify(..., normal_form="unit-variance")'
+            'form: identify or SystemIdentifier with normal_form="unit-variance"'
         )
     variance = float(np.einsum("kii->k", stack.observer_gram).mean())
     if variance <= 0.0:

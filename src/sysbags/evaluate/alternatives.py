@@ -130,7 +130,7 @@ def matching_grids(
                 scaled=(False, False))]
     """
     if metric is not None:
-        check_choice(metric, "metric", [grid.metric for grid in GRIDS])
+        check_choice(metric, "metric", dict.fromkeys(grid.metric for grid in GRIDS))
     if normal_form is not None:
         check_choice(normal_form, "normal_form", NORMAL_FORMS)
     given = lambda_a is not None or lambda_mu is not None

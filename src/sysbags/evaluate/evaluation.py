@@ -31,6 +31,7 @@ from sysbags.evaluate.reading import (
     describe_files,
     describe_streams,
 )
+from sysbags.evaluate.splits import PROTOCOLS
 from sysbags.evaluate.trials import check_trials, merge_trials
 from sysbags.report.results import Details, Evaluation
 from sysbags.systems.identification import identify_first
@@ -74,7 +75,8 @@ def evaluate(
     The first row of the table is the main method: systems with the nearest mean; with several bags kernel
     ridge on all of them; with `tune` the tuned ones. Whatever has several settings, such as the metric and
     its weights, is chosen by nested selection, never by the clips that are predicted. Codebooks are learnt
-    without them too.
+    without them too. The units of weights, ridge and width are averages over all clips, without labels; in
+    trials they are those of the training set.
 
     Parameters
     ----------
@@ -150,6 +152,8 @@ def evaluate(
     """
     for method in methods:
         check_choice(method, "methods", METHODS)
+    if protocol is not None:
+        check_choice(protocol, "protocol", PROTOCOLS)
     if not methods:
         raise ParameterError("methods is empty, but there must be at least one")
     count = len(clips)
@@ -232,7 +236,12 @@ def _evaluate(
             "each class has its clips in a single group, so none can be left out: there must be two groups"
         )
     single_groups = () if given.parts is not None else tuple(isolated_classes)
-    return Experiment(title, described, request, context).run(single_groups)
+    experiment = Experiment(title, described, request, context)
+    if given.parts is not None:
+        items = described.items
+        for name in sorted(set(items.labels[items.tested]) - set(items.labels[items.training])):
+            experiment.notes.append(f"the class {name} is tested, but a training set has no clip of it")
+    return experiment.run(single_groups)
 
 
 def _evaluate_trials(

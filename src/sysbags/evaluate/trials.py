@@ -18,6 +18,11 @@ __all__ = ["check_trials", "merge_trials"]
 
 def check_trials(trials: Mapping[str, Sequence[str]] | None, count: int) -> dict[str, list[str]]:
     """Return the parts of each trial: "train", "test" or "" for each of `count` clips."""
+    if trials is not None and not isinstance(trials, Mapping):
+        raise ParameterError(
+            f"trials is of type {type(trials).__name__}, but it must be a mapping from the name of a trial "
+            'to "train" or "test" for each clip'
+        )
     if not trials:
         raise ParameterError(
             'the protocol "predefined" needs trials: official splits, with "train" or "test" for each clip'
@@ -49,6 +54,8 @@ def merge_trials(results: Mapping[str, Evaluation]) -> Evaluation:
     labels = np.array([clip.label for clip in clips])
     # Errors on one source, or on one clip in several trials, are alike.
     units = [clip.source or str(clip.path or clip.name) for clip in clips]
+    # A clip that is tested several times counts once in McNemar's test.
+    once = np.unique([str(clip.path or clip.name) for clip in clips], return_index=True)[1]
     methods: list[Method] = []
     for method in first.methods:
         rows = [
@@ -68,7 +75,7 @@ def merge_trials(results: Mapping[str, Evaluation]) -> Evaluation:
                 method,
                 predictions=predictions,
                 rate=rate(right, units),
-                p_value=None if main_right is None else mcnemar(main_right, right),
+                p_value=None if main_right is None else mcnemar(main_right[once], right[once]),
                 seconds=sum(row.seconds for row in rows),
                 settings={
                     name: counts(row.settings[name] for row in rows if name in row.settings) for name in names

@@ -65,7 +65,7 @@ def covariance_mean(
     if checked[0].normal_form != "unit-variance":
         raise IncompatibleSystemsError(
             f"systems are in the {checked[0].normal_form} form, but the mean of lagged covariances needs the "
-            'unit-variance form: identify(..., normal_form="unit-variance")'
+            'unit-variance form: identify or SystemIdentifier with normal_form="unit-variance"'
         )
     w = check_mean_weights(weights, len(checked))
     blocks = cross_gram(checked, n_jobs=n_jobs) if gram is None else gram
