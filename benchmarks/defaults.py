@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 import sysbags
-from benchmarks.dynamics import PER_CLASS
+from benchmarks.dynamics import own_streams
 from benchmarks.machine import facts
 from benchmarks.results import CENTRAL_FRAMES, mel_streams
 from sysbags._common.cache import Cache
@@ -32,7 +32,6 @@ from sysbags.bags import LocalBinaryPatterns
 from sysbags.bags.cached import cached_streams
 from sysbags.classifiers.kernel_ridge import euclidean_part, half_mean
 from sysbags.datasets import class_folders
-from sysbags.datasets.dynamics import DYNAMICS, SURFACES, make_dynamics_frames
 from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import distance_matrix
@@ -73,22 +72,7 @@ def sets(data: Path, cache: Cache) -> Iterator[tuple[str, Labelled]]:
     yield "esc-10", (sounds, _codes(labels), _codes(folds))
     streams, codes, groups = clips("wild-scenes")
     yield "wild-scenes", (streams, codes, _codes(groups))
-    yield "dynamics", generated()
-
-
-def generated() -> Labelled:
-    """Clips whose classes differ in their dynamics only, each with pictures of its own."""
-    surfaces, bag = list(SURFACES), LocalBinaryPatterns()
-
-    def stream(clip: tuple[int, int]) -> Array:
-        code, number = clip
-        rng = np.random.default_rng([SEED, code, number])
-        frames = make_dynamics_frames(DYNAMICS[code], surfaces[number % len(surfaces)], random_state=rng)
-        return bag.stream(frames)
-
-    numbers = [(code, number) for code in range(len(DYNAMICS)) for number in range(PER_CLASS)]
-    codes, groups = np.array(numbers).T
-    return run(stream, numbers, -1, "clips"), codes, groups
+    yield "dynamics", own_streams(SEED)
 
 
 def _codes(labels: list[str] | Array) -> IntArray:

@@ -138,8 +138,8 @@ def shared_pictures(seed: int, deep: bool) -> tuple[Predictions, IntArray, IntAr
     return predictions, codes, groups
 
 
-def own_pictures(seed: int) -> tuple[Predictions, IntArray, IntArray]:
-    """Predictions for clips with pictures of their own; true codes and groups."""
+def own_streams(seed: int) -> tuple[list[Array], IntArray, IntArray]:
+    """Streams of clips with pictures of their own, their codes and groups."""
     surfaces, bag = list(SURFACES), LocalBinaryPatterns()
 
     def stream(clip: tuple[int, int]) -> Array:
@@ -150,8 +150,13 @@ def own_pictures(seed: int) -> tuple[Predictions, IntArray, IntArray]:
         )
 
     clips = [(code, number) for code in range(len(DYNAMICS)) for number in range(PER_CLASS)]
-    streams = run(stream, clips, -1, "clips")
     codes, groups = np.array(clips).T
+    return run(stream, clips, -1, "clips"), codes, groups
+
+
+def own_pictures(seed: int) -> tuple[Predictions, IntArray, IntArray]:
+    """Predictions for clips with pictures of their own; true codes and groups."""
+    streams, codes, groups = own_streams(seed)
     predictions = alignment_methods(streams, codes, groups)
     averages = np.array([s.mean(axis=0) for s in streams])
     return predictions | average_methods("LBP", "chi2", averages, codes, groups), codes, groups

@@ -250,7 +250,7 @@ def test_weights_that_are_given(options, expected):
     [grid] = matching_grids(**options)
     assert (grid.metric, grid.normal_form, grid.lambda_a, grid.lambda_mu, grid.scaled) == expected
     systems = loose(grid.normal_form)
-    values_a, values_mu = grid.weights(cross_gram(systems))
+    values_a, values_mu = grid.weights(cross_gram(systems).rows)
     unit_a, unit_mu = units(grid.metric, systems)
     np.testing.assert_allclose(values_a, np.array(grid.lambda_a) * (unit_a if grid.scaled[0] else 1.0))
     np.testing.assert_allclose(values_mu, np.array(grid.lambda_mu) * (unit_mu if grid.scaled[1] else 1.0))

@@ -17,7 +17,7 @@ from sysbags._common.types import Array
 from sysbags._common.validation import check_choice, check_weight
 from sysbags.classifiers.kernel_ridge import euclidean_part, gaussian_distances, half_mean
 from sysbags.distances.alignment_matrix import mean_term
-from sysbags.distances.gram import CrossGram
+from sysbags.distances.gram import CrossGram, SystemStack
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.distances.registry import METRICS
 from sysbags.distances.truncation import to_unit_variance
@@ -85,9 +85,9 @@ class WeightGrid:
         """Return the grid with its first weights only."""
         return replace(self, lambda_a=self.lambda_a[:1], lambda_mu=self.lambda_mu[:1])
 
-    def weights(self, gram: CrossGram) -> tuple[list[float], list[float]]:
+    def weights(self, stack: SystemStack) -> tuple[list[float], list[float]]:
         """Return the weights as numbers, for these systems."""
-        units = scaled_weights(gram.rows, self.metric) if any(self.scaled) else (1.0, 1.0)
+        units = scaled_weights(stack, self.metric) if any(self.scaled) else (1.0, 1.0)
         first, second = (
             [value * unit if scaled else value for value in values]
             for values, unit, scaled in zip((self.lambda_a, self.lambda_mu), units, self.scaled, strict=True)
@@ -180,8 +180,8 @@ class Systems:
 
     def weights(self, grid: WeightGrid) -> tuple[list[float], list[float]]:
         """Return the weights of a grid as numbers, in the units of the training clips."""
-        gram = self.sets(grid.normal_form)[0].gram
-        return grid.weights(gram.subset(self.items.training))
+        stack = self.sets(grid.normal_form)[0].gram.rows
+        return grid.weights(stack.subset(self.items.training))
 
     def families(self, classifier: str, grid: WeightGrid, lambda_a: float) -> list[PredictorFamily]:
         """Return the predictors of nearest systems or means, one family per codebook fold."""
