@@ -30,7 +30,8 @@ from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags.bags import LocalBinaryPatterns
 from sysbags.bags.cached import cached_streams
-from sysbags.classifiers.kernel_ridge import euclidean_part, half_mean
+from sysbags.classifiers.base import half_mean
+from sysbags.classifiers.kernel_ridge import euclidean_part
 from sysbags.datasets import class_folders
 from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.gram import CrossGram

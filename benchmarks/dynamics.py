@@ -29,7 +29,7 @@ from sysbags import video
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags.bags import DeepActivations, LocalBinaryPatterns
-from sysbags.classifiers.kernel_ridge import half_mean
+from sysbags.classifiers.base import half_mean
 from sysbags.datasets.dynamics import DYNAMICS, SURFACES, make_dynamics_clips, make_dynamics_frames
 from sysbags.datasets.folder import class_folders
 from sysbags.distances.gram import CrossGram

@@ -343,18 +343,18 @@ def test_scaled_weights_are_learnt_in_fit(unit_variance, estimator, metric):
     systems, labels, queries = unit_variance
     model = estimator(metric=metric, lambda_a="scale", lambda_mu="scale").fit(systems, labels)
     assert (model.lambda_a, model.lambda_mu) == ("scale", "scale")
-    learnt = model.lambda_a_, model.lambda_mu_
+    [learnt] = map(tuple, model.weights_.tolist())
     assert learnt == scaled_weights(SystemStack.of(systems), metric)
     twin = estimator(metric=metric, lambda_a=learnt[0], lambda_mu=learnt[1]).fit(systems, labels)
-    assert (twin.lambda_a_, twin.lambda_mu_) == learnt
+    assert twin.weights_.tolist() == [list(learnt)]
     assert model.explain(queries) == twin.explain(queries)
     single = [model.explain([query])[0] for query in queries]
     for together, alone in zip(model.explain(queries), single, strict=True):
         np.testing.assert_allclose(
             list(together.distances.values()), list(alone.distances.values()), rtol=1e-9, atol=1e-12
         )
-    assert (model.lambda_a_, model.lambda_mu_) == learnt
-    assert model.fit(systems[:4], labels[:4]).lambda_mu_ != learnt[1] or metric == "alignment"
+    assert model.weights_.tolist() == [list(learnt)]
+    assert model.fit(systems[:4], labels[:4]).weights_[0, 1] != learnt[1] or metric == "alignment"
 
 
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
@@ -386,7 +386,7 @@ def test_weights_that_are_no_numbers(training, unit_variance, estimator):
         estimator(lambda_mu="auto").fit(systems, labels)
     # Metrics without weights ignore them.
     model = estimator(metric="martin", lambda_a="scale").fit(*training)
-    assert (model.lambda_a_, model.lambda_mu_) == (0.0, 0.0)
+    assert model.weights_.tolist() == [[0.0, 0.0]]
     assert model.score(*training) == 1.0
 
 

@@ -14,12 +14,12 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.preprocessing import KernelCenterer
 
 import sysbags
+from sysbags.classifiers.base import half_mean
 from sysbags.classifiers.kernel_ridge import (
     KernelRidgeClassifier,
     bordered,
     euclidean_part,
     gaussian_distances,
-    half_mean,
     targets,
 )
 from sysbags.datasets import make_streams
@@ -59,7 +59,7 @@ class OfTable(KernelRidgeClassifier):
 
     table = None
 
-    def _between(self, bags, others):
+    def _between(self, bags, others, grams=None):
         first, second = ([int(system.samples[1, 0]) for system in side] for [side] in (bags, others or bags))
         return self.table[np.ix_(first, second)]
 
@@ -146,14 +146,17 @@ def test_closed_form_is_the_estimator_fitted_anew(clips):
     first, second, labels = clips
     groups, codes = np.arange(15) // 2, np.unique(labels, return_inverse=True)[1]
     pairs = list(zip(first, second, strict=True))
-    between = pairwise_distances(first, **WEIGHTS) + 0.5 * pairwise_distances(second, **WEIGHTS)
+    terms = [pairwise_distances(first, **WEIGHTS), 0.5 * pairwise_distances(second, **WEIGHTS)]
+    between = terms[0] + terms[1]
     penalty = 0.3 * half_mean(between)
     predicted = KernelRidge(between, codes, groups, penalty).predict()
     for group in np.unique(groups):
         train, judged = np.flatnonzero(groups != group), np.flatnonzero(groups == group)
         # The ridge of the estimator is relative to the variance of its own training clips.
         ridge = penalty / half_mean(between[np.ix_(train, train)])
-        model = KernelRidgeClassifier(**WEIGHTS, ridge=ridge, bag_weights=[1.0, 0.5])
+        # It divides the distances of each bag by their variance.
+        scales = [half_mean(term[np.ix_(train, train)]) for term in terms]
+        model = KernelRidgeClassifier(**WEIGHTS, ridge=ridge, bag_weights=scales)
         model.fit([pairs[k] for k in train], labels[train])
         assert (
             model.predict([pairs[k] for k in judged]).tolist()
@@ -490,7 +493,10 @@ def test_several_bags_are_points_side_by_side(seed, weight):
     first, second, codes = rng.normal(size=(12, 2)), rng.normal(size=(12, 3)), np.arange(12) % 3
     pairs = list(zip(point_systems(first), point_systems(second), strict=True))
     model = KernelRidgeClassifier(**ON_POINTS, bag_weights=[1.0, weight]).fit(pairs[:9], codes[:9])
-    together = point_systems(np.hstack([first, np.sqrt(weight) * second]))
+    # Each bag is divided by its variance.
+    scales = [half_mean(squares(points[:9])) for points in (first, second)]
+    np.testing.assert_allclose(model.scales_, scales, rtol=1e-9)
+    together = point_systems(np.hstack([first / np.sqrt(scales[0]), np.sqrt(weight / scales[1]) * second]))
     twin = KernelRidgeClassifier(**ON_POINTS).fit(together[:9], codes[:9])
     np.testing.assert_allclose(
         model.decision_function(pairs), twin.decision_function(together), rtol=0, atol=1e-9
@@ -536,7 +542,7 @@ def test_two_classes_have_one_score(clips):
         ({"width": 0.0}, "width is 0, but it must be above 0"),
         ({"width": -1.0}, "width is -1.0"),
         ({"width": np.nan}, "width is nan"),
-        ({"bag_weights": [1.0, 1.0]}, "a clip has 1 systems, but there must be 2"),
+        ({"bag_weights": [1.0, 1.0]}, "bag_weights has 2 numbers, but a clip has 1 systems"),
         ({"bag_weights": [-1.0]}, "a bag's weight is -1.0"),
         (
             {"metric": "martin"},

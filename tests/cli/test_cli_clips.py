@@ -419,5 +419,5 @@ def test_inspect_shows_the_weights_as_numbers(capsys, classes, tmp_path):
     model = sysbags.NearestMean(metric="covariance", lambda_a="scale", lambda_mu="scale")
     sysbags.save(tmp_path / "m", model.fit(systems, ["a", "a", "b", "b"]))
     output = call_json(capsys, "inspect", tmp_path / "m", "--plot", tmp_path / "p.png")
-    assert (output["lambda_a"], output["lambda_mu"]) == (model.lambda_a_, model.lambda_mu_)
+    assert (output["lambda_a"], output["lambda_mu"]) == tuple(model.weights_[0])
     assert output["metric"] == "covariance"

@@ -25,7 +25,8 @@ from sysbags._common.cache import Cache
 from sysbags.bags import ColourHistogram, Concatenated, LocalBinaryPatterns, VisualWords
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.registry import BAGS, CLASSES, make_bag
-from sysbags.classifiers.kernel_ridge import gaussian_distances, half_mean
+from sysbags.classifiers.base import half_mean
+from sysbags.classifiers.kernel_ridge import gaussian_distances
 from sysbags.comparators import LBPTOP
 from sysbags.comparators.base import Comparator
 from sysbags.datasets import make_clips, make_streams

@@ -9,7 +9,8 @@ import pytest
 from sklearn.linear_model import Ridge
 
 import sysbags
-from sysbags.classifiers.kernel_ridge import gaussian_distances, half_mean
+from sysbags.classifiers.base import half_mean
+from sysbags.classifiers.kernel_ridge import gaussian_distances
 from sysbags.datasets import make_streams
 from sysbags.evaluate import alternatives as alternatives_module
 from sysbags.evaluate.alternatives import (

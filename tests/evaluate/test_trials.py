@@ -21,7 +21,8 @@ from sysbags import (
     pairwise_distances,
 )
 from sysbags.bags import ColourHistogram, Concatenated, LocalBinaryPatterns, VisualWords
-from sysbags.classifiers.kernel_ridge import gaussian_distances, half_mean
+from sysbags.classifiers.base import half_mean
+from sysbags.classifiers.kernel_ridge import gaussian_distances
 from sysbags.datasets import make_clips, make_streams
 from sysbags.errors import ParameterError, SysbagsError, VideoError
 from sysbags.evaluate import codebooks, evaluate, leave_one_out

@@ -96,6 +96,12 @@ EXAMPLES = {
         lambda: sysbags.NearestMean(compress=10, lambda_a=1 / 3).fit(SYSTEMS, LABELS),
         lambda model: (model.distances(SYSTEMS), model.predict(SYSTEMS)),
     ),
+    "KernelRidgeClassifier": (
+        lambda: sysbags.KernelRidgeClassifier(metric="alignment", lambda_a=1.0, lambda_mu=1.0, width=2.0).fit(
+            [(system, system.compress(12)) for system in SYSTEMS], LABELS
+        ),
+        lambda model: model.decision_function([(system, system) for system in SYSTEMS]),
+    ),
     "Pipeline": (
         lambda: pipeline(bags.LocalBinaryPatterns(), compress=10),
         lambda model: (model.decision_function(CLIPS), model.predict(CLIPS)),
@@ -158,8 +164,8 @@ def test_classifiers_in_the_unit_variance_form(tmp_path, classifier, metric, wei
     model = classifier(metric=metric, lambda_a=weight, lambda_mu=weight).fit(systems[:5], LABELS[:5])
     expected = flat(model.explain(systems))
     restored = there_and_back(tmp_path, model)
-    assert (restored.lambda_a_, restored.lambda_mu_) == (model.lambda_a_, model.lambda_mu_)
-    assert (type(restored.lambda_a_), type(restored.lambda_mu_)) == (float, float)
+    np.testing.assert_array_equal(restored.weights_, model.weights_)
+    np.testing.assert_array_equal(restored.scales_, [1.0])
     assert (restored.metric, restored.lambda_a) == (metric, weight)
     members = restored.systems_ if classifier is sysbags.NearestSystem else restored.centers_
     assert {system.normal_form for system in members} == {"unit-variance"}
@@ -371,12 +377,12 @@ def test_what_cannot_be_saved_gets_a_sentence(tmp_path):
 def test_an_estimator_that_was_tampered_with_is_not_saved(tmp_path):
     model = EXAMPLES["NearestMean"][0]()
     model.centers_ = model.centers_[:1]
-    with pytest.raises(ParameterError, match="classes_ of a NearestMean is not valid: it must be 'any C'"):
+    with pytest.raises(ParameterError, match="labels_ of a NearestMean is not valid: it must be 'label K K'"):
         storage.save(tmp_path / "model", model)
-    for weight in ("scale", np.nan, None):
+    for weights in ("scale", np.array([[np.nan, 0.0]]), np.array([[0.25]]), np.ones((2, 2)), None):
         model = EXAMPLES["NearestMean"][0]()
-        model.lambda_mu_ = weight
-        with pytest.raises(ParameterError, match=r"lambda_mu_ of a NearestMean is not valid: .* 'number'"):
+        model.weights_ = weights
+        with pytest.raises(ParameterError, match=r"weights_ of a NearestMean is not valid: .* 'float B 2'"):
             storage.save(tmp_path / "model", model)
     assert list(tmp_path.iterdir()) == []
 

@@ -334,13 +334,13 @@ def test_what_is_not_a_path(path):
             action(path)
 
 
-@pytest.mark.parametrize("weight", ["scale", None, {"float": "nan"}, [0.5]])
-def test_weights_that_were_learnt_are_numbers(tmp_path, model_file, weight):
+@pytest.mark.parametrize("weights", ["scale", None, {"float": "nan"}, [0.5], [[0.25, 0.0]]])
+def test_weights_that_were_learnt_are_an_array(tmp_path, model_file, weights):
     about, arrays = read(model_file)
     steps = about["object"]["Pipeline"]["parameters"]["steps"]["dict"]
     kept = steps["classify"]["NearestSystem"]["kept"]
-    assert (kept["lambda_a_"], kept["lambda_mu_"]) == (0.25, 0.0)
-    kept["lambda_a_"] = weight
+    assert arrays[kept["weights_"]["array"]].tolist() == [[0.25, 0.0]]
+    kept["weights_"] = weights
     write(tmp_path / "m", about, arrays)
-    with pytest.raises(FileError, match="lambda_a_ of a NearestSystem is not valid"):
+    with pytest.raises(FileError, match="weights_ of a NearestSystem is not valid"):
         storage.load(tmp_path / "m")

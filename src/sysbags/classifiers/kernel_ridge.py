@@ -8,37 +8,31 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
 
-from sysbags._common.estimator import SequenceEstimator
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_choice, check_labels, check_positive, check_weight
-from sysbags.distances.gram import SystemStack
-from sysbags.distances.pairwise import pairwise_distances
+from sysbags._common.validation import check_choice, check_labels, check_positive
+from sysbags.classifiers.base import (
+    Comparison,
+    Item,
+    SystemClassifier,
+    by_bag,
+    half_mean,
+    nearest_of_each_class,
+)
+from sysbags.distances.gram import CrossGram
 from sysbags.distances.registry import METRICS
-from sysbags.distances.weights import Weight, resolve_weights
-from sysbags.errors import DistanceWarning, ParameterError
+from sysbags.distances.weights import Weight
+from sysbags.errors import DistanceWarning
 from sysbags.systems.system import System
-from sysbags.systems.validation import check_systems
 
-__all__ = [
-    "KernelRidgeClassifier",
-    "bordered",
-    "euclidean_part",
-    "gaussian_distances",
-    "half_mean",
-    "targets",
-]
+__all__ = ["KernelRidgeClassifier", "bordered", "euclidean_part", "gaussian_distances", "targets"]
 
 LARGE_REPAIR = 0.05  # of the spectrum; it is then worth a warning
 
 WEIGHTED_METRICS = tuple(name for name, metric in METRICS.items() if metric.weighted)  # always finite
 
-Item = System | Sequence[System]
 
-
-class KernelRidgeClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[misc]
+class KernelRidgeClassifier(SystemClassifier):
     """Classify systems by kernel ridge regression on their squared distances.
 
     Each class has a score ``f(x) = b - 1/2 sum_i a_i d(x, x_i)^2`` with ``sum_i a_i = 0``: a linear
@@ -54,7 +48,8 @@ class KernelRidgeClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore
     positive part, its nearest matrix without negative eigenvalues: negative eigenvalues are set to 0, and the
     coefficients have no part in their directions, in training and in prediction alike.
 
-    A clip may have several systems, one per bag: then d^2 is the weighted sum of their squared distances.
+    A clip may have several systems, one per bag: then d^2 is the weighted sum of their squared distances,
+    those of each bag divided by its variance, see `sysbags.classifiers.base.SystemClassifier`.
 
     Parameters
     ----------
@@ -69,6 +64,10 @@ class KernelRidgeClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore
         Width of the Gaussian, above 0, relative to the variance. By default there is no Gaussian.
     bag_weights : sequence of float, optional
         One weight per bag, by default 1.
+    compress : int, optional
+        Number of samples of each training system after `fit`; by default all.
+    probability : bool, default=False
+        Calibrate probabilities and prediction sets in `fit`, by cross-validation in five folds.
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
         Threads.
@@ -76,10 +75,16 @@ class KernelRidgeClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore
     Attributes
     ----------
     classes_ : (C,) array
-    systems_ : list of lists of System
-        The training systems, bag by bag.
+    systems_ : list of System, or of tuples of System
+        The training clips.
+    labels_ : (K,) array
+        Their labels.
+    compression_errors_ : (K,) array
+        Largest relative squared error of each clip's systems after `compress`, 0 where no sample was dropped.
     weights_ : (B, 2) array
         `lambda_a` and `lambda_mu` of each bag.
+    scales_ : (B,) array
+        What the squared distances of each bag are divided by; 1 for a single bag.
     variance_ : float
         Half the mean squared distance of two training clips.
     coefficients_ : (K, C) array
@@ -89,6 +94,8 @@ class KernelRidgeClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore
     negative_share_ : float
         The share of the negative eigenvalues in the sum of the absolute values of all; 0 for Euclidean
         distances.
+    calibration_ : Calibration
+        With `probability`.
 
     Warns
     -----
@@ -117,6 +124,8 @@ class KernelRidgeClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore
         ridge: float = 0.1,
         width: float | None = None,
         bag_weights: Sequence[float] | None = None,
+        compress: int | None = None,
+        probability: bool = False,
         random_state: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
     ) -> None:
@@ -126,28 +135,33 @@ class KernelRidgeClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore
         self.ridge = ridge
         self.width = width
         self.bag_weights = bag_weights
+        self.compress = compress
+        self.probability = probability
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, systems: Sequence[Item], labels: npt.ArrayLike) -> KernelRidgeClassifier:
+    def fit(
+        self,
+        systems: Sequence[Item],
+        labels: npt.ArrayLike,
+        groups: npt.ArrayLike | None = None,
+        *,
+        grams: Sequence[CrossGram] | None = None,
+    ) -> KernelRidgeClassifier:
         """Solve for the coefficients.
 
         Parameters
         ----------
-        systems : sequence of System, or of sequences of System
-            One system per clip, or one per bag of each clip.
-        labels : (K,) array_like
+        systems, labels, groups, grams
+            See `NearestSystem.fit`.
         """
         check_choice(self.metric, "metric", WEIGHTED_METRICS)
-        bags = _by_bag(systems)
-        self.classes_, codes = check_labels(labels, len(bags[0]))
+        bags = self._start(systems, grams)
+        classes, codes = check_labels(labels, len(bags[0]))
         ridge, width = check_positive(self.ridge, "ridge"), self.width
         if width is not None:
             check_positive(width, "width")
-        self.weights_ = np.array(
-            [resolve_weights(SystemStack.of(bag), self.metric, self.lambda_a, self.lambda_mu) for bag in bags]
-        )
-        squared = self._between(bags, None)
+        squared = self._between(bags, None, grams)
         self.variance_ = half_mean(squared)
         if width is not None:
             squared = gaussian_distances(squared, width * self.variance_)
@@ -159,69 +173,37 @@ class KernelRidgeClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore
                 DistanceWarning,
                 stacklevel=2,
             )
-        values = targets(codes, len(self.classes_))
+        values = targets(codes, len(classes))
         penalty = ridge * half_mean(squared)
         averages = values.mean(axis=0)
         parts = (vectors.T @ (values - averages)) / (eigenvalues + penalty)[:, None]
         coefficients = vectors @ parts
         self.coefficients_ = coefficients - coefficients.mean(axis=0)  # their sum is 0 but for round-off
         self.intercepts_ = averages + 0.5 * squared.mean(axis=0) @ self.coefficients_
-        self.systems_ = bags
+        self.systems_, self.compression_errors_ = self._compressed(bags)
+        self.labels_ = classes[codes]
+        self._calibrate(bags, codes, groups)
         return self
+
+    @property
+    def members_(self) -> list[Any]:
+        """The training clips."""
+        return self.systems_
 
     def decision_function(self, systems: Sequence[Item]) -> Array:
         """Return the scores of the classes, (K, C); for two classes, as in scikit-learn, one per clip."""
-        check_is_fitted(self)
-        squared = self._between(_by_bag(systems), self.systems_)
+        scores = self.compare(systems).scores
+        return scores[:, 1] if len(self.classes_) == 2 else scores
+
+    def _compare(self, bags: list[list[System]]) -> Comparison:
+        """Compute the scores, and the distances to the nearest training clip of each class."""
+        between = self._between(bags, by_bag(self.systems_))
+        classes, codes = np.unique(self.labels_, return_inverse=True)
+        squared = between
         if self.width is not None:
-            squared = gaussian_distances(squared, self.width * self.variance_)
+            squared = gaussian_distances(between, self.width * self.variance_)
         scores = self.intercepts_ - 0.5 * squared @ self.coefficients_
-        return np.asarray(scores[:, 1] if len(self.classes_) == 2 else scores)
-
-    def predict(self, systems: Sequence[Item]) -> npt.NDArray[Any]:
-        """Return the label of the class with the largest score."""
-        scores = self.decision_function(systems)
-        best = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[best])
-
-    def _between(self, bags: list[list[System]], others: list[list[System]] | None) -> Array:
-        """Return the weighted sum of squared distances over the bags."""
-        bag_weights = np.ones(len(bags)) if self.bag_weights is None else self.bag_weights
-        expected = len(bag_weights) if others is None else len(others)
-        if len(bags) != expected:
-            raise ParameterError(f"a clip has {len(bags)} systems, but there must be {expected} of them")
-        total = np.zeros((len(bags[0]), len(bags[0] if others is None else others[0])))
-        for k, weight in enumerate(bag_weights):
-            total += check_weight(weight, "a bag's weight") * pairwise_distances(
-                bags[k],
-                None if others is None else others[k],
-                self.metric,
-                lambda_a=self.weights_[k, 0],
-                lambda_mu=self.weights_[k, 1],
-                random_state=self.random_state,
-                n_jobs=self.n_jobs,
-            )
-        return total
-
-
-def _by_bag(systems: Any) -> list[list[System]]:
-    """Turn one system per clip, or several, into one list of systems per bag."""
-    items = [[item] if isinstance(item, System) else list(item) for item in systems]
-    if not items or len({len(item) for item in items}) > 1 or not items[0]:
-        raise ParameterError("systems must hold at least one clip, each with the same number of systems")
-    return [check_systems(list(bag)) for bag in zip(*items, strict=True)]
-
-
-def half_mean(squared: Array) -> float:
-    """Return half the mean squared distance of two items: the variance, if the distances are Euclidean.
-
-    Examples
-    --------
-    >>> points = np.array([0.0, 1.0, 5.0])
-    >>> half_mean((points[:, None] - points) ** 2), float(points.var(ddof=1))
-    (7.0, 7.0)
-    """
-    return 0.5 * float(squared.sum()) / max(1, len(squared) * (len(squared) - 1))
+        return Comparison(scores.argmax(axis=1), scores, *nearest_of_each_class(between, codes, len(classes)))
 
 
 def gaussian_distances(squared: Array, width: float) -> Array:

@@ -26,19 +26,33 @@ class NamedClassifier(NamedTuple):
     learnt: Mapping[str, str]
 
 
-WEIGHTS = {"lambda_a_": "number", "lambda_mu_": "number"}
+COMMON = {"weights_": "float B 2", "scales_": "positive B", "compression_errors_": "float K"}
 
 CLASSIFIERS = {
     "nearest-system": NamedClassifier(
         "nearest system",
         "sysbags.classifiers.nearest",
         "NearestSystem",
-        {"systems_": "System K", "labels_": "any K", **WEIGHTS},
+        {"systems_": "Clip K B", "labels_": "label K C", **COMMON},
     ),
     "nearest-mean": NamedClassifier(
         "nearest mean",
         "sysbags.classifiers.nearest",
         "NearestMean",
-        {"centers_": "System C", "classes_": "any C", "compression_errors_": "float C", **WEIGHTS},
+        {"centers_": "Clip K B", "labels_": "label K K", **COMMON},
+    ),
+    "kernel-ridge": NamedClassifier(
+        "kernel ridge",
+        "sysbags.classifiers.kernel_ridge",
+        "KernelRidgeClassifier",
+        {
+            "systems_": "Clip K B",
+            "labels_": "label K C",
+            **COMMON,
+            "coefficients_": "float K C",
+            "intercepts_": "float C",
+            "variance_": "number",
+            "negative_share_": "number",
+        },
     ),
 }

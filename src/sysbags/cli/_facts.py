@@ -48,10 +48,10 @@ def saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
     steps = dict(saved.steps) if isinstance(saved, Pipeline) else {"parameters": saved}
     facts["steps"] = {name: str(step).replace("\n", "") for name, step in steps.items()}
     last = list(steps.values())[-1]
-    learnt = {"metric": "metric", "lambda_a": "lambda_a_", "lambda_mu": "lambda_mu_"}
-    facts |= {
-        name: getattr(last, attribute) for name, attribute in learnt.items() if hasattr(last, attribute)
-    }
+    if hasattr(last, "metric"):
+        facts["metric"] = last.metric
+    if hasattr(last, "weights_"):
+        facts |= dict(zip(("lambda_a", "lambda_mu"), last.weights_[0].tolist(), strict=True))
     if hasattr(last, "labels_"):
         return facts, list(zip(map(str, last.labels_), last.systems_, strict=True))
     names = map(str, getattr(last, "classes_", ()))

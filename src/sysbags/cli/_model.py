@@ -77,8 +77,10 @@ class Features:
                 f"the metric {metric} needs the {form} form, but the systems of {model} are in the "
                 f"{identifier.normal_form} form"
             )
-        weights = _first(lambda_a, classifier.lambda_a_), _first(lambda_mu, classifier.lambda_mu_)
-        return cls(bags, identifier, metric, *weights, True)
+        weights = classifier.weights_[0].tolist()
+        return cls(
+            bags, identifier, metric, _first(lambda_a, weights[0]), _first(lambda_mu, weights[1]), True
+        )
 
 
 def _first(value: float | None, otherwise: float) -> float:

@@ -119,7 +119,7 @@ def fit(
         model: NearestMean | NearestSystem
         if classifier == NEAREST_MEAN:
             model = NearestMean(**weights, compress=compress, random_state=random_state, n_jobs=n_jobs)
-            model.fit(systems, labels, gram=chosen.gram)
+            model.fit(systems, labels, grams=[chosen.gram])
         else:
             model = NearestSystem(**weights, random_state=random_state, n_jobs=n_jobs)
             systems = systems if compress is None else [system.compress(compress) for system in systems]

@@ -15,7 +15,8 @@ import numpy as np
 
 from sysbags._common.types import Array
 from sysbags._common.validation import check_choice, check_weight
-from sysbags.classifiers.kernel_ridge import euclidean_part, gaussian_distances, half_mean
+from sysbags.classifiers.base import half_mean
+from sysbags.classifiers.kernel_ridge import euclidean_part, gaussian_distances
 from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.gram import CrossGram, SystemStack
 from sysbags.distances.pairwise import distance_matrix

@@ -36,8 +36,9 @@ class Kind(NamedTuple):
     state : mapping
         The attributes beside the parameters, and their forms: "float K d" is a finite (K, d) array of floats,
         where a letter has the same value for all attributes of the object, "System C" a list of C systems,
-        "number" a finite number; a question mark allows None. The state of a dataclass are all its fields;
-        this mapping has those that the class does not check itself.
+        "Clip K B" a list of K tuples of B systems, or of K systems where B is 1, "label K C" an array of K
+        labels of C classes, "number" a finite number; a question mark allows None. The state of a dataclass
+        are all its fields; this mapping has those that the class does not check itself.
     needs : tuple of str
         The packages whose versions are written into the file.
     """
@@ -163,25 +164,33 @@ def _has_form(value: Any, form: str, lengths: dict[str, int]) -> bool:
     if value is None:
         return form.endswith("?")
     word, *letters = form.rstrip("?").split()
-    is_object = word in ("System", "Bags")
+    modules = {"System": "sysbags.systems.system", "Clip": "sysbags.systems.system", "Bags": "sysbags.bags."}
+    objects = value if letters else [value]
     if letters:
-        if not isinstance(value, list if is_object else np.ndarray):
+        if not isinstance(value, list if word in modules else np.ndarray):
             return False
         shape = (len(value),) if isinstance(value, list) else value.shape
+        if word == "Clip":
+            bags = {len(item) if isinstance(item, tuple) else 1 for item in value}
+            shape = (*shape, bags.pop() if len(bags) == 1 else 0)
+            objects = [system for item in value for system in (item if isinstance(item, tuple) else [item])]
+        elif word == "label":
+            shape = (*shape, len(np.unique(value))) if value.ndim == 1 else ()
         if 0 in shape or len(shape) != len(letters):
             return False
         if any(
-            lengths.setdefault(letter, length) != length
+            (int(letter) if letter.isdecimal() else lengths.setdefault(letter, length)) != length
             for letter, length in zip(letters, shape, strict=True)
         ):
             return False
-    if is_object:
-        module = "sysbags.systems.system" if word == "System" else "sysbags.bags."
-        kinds = [kind_of(item) for item in (value if letters else [value])]
-        return all(kind is not None and KINDS[kind].module.startswith(module) for kind in kinds)
+    if word in modules:
+        kinds = [kind_of(item) for item in objects]
+        return all(kind is not None and KINDS[kind].module.startswith(modules[word]) for kind in kinds)
     tests: dict[str, Callable[[], Any]] = {
         "any": lambda: True,
+        "label": lambda: True,
         "float": lambda: value.dtype.kind == "f" and np.isfinite(value).all(),
+        "positive": lambda: value.dtype.kind == "f" and np.isfinite(value).all() and value.min() > 0.0,
         "flag": lambda: isinstance(value, bool),
         "number": lambda: isinstance(value, (int, float)) and math.isfinite(value),
         "numbers": lambda: (

@@ -1,0 +1,290 @@
+"""The base of the classifiers: squared distances between clips that have one system, or one per bag."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from sysbags._common.estimator import SequenceEstimator
+from sysbags._common.parallel import run
+from sysbags._common.seeds import seed_of
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_choice, check_integer, check_weight
+from sysbags.classifiers.explanation import Explanation
+from sysbags.distances.alignment import align
+from sysbags.distances.alignment_matrix import mean_term
+from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
+from sysbags.distances.pairwise import distance_matrix
+from sysbags.distances.registry import METRICS
+from sysbags.distances.weights import Weight, resolve_weights
+from sysbags.errors import ParameterError
+from sysbags.systems.system import System
+from sysbags.systems.validation import check_systems
+
+__all__ = ["Comparison", "Item", "SystemClassifier", "by_bag", "half_mean", "nearest_of_each_class"]
+
+Item = System | Sequence[System]  # a clip: its system, or one per bag
+
+
+class Comparison(NamedTuple):
+    """Clips compared with what a classifier has learnt.
+
+    Attributes
+    ----------
+    codes : (K,) array of int
+        Index of the class that is predicted.
+    scores : (K, C) array
+        Of each class, larger is better.
+    distances : (K, C) array
+        Squared distance to each class.
+    nearest : (K, C) array of int
+        What of each class the distance is to: the index of a training clip or center.
+    """
+
+    codes: IntArray
+    scores: Array
+    distances: Array
+    nearest: IntArray
+
+
+class SystemClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[misc]
+    """The base of the classifiers: squared distances between clips, each with one system or one per bag.
+
+    A clip with several systems is a point of a product space. Its squared distance to another clip is the
+    weighted sum of the squared distances of its systems, those of each bag divided by their scale, the
+    variance of the bag: half the mean squared distance of two training clips. With one bag the distance is
+    that of the metric.
+
+    A subclass has the parameters below, sets `labels_`, those of its `members_`, in `fit` and implements
+    `_compare`.
+    """
+
+    metric: str
+    lambda_a: Weight
+    lambda_mu: Weight
+    bag_weights: Sequence[float] | None
+    compress: int | None
+    random_state: int | np.random.Generator | None
+    n_jobs: int | None
+    labels_: npt.NDArray[Any]
+    weights_: Array
+    scales_: Array
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """The classes, sorted."""
+        return np.unique(self.labels_)
+
+    @property
+    @abstractmethod
+    def members_(self) -> list[Any]:
+        """The training clips or centers that clips are compared with."""
+
+    @abstractmethod
+    def _compare(self, bags: list[list[System]]) -> Comparison:
+        """Compare clips, given bag by bag, with what was learnt."""
+
+    def predict(self, systems: Sequence[Item]) -> npt.NDArray[Any]:
+        """Return the label of each clip.
+
+        Parameters
+        ----------
+        systems : sequence of System, or of sequences of System
+            One system per clip, or one per bag of each clip.
+        """
+        codes = self.compare(systems).codes
+        return np.asarray(self.classes_[codes])
+
+    def decision_function(self, systems: Sequence[Item]) -> Array:
+        """Return the scores of the classes, (K, C), larger is better.
+
+        For two classes, as in scikit-learn, one number per clip: positive for the second class.
+        """
+        scores = self.compare(systems).scores
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def compare(self, systems: Sequence[Item]) -> Comparison:
+        """Compare clips with what was learnt: predicted classes, scores and distances."""
+        check_is_fitted(self)
+        return self._compare(self._by_bag(systems))
+
+    def explain(self, systems: Sequence[Item]) -> list[Explanation]:
+        """Return what `predict` returns, with the distances to all classes and the parts of one of them.
+
+        Parameters
+        ----------
+        systems : sequence of System, or of sequences of System
+
+        Returns
+        -------
+        list of Explanation
+            One per clip.
+        """
+        check_is_fitted(self)
+        bags = self._by_bag(systems)
+        compared = self._compare(bags)
+        classes, seed = self.classes_.tolist(), seed_of(self.random_state)
+
+        def explanation(k: int) -> Explanation:
+            code = compared.codes[k]
+            winner = by_bag([self.members_[compared.nearest[k, code]]])
+            distances = dict(zip(classes, compared.distances[k].tolist(), strict=True))
+            parts = self._parts([bag[k] for bag in bags], [bag[0] for bag in winner], seed)
+            if "transition" in parts:  # the same number but for rounding, so that the parts sum to it
+                distances[classes[code]] = sum(parts.values())
+            return Explanation(label=classes[code], distances=distances, parts=parts)
+
+        return run(explanation, list(range(len(bags[0]))), self.n_jobs, "explanations")
+
+    def _by_bag(self, systems: Sequence[Item]) -> list[list[System]]:
+        """Return the systems of new clips bag by bag; there must be as many bags as in training."""
+        bags = by_bag(systems)
+        if len(bags) != len(self.weights_):
+            raise ParameterError(
+                f"a clip has {len(bags)} systems, but there must be {len(self.weights_)} of them"
+            )
+        return bags
+
+    def _start(self, systems: Sequence[Item], grams: Sequence[CrossGram] | None) -> list[list[System]]:
+        """Check parameters and systems, set weights and scales, and return the systems bag by bag."""
+        check_choice(self.metric, "metric", METRICS)
+        if self.compress is not None:
+            check_integer(self.compress, "compress")
+        bags = by_bag(systems)
+        self.weights_ = np.array(
+            [resolve_weights(SystemStack.of(bag), self.metric, self.lambda_a, self.lambda_mu) for bag in bags]
+        )
+        self.scales_ = np.ones(len(bags))
+        self._bag_weights()
+        if len(bags) > 1:
+            squared = self._distances(bags, None, grams)
+            self.scales_ = np.array([half_mean(between) or 1.0 for between in squared])
+        return bags
+
+    def _bag_weights(self) -> Array:
+        """Return what the squared distances of each bag are multiplied by."""
+        bags = len(self.scales_)
+        weights = [1.0] * bags if self.bag_weights is None else list(self.bag_weights)
+        if len(weights) != bags:
+            raise ParameterError(
+                f"bag_weights has {len(weights)} numbers, but a clip has {bags} systems: one number for each"
+            )
+        return np.array([check_weight(weight, "a bag's weight") for weight in weights]) / self.scales_
+
+    def _distances(
+        self,
+        bags: list[list[System]],
+        others: list[list[System]] | None,
+        grams: Sequence[CrossGram] | None = None,
+    ) -> list[Array]:
+        """Return the squared distances of each bag, without its weight."""
+        return [
+            distance_matrix(
+                cross_gram(bag, None if others is None else others[k], n_jobs=self.n_jobs)
+                if grams is None
+                else grams[k],
+                self.metric,
+                lambda_a=self.weights_[k, 0],
+                lambda_mu=self.weights_[k, 1],
+                random_state=self.random_state,
+                n_jobs=self.n_jobs,
+            )
+            for k, bag in enumerate(bags)
+        ]
+
+    def _between(
+        self,
+        bags: list[list[System]],
+        others: list[list[System]] | None,
+        grams: Sequence[CrossGram] | None = None,
+    ) -> Array:
+        """Return the squared distances between clips: the weighted sum over bags."""
+        squared = zip(self._bag_weights(), self._distances(bags, others, grams), strict=True)
+        return np.asarray(sum(weight * between for weight, between in squared))
+
+    def _parts(self, clip: list[System], other: list[System], seed: int) -> dict[str, float]:
+        """Return the parts of the squared distance between two clips; of several bags, that of each bag."""
+        if len(clip) > 1:
+            squared = self._distances([[system] for system in clip], [[system] for system in other])
+            return {
+                f"bag {k}": float(weight * between[0, 0])
+                for k, (weight, between) in enumerate(zip(self._bag_weights(), squared, strict=True))
+            }
+        if not METRICS[self.metric].weighted:
+            return {}
+        weights = self.weights_[0]
+        if self.metric == "alignment":
+            return align(clip[0], other[0], weights[0], weights[1], random_state=seed).parts
+        mean = weights[1] * float(mean_term(cross_gram(clip, other))[0, 0]) if weights[1] > 0.0 else 0.0
+        total = float(self._distances([clip], [other])[0][0, 0])
+        return {"covariances": max(total - mean, 0.0), "mean": mean}
+
+    def _calibrate(self, bags: list[list[System]], codes: IntArray, groups: npt.ArrayLike | None) -> None:
+        """Calibrate by cross-validation, if that is asked for."""
+
+    def _compressed(self, bags: list[list[System]]) -> tuple[list[Any], Array]:
+        """Return clips as they are learnt, with fewer samples if that is asked for, and their errors."""
+        if self.compress is not None:
+            size = self.compress
+            bags = [run(lambda system: system.compress(size), bag, self.n_jobs, "samples") for bag in bags]
+        errors = [
+            [0.0 if s.compression_error is None else s.compression_error["relative"] for s in bag]
+            for bag in bags
+        ]
+        return [clip if len(bags) > 1 else clip[0] for clip in zip(*bags, strict=True)], np.max(
+            errors, axis=0
+        )
+
+
+def by_bag(systems: Any) -> list[list[System]]:
+    """Turn one system per clip, or several, into one list of systems per bag."""
+    if isinstance(systems, (System, str, bytes)) or not hasattr(systems, "__iter__"):
+        check_systems(systems)  # raises
+    items = [list(item) if isinstance(item, (tuple, list)) else [item] for item in systems]
+    if not items or len({len(item) for item in items}) > 1 or not items[0]:
+        raise ParameterError(
+            "systems is empty, but it must hold at least one clip"
+            if not items
+            else "each clip must have the same number of systems, at least one"
+        )
+    return [check_systems(list(bag)) for bag in zip(*items, strict=True)]
+
+
+def half_mean(squared: Array) -> float:
+    """Return half the mean squared distance of two items: the variance, if the distances are Euclidean.
+
+    Examples
+    --------
+    >>> points = np.array([0.0, 1.0, 5.0])
+    >>> half_mean((points[:, None] - points) ** 2), float(points.var(ddof=1))
+    (7.0, 7.0)
+    """
+    return 0.5 * float(squared.sum()) / max(1, len(squared) * (len(squared) - 1))
+
+
+def nearest_of_each_class(distances: Array, codes: IntArray, classes: int) -> tuple[Array, IntArray]:
+    """Return the smallest distance to an item of each class, (K, C), and which item that is.
+
+    Parameters
+    ----------
+    distances : (K, L) array
+        To L items.
+    codes : (L,) array of int
+        Class index of each of them.
+    classes : int
+        Number of classes; each has an item.
+
+    Examples
+    --------
+    >>> nearest_of_each_class(np.array([[3.0, 1.0, 2.0]]), np.array([0, 1, 0]), 2)
+    (array([[2., 1.]]), array([[2, 1]]))
+    """
+    same_class = codes == np.arange(classes)[:, None]
+    nearest = np.where(same_class, distances[:, None, :], np.inf).argmin(axis=2)
+    return np.take_along_axis(distances, nearest, axis=1), nearest
