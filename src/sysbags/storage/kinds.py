@@ -169,13 +169,13 @@ def _has_form(value: Any, form: str, lengths: dict[str, int]) -> bool:
     if letters:
         if not isinstance(value, list if word in modules else np.ndarray):
             return False
-        shape = (len(value),) if isinstance(value, list) else value.shape
+        shape = np.shape(value) if isinstance(value, np.ndarray) else (len(value),)
         if word == "Clip":
             bags = {len(item) if isinstance(item, tuple) else 1 for item in value}
             shape = (*shape, bags.pop() if len(bags) == 1 else 0)
             objects = [system for item in value for system in (item if isinstance(item, tuple) else [item])]
         elif word == "label":
-            shape = (*shape, len(np.unique(value))) if value.ndim == 1 else ()
+            shape = (*shape, len(np.unique(value)))
         if 0 in shape or len(shape) != len(letters):
             return False
         if any(
