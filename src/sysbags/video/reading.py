@@ -13,7 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
 import numpy.typing as npt
 
@@ -38,9 +37,9 @@ Pictures = Generator[Any, None, None]
 class SharedVideo:
     """A video with several readers, each with its own options: every picture is decoded once.
 
-    Each call of `frames` with this video adds a reader. A reader without a frame in its queue decodes the next
-    picture, which is converted for each reader that wants it and added to its queue. So one reader that is
-    ahead of the others makes their queues grow; readers that take turns do not.
+    Each call of `frames` with this video adds a reader. A reader without a frame in its queue decodes the
+    next picture, which is converted for each reader that wants it and added to its queue. So a reader that
+    is ahead of the others makes their queues grow; readers that take turns do not.
 
     Parameters
     ----------
