@@ -30,8 +30,8 @@ def cached_streams(
     ----------
     cache : Cache
     bags : BagTransformer
-        Fitted, if they require it. A `BagUnion` gives tuples of streams, with the records of each of its bags:
-        a clip is read once for all bags whose record is missing.
+        Fitted, if they require it. A `BagUnion` gives tuples of streams and has the records of each of its
+        bags: a clip is read once for all bags whose record is missing.
     paths, n_jobs, description
         See `records`.
 

@@ -48,8 +48,8 @@ class SystemIdentifier(TransformerMixin, SequenceEstimator):  # type: ignore[mis
     >>> streams = np.random.default_rng(0).dirichlet(np.ones(6), size=(2, 30))
     >>> sysbags.SystemIdentifier(order=2).fit_transform(streams)[1]
     System(order=2, size=30, bag_length=6, kernel='chi2')
-    >>> both = sysbags.SystemIdentifier(order=(2, 5), smaller_orders=True).system((streams[0], streams[1][:4]))
-    >>> [system.order for system in both]
+    >>> identifier = sysbags.SystemIdentifier(order=(2, 5), smaller_orders=True)
+    >>> [system.order for system in identifier.system((streams[0], streams[1][:4]))]
     [2, 3]
     """
 
@@ -64,8 +64,8 @@ class SystemIdentifier(TransformerMixin, SequenceEstimator):  # type: ignore[mis
         smaller_orders: bool = False,
         n_jobs: int | None = None,
     ) -> None:
-        self.order = order
-        self.kernel = kernel
+        self.order: Any = order  # not a sequence, unless there are several bags
+        self.kernel: Any = kernel
         self.normal_form = normal_form
         self.stability = stability
         self.margin = margin
@@ -82,7 +82,7 @@ class SystemIdentifier(TransformerMixin, SequenceEstimator):  # type: ignore[mis
         return self
 
     @overload
-    def system(self, stream: tuple[Array, ...]) -> tuple[System, ...]: ...  # type: ignore[overload-overlap]
+    def system(self, stream: tuple[Array, ...]) -> tuple[System, ...]: ...
     @overload
     def system(self, stream: npt.ArrayLike) -> System: ...
     def system(self, stream: Any) -> System | tuple[System, ...]:
