@@ -140,7 +140,7 @@ def test_nested_parameters():
     assert (bags.bags[1].bins, bags.bags[1].drop) == (4, 1)
     bags.set_params(**{"bags": [Levels(8), Levels(8)], "1__bins": 9})
     assert bags.stream(CLIP).shape == (7, 17)
-    with pytest.raises(ParameterError, match="there is no bag 2, but the bags are numbered from 0 to 1"):
+    with pytest.raises(ParameterError, match="there is no bag or parameter 2, but the bags are 0, 1 and the"):
         bags.set_params(**{"2": Levels()})
     with pytest.raises(ValueError, match="Invalid parameter 'wrong'"):
         bags.set_params(**{"0__wrong": 1})

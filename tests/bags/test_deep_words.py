@@ -11,13 +11,13 @@ import pytest
 from clips import moving_frames, write_clip
 from sysbags import storage, video
 from sysbags._common.cache import Cache
-from sysbags.bags import DeepActivations, LocalBinaryPatterns, cached, networks
+from sysbags.bags import DeepActivations, LocalBinaryPatterns, networks, several
 from sysbags.bags.cached import cached_streams, cached_streams_of_several
 from sysbags.bags.deep import share_a_pass
 from sysbags.bags.networks import network
 from sysbags.cli._options import Bag
 from sysbags.cli._settings import Settings
-from sysbags.errors import ParameterError, VideoError
+from sysbags.errors import ParameterError, StreamError, VideoError
 
 torch = pytest.importorskip("torch")
 EfficientNet = pytest.importorskip("efficientnet_lite_pytorch").EfficientNet
@@ -191,14 +191,15 @@ def test_the_records_are_those_of_each_bag_alone(paths, frames_seen, tmp_path):
 def test_a_bad_clip_takes_its_place_and_the_fault_of_one_bag_is_not_that_of_another(paths, monkeypatch):
     bad = paths[0].with_name("bad.mkv")
     bad.write_bytes(b"no video")
-    usual = cached.streams_of_several
+    usual, calls = several.masses_of_several, []
 
-    def refusing(bags, path):
-        if path == paths[0]:
-            raise VideoError("one of the bags refuses it")
-        return usual(bags, path)
+    def refusing(bags, frames):
+        calls.append(bags)
+        if len(calls) == 1:  # the first clip
+            raise StreamError("one of the layers is not finite")
+        return usual(bags, frames)
 
-    monkeypatch.setattr(cached, "streams_of_several", refusing)
+    monkeypatch.setattr(several, "masses_of_several", refusing)
     bags = [SEVERAL[0], SEVERAL[2]]
     for bag, (first, error, last) in zip(
         bags, cached_streams_of_several(Cache(None), bags, [paths[0], bad, paths[1]]), strict=True

@@ -42,7 +42,8 @@ def paths(tmp_path_factory):
 
 
 def test_every_class_has_an_example():
-    assert {bag_class.name for bag_class, _ in EXAMPLES.values()} == set(CLASSES)
+    # A union gives several streams, so it has its own tests.
+    assert {bag_class.name for bag_class, _ in EXAMPLES.values()} == set(CLASSES) - {"BagUnion"}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

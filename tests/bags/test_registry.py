@@ -39,7 +39,8 @@ def test_a_class_is_where_the_list_says(name):
 def test_no_class_is_missing():
     for path in Path(bags.__file__).parent.glob("*.py"):
         import_module(f"sysbags.bags.{path.stem}")
-    names = {cls.__name__ for cls in children(BagTransformer) if cls.__module__.startswith("sysbags.")}
+    found = [cls for cls in children(BagTransformer) if cls.__module__.startswith("sysbags.")]
+    names = {cls.__name__ for cls in found if not inspect.isabstract(cls)}
     assert names == set(CLASSES) == set(bags.__all__)
 
 

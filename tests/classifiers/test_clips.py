@@ -12,7 +12,7 @@ from clips import moving_frames, write_clip
 from sysbags import SystemIdentifier, identify
 from sysbags._common.cache import Cache
 from sysbags._common.stages import Stages
-from sysbags.bags import LocalBinaryPatterns, VisualWords
+from sysbags.bags import BagUnion, ColourHistogram, LocalBinaryPatterns, OpticalFlow, VisualWords
 from sysbags.classifiers.clips import ClipSystems, check_classes, describe_clips, read_clips
 from sysbags.errors import OrderError, ParameterError, StreamError, VideoError
 
@@ -172,3 +172,121 @@ def test_a_class_without_a_clip(good, bad):
 
 def test_classes_of_nothing():
     assert check_classes([], [], ClipSystems()) == []
+
+
+# --- several bags
+
+
+UNION = BagUnion(
+    [
+        ("lbp", LocalBinaryPatterns()),
+        ("flow", OpticalFlow(frames={"stride": 2})),
+        ("words", WORDS),
+    ]
+)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_union_gives_tuples(good, bad, n_jobs):
+    """As the single bags do; what one bag cannot use is a failure that names the clip and the bag."""
+    paths, places = mixed(good, bad)
+    union, identifier = clone(UNION), SystemIdentifier((2, 1, 1), ("chi2", "linear", "chi2"))
+    clips = describe_clips(paths, union, identifier.system, fit=True, n_jobs=n_jobs)
+    assert clips.indices == places
+    readable = [path for path in paths if bad.get(path) is not VideoError]
+    np.testing.assert_array_equal(union.bags_[2].words_, clone(WORDS).fit(readable).words_)
+    for path, streams, systems in zip(good, clips.streams[0], clips.systems[0], strict=True):
+        assert isinstance(streams, tuple)
+        for bag, stream in zip(union.bags_, streams, strict=True):
+            np.testing.assert_array_equal(stream, bag.stream(path))
+        for stream, system, order, kernel in zip(
+            streams, systems, identifier.order, identifier.kernel, strict=True
+        ):
+            np.testing.assert_array_equal(system.transition, identify(stream, order, kernel).transition)
+    assert {path: type(error) for path, error in clips.failures.items()} == {
+        path: VideoError if path.name == "short.mkv" else kind for path, kind in bad.items()
+    }
+    short = next(path for path in bad if path.name == "short.mkv")
+    assert str(clips.failures[short]) == f"the bag flow: {short} has too few frames for a single bag"
+    still = next(path for path in bad if path.name == "still.mkv")
+    assert str(clips.failures[still]).startswith(f"{still}: bag 0: all 10 frames have the same bag")
+    for path, error in clips.failures.items():
+        assert str(error).count(str(path)) == 1
+
+
+def test_the_first_frames_of_every_bag_are_checked(good):
+    """A clip that is too short for one bag must not keep the others from a codebook."""
+    late = BagUnion([("words", WORDS), ("late", ColourHistogram(frames={"start": FRAMES}))])
+    clips = describe_clips(good, late, identify_two, fit=True)
+    assert clips.paths == []
+    assert "leaves no frame" in str(clips.failures[good[0]])
+    assert not hasattr(late, "bags_")
+
+
+def test_records_of_a_union_are_those_of_its_bags(good, tmp_path, monkeypatch):
+    cache, union = Cache(tmp_path), BagUnion([LocalBinaryPatterns(), OpticalFlow()])
+    first = describe_clips(good, union, identify_two, cache=cache)
+    monkeypatch.setattr(BagUnion, "stream", lambda *arguments: pytest.fail("computed again"))
+    monkeypatch.setattr(LocalBinaryPatterns, "masses", lambda *arguments: pytest.fail("computed again"))
+    again = describe_clips(good, union, identify_two, cache=cache)
+    single = describe_clips(good, LocalBinaryPatterns(), identify_two, cache=cache)
+    for streams, cached, lbp in zip(first.streams[0], again.streams[0], single.streams[0], strict=True):
+        np.testing.assert_array_equal(streams[0], lbp)
+        for a, b in zip(streams, cached, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+# --- streams to systems
+
+
+def random_streams(*lengths):
+    return tuple(np.random.default_rng(0).dirichlet(np.ones(6), size=length) for length in lengths)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_tuples_of_streams_become_tuples_of_systems(n_jobs):
+    items = [random_streams(20, 9), random_streams(7, 30)]
+    options = {"normal_form": "unit-variance", "stability": "clip", "margin": 0.02}
+    identifier = SystemIdentifier((3, "auto"), ["linear", "chi2"], **options, n_jobs=n_jobs)
+    systems = identifier.fit_transform(items)
+    for item, pair in zip(items, systems, strict=True):
+        assert isinstance(pair, tuple)
+        for stream, system, order, kernel in zip(item, pair, (3, "auto"), ("linear", "chi2"), strict=True):
+            expected = identify(stream, order, kernel, **options)
+            np.testing.assert_array_equal(system.transition, expected.transition)
+            assert (system.kernel, system.normal_form) == (kernel, "unit-variance")
+    same = SystemIdentifier(2).system(items[0])
+    assert [(system.order, system.kernel) for system in same] == [(2, "chi2")] * 2
+
+
+def test_a_tuple_of_rows_is_one_stream():
+    (stream,) = random_streams(9)
+    rows = tuple(map(tuple, stream))
+    np.testing.assert_array_equal(identify_two(rows).transition, identify_two(stream).transition)
+
+
+def test_smaller_orders_where_the_stream_has_no_larger():
+    short, long = random_streams(4, 20)
+    identifier = SystemIdentifier(np.int64(5), smaller_orders=True)
+    first, second = identifier.system((short, long))
+    assert (first.order, second.order) == (3, 5)
+    np.testing.assert_array_equal(first.transition, identify(short, 3).transition)
+    assert identifier.system(short).order == 3
+    assert SystemIdentifier("auto", smaller_orders=True).system(long).order == identify(long, "auto").order
+    form = SystemIdentifier(5, smaller_orders=True, normal_form="unit-variance").system(short)
+    assert (form.order, form.normal_form) == (3, "unit-variance")
+    with pytest.raises(OrderError, match=r"^stream 1: bag 1: the stream has one frame"):
+        identifier.transform([(short, long), (long, short[:1])])
+    with pytest.raises(OrderError, match=r"^bag 0: order 5 needs at least 6 frames"):
+        SystemIdentifier(5).system((short, long))
+    with pytest.raises(ParameterError, match="order is 0"):
+        SystemIdentifier(0, smaller_orders=True).system(long)
+
+
+@pytest.mark.parametrize("parameter", [{"order": (2, 3, 4)}, {"kernel": ["chi2"]}])
+def test_one_entry_for_each_bag(parameter):
+    streams = random_streams(9, 9)
+    with pytest.raises(ParameterError, match="must be a single value or have one entry for each bag, here 2"):
+        SystemIdentifier(**parameter).system(streams)
+    with pytest.raises(ParameterError, match=r"have one entry for each bag, here 1"):
+        SystemIdentifier((2, 3)).system(streams[0])

@@ -84,6 +84,12 @@ EXAMPLES = {
         ).fit(CLIPS),
         stream,
     ),
+    "BagUnion": (
+        lambda: bags.BagUnion([("lbp", bags.LocalBinaryPatterns()), ("words", bags.VisualWords(5))]).fit(
+            CLIPS
+        ),
+        stream,
+    ),
     "SystemIdentifier": (
         lambda: sysbags.SystemIdentifier("auto", "intersection", margin=0.01),
         lambda identifier: identifier.transform([system.samples for system in SYSTEMS]),

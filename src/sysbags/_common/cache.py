@@ -6,7 +6,6 @@ written atomically and checked when it is read: a damaged or foreign file is ign
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
@@ -49,6 +48,7 @@ SCHEMAS = {
 }
 
 Arrays = dict[str, npt.NDArray[Any]]
+Made = tuple[Mapping[str, npt.ArrayLike] | SysbagsError, Sequence[str]]
 
 
 class Cache:
@@ -108,17 +108,27 @@ class Cache:
         FileError
             If there is no such folder and it cannot be created.
         """
+        record = self.find(kind, key)
+        return self.keep(kind, key, make()) if record is None else record
+
+    def find(self, kind: str, key: Mapping[str, Any]) -> Arrays | None:
+        """Read the arrays of a record; None if there is none. See `arrays`."""
         check_choice(kind, "kind", SCHEMAS)
-        if self.folder is None:
-            return _plain(make())
+        return None if self.folder is None else _read(*self._place(kind, key))
+
+    def keep(self, kind: str, key: Mapping[str, Any], arrays: Mapping[str, npt.ArrayLike]) -> Arrays:
+        """Write the arrays of a record, and return them as they would be read. See `arrays`."""
+        record = _plain(arrays)
+        if self.folder is not None:
+            self._write(*self._place(kind, key), record)
+        return record
+
+    def _place(self, kind: str, key: Mapping[str, Any]) -> tuple[Path, str]:
+        """Return the path of a record and the text that identifies it."""
         content = {"kind": kind, "schema": SCHEMAS[kind], "key": key}
         text = json.dumps(content, sort_keys=True, allow_nan=False)
-        path = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:40]}{SUFFIX}"
-        record = _read(path, text)
-        if record is None:
-            record = _plain(make())
-            self._write(path, text, record)
-        return record
+        name = f"{hashlib.sha256(text.encode()).hexdigest()[:40]}{SUFFIX}"
+        return Path(self.folder or "") / name, text
 
     def _write(self, path: Path, text: str, arrays: Arrays) -> None:
         from safetensors import SafetensorError
@@ -227,48 +237,68 @@ def records(
     VideoWarning
         For each clip that breaks off.
     """
-    results = records_of_several(cache, kind, [key], lambda path: [make(path)], paths, n_jobs, description)
-    return [result if isinstance(result, SysbagsError) else result[0] for result in results]
+
+    def make_one(path: Path, _: Sequence[int]) -> list[Made]:
+        with collect_warnings() as texts:
+            return [(make(path), texts)]
+
+    return [one for (one,) in records_of_several(cache, kind, [key], make_one, paths, n_jobs, description)]
 
 
 def records_of_several(
     cache: Cache,
     kind: str,
     keys: Sequence[Mapping[str, Any]],
-    make: Callable[[Path], Sequence[Mapping[str, npt.ArrayLike]]],
+    make: Callable[[Path, Sequence[int]], Sequence[Made]],
     paths: Sequence[Path],
     n_jobs: int | None = None,
     description: str = "clips",
-) -> list[list[Arrays] | SysbagsError]:
+) -> list[list[Arrays | SysbagsError]]:
     """Compute several records for each clip at once: `records` for work that gives several results.
 
-    `make` turns a path into one result for each key. It is called once per clip, if any of its records is
-    missing.
+    `make` is called once per clip, if any of its records is missing, with the path and the places of the
+    missing ones in `keys`. It returns one pair for each of these: the arrays, or an error, and the texts of
+    the warnings. An error that it raises is that of all missing records.
+
+    Returns
+    -------
+    list of lists
+        For each clip one result for each of `keys`.
     """
 
-    def make_with_warnings(path: Path) -> list[Mapping[str, npt.ArrayLike]]:
-        with collect_warnings() as texts:
-            results = make(path)
-        encoded = np.frombuffer(json.dumps(texts).encode(), np.uint8)
-        return [{**arrays, "warnings": encoded} for arrays in results]
-
-    def attempt(path: Path) -> list[Arrays] | SysbagsError:
-        results = functools.cache(lambda: make_with_warnings(path))
+    def attempt(path: Path) -> list[Arrays | SysbagsError]:
         try:
             clip = clip_key(path)
-            return [
-                cache.arrays(kind, {**key, **clip}, lambda k=k: results()[k])  # type: ignore[misc]
-                for k, key in enumerate(keys)
-            ]
+        except VideoError as error:
+            return [named_error(path, error) for _ in keys]
+        clip_keys = [{**key, **clip} for key in keys]
+        found: list[Any] = [cache.find(kind, key) for key in clip_keys]
+        missing = [k for k, record in enumerate(found) if record is None]
+        made: Sequence[Made] = ()
+        try:
+            made = make(path, missing) if missing else ()
         except (VideoError, StreamError) as error:
-            return named_error(path, error)
+            made = [(error, []) for _ in missing]
+        for k, (arrays, texts) in zip(missing, made, strict=True):
+            if isinstance(arrays, (VideoError, StreamError)):
+                found[k] = named_error(path, arrays)
+            elif isinstance(arrays, SysbagsError):
+                raise arrays
+            else:
+                encoded = np.frombuffer(json.dumps(texts).encode(), np.uint8)
+                found[k] = cache.keep(kind, clip_keys[k], {**arrays, "warnings": encoded})
+        return found
 
     outcomes = run(attempt, list(paths), n_jobs, description)
     for outcome in outcomes:
-        if not isinstance(outcome, SysbagsError):
-            texts = [json.loads(arrays.pop("warnings").tobytes()) for arrays in outcome]
-            for text in texts[0]:
-                warn(text, VideoWarning, stacklevel=2)
+        texts = [
+            text
+            for arrays in outcome
+            if not isinstance(arrays, SysbagsError)
+            for text in json.loads(arrays.pop("warnings").tobytes())
+        ]
+        for text in dict.fromkeys(texts):
+            warn(text, VideoWarning, stacklevel=2)
     return outcomes
 
 

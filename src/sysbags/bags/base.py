@@ -21,7 +21,7 @@ from sysbags._common.validation import check_integer
 from sysbags.errors import ParameterError, StreamError, SysbagsError, VideoError
 from sysbags.video import Frame, Video
 
-__all__ = ["BagTransformer", "check_videos", "pool", "video_name"]
+__all__ = ["BagTransformer", "Pooling", "check_videos", "pool", "video_name"]
 
 Self = TypeVar("Self", bound="BagTransformer")
 
@@ -146,20 +146,51 @@ def pool(
     array([[0.5, 0.5],
            [0. , 1. ]])
     """
-    width = check_integer(window, "window")
-    stride = width if step is None else check_integer(step, "step")
-    recent: deque[Array] = deque(maxlen=width)
-    rows = bytearray()  # grows in place; a list of rows and the array made of it would need twice the memory
-    count = 0
-    for count, row in enumerate(masses, start=1):
-        recent.append(row)
-        if count >= width and (count - width) % stride == 0:
-            rows += _histogram(recent, name, count).tobytes()
-    if not recent:
-        raise VideoError(f"{name} has too few frames for a single bag")
-    if not rows:
-        rows += _histogram(recent, name, count).tobytes()
-    return np.frombuffer(rows, dtype=np.float64).reshape(-1, len(recent[0]))
+    pooling = Pooling(window, step, name=name)
+    for row in masses:
+        pooling.add(row)
+    return pooling.stream()
+
+
+class Pooling:
+    """`pool` for masses that come one by one.
+
+    Parameters
+    ----------
+    window, step, name
+        See `pool`.
+
+    Examples
+    --------
+    >>> pooling = Pooling(window=2)
+    >>> for row in np.eye(3):
+    ...     pooling.add(row)
+    >>> pooling.stream()
+    array([[0.5, 0.5, 0. ]])
+    """
+
+    def __init__(self, window: int = 1, step: int | None = None, *, name: str = "the video") -> None:
+        self.width = check_integer(window, "window")
+        self.stride = self.width if step is None else check_integer(step, "step")
+        self.name, self.count = name, 0
+        self.recent: deque[Array] = deque(maxlen=self.width)
+        # Grows in place; a list of rows and the array made of it would need twice the memory.
+        self.rows = bytearray()
+
+    def add(self, row: Array) -> None:
+        """Add the masses of the next frame."""
+        self.recent.append(row)
+        self.count += 1
+        if self.count >= self.width and (self.count - self.width) % self.stride == 0:
+            self.rows += _histogram(self.recent, self.name, self.count).tobytes()
+
+    def stream(self) -> Array:
+        """Return the histograms, (N, p), once all masses are added."""
+        if not self.recent:
+            raise VideoError(f"{self.name} has too few frames for a single bag")
+        if not self.rows:
+            self.rows += _histogram(self.recent, self.name, self.count).tobytes()
+        return np.frombuffer(self.rows, dtype=np.float64).reshape(-1, len(self.recent[0]))
 
 
 def _histogram(masses: Collection[Array], name: str, count: int) -> Array:

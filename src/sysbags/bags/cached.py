@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sysbags._common.cache import Cache, fingerprint, records, records_of_several
-from sysbags._common.types import Array
+from sysbags._common.cache import Cache, Made, fingerprint, named_error, records_of_several
+from sysbags._common.warnings import collect_warnings
 from sysbags.bags.base import BagTransformer
-from sysbags.bags.deep import share_a_pass, streams_of_several
+from sysbags.bags.several import describe
+from sysbags.bags.union import BagUnion
 from sysbags.errors import SysbagsError
 
 __all__ = ["cached_streams", "cached_streams_of_several"]
@@ -22,22 +23,24 @@ def cached_streams(
     *,
     n_jobs: int | None = None,
     description: str = "clips",
-) -> list[Array | SysbagsError]:
+) -> list[Any]:
     """Turn clips into streams, one record per clip; the error of a bad clip takes the place of its stream.
 
     Parameters
     ----------
     cache : Cache
     bags : BagTransformer
-        Fitted, if they require it.
+        Fitted, if they require it. A `BagUnion` gives tuples of streams and has the records of each of its
+        bags: a clip is read once for all bags whose record is missing.
     paths, n_jobs, description
         See `records`.
+
+    Returns
+    -------
+    list
+        An array, a tuple of arrays or a `SysbagsError` for each clip.
     """
-    key = {"bags": fingerprint(bags)} if cache.folder is not None else {}
-    results = records(
-        cache, "stream", key, lambda path: {"stream": bags.stream(path)}, paths, n_jobs, description
-    )
-    return [result if isinstance(result, SysbagsError) else result["stream"] for result in results]
+    return cached_streams_of_several(cache, [bags], paths, n_jobs=n_jobs, description=description)[0]
 
 
 def cached_streams_of_several(
@@ -47,8 +50,8 @@ def cached_streams_of_several(
     *,
     n_jobs: int | None = None,
     description: str = "clips",
-) -> list[list[Array | SysbagsError]]:
-    """Return `cached_streams` for each of several bags; bags of the same network run it once per frame.
+) -> list[list[Any]]:
+    """Return `cached_streams` for each of several bags; each clip is read once for all of them.
 
     The records and the streams are the same as those of `cached_streams`.
 
@@ -63,53 +66,35 @@ def cached_streams_of_several(
     list of lists
         One for each of `bags`: the streams of the clips.
     """
-    streams: list[list[Array | SysbagsError]] = [[] for _ in bags]
-    for group in _groups(bags):
-        group_bags = [bags[k] for k in group]
-        results = (
-            _shared_streams(cache, group_bags, paths, n_jobs, description)
-            if len(group) > 1
-            else [cached_streams(cache, group_bags[0], paths, n_jobs=n_jobs, description=description)]
+    single = [member for bag in bags for member in (bag.members() if isinstance(bag, BagUnion) else [bag])]
+    keys = [{"bags": fingerprint(bag)} if cache.folder is not None else {} for bag in single]
+
+    def make(path: Path, missing: Sequence[int]) -> list[Made]:
+        with collect_warnings():  # they are part of the records
+            described = describe([single[k] for k in missing], path)
+        return [
+            (stream if isinstance(stream, SysbagsError) else {"stream": stream}, texts)
+            for stream, texts in described
+        ]
+
+    rows = records_of_several(cache, "stream", keys, make, paths, n_jobs, description)
+    streams = [[item if isinstance(item, SysbagsError) else item["stream"] for item in row] for row in rows]
+    results, first = [], 0
+    for bag in bags:
+        count = len(bag.members()) if isinstance(bag, BagUnion) else 1
+        parts = [row[first : first + count] for row in streams]
+        first += count
+        results.append(
+            [_joined(bag, path, part) for path, part in zip(paths, parts, strict=True)]
+            if isinstance(bag, BagUnion)
+            else [stream for (stream,) in parts]
         )
-        for k, result in zip(group, results, strict=True):
-            streams[k] = result
-    return streams
+    return results
 
 
-def _groups(bags: Sequence[BagTransformer]) -> list[list[int]]:
-    """Divide the indices of bags into groups that share a pass of a network."""
-    groups: list[list[int]] = []
-    for k, bag in enumerate(bags):
-        for group in groups:
-            # All pairs, because the relation is not transitive: an output belongs to one network only.
-            if all(share_a_pass(bags[other], bag) for other in group):
-                group.append(k)
-                break
-        else:
-            groups.append([k])
-    return groups
-
-
-def _shared_streams(
-    cache: Cache, bags: Sequence[Any], paths: Sequence[Path], n_jobs: int | None, description: str
-) -> list[list[Array | SysbagsError]]:
-    """Return the streams of the clips for each of several bags that share a pass."""
-    keys = [{"bags": fingerprint(bag)} for bag in bags]
-    results = records_of_several(
-        cache,
-        "stream",
-        keys,
-        lambda path: [{"stream": stream} for stream in streams_of_several(bags, path)],
-        paths,
-        n_jobs,
-        description,
-    )
-    failed = [path for path, result in zip(paths, results, strict=True) if isinstance(result, SysbagsError)]
-    streams = []
-    for k, bag in enumerate(bags):
-        # Another bag may have raised the error, so each bag tries these clips again without the others.
-        retried = iter(cached_streams(cache, bag, failed, n_jobs=n_jobs, description=description))
-        streams.append(
-            [next(retried) if isinstance(result, SysbagsError) else result[k]["stream"] for result in results]
-        )
-    return streams
+def _joined(bag: BagUnion, path: Path, streams: Sequence[Any]) -> Any:
+    """Return the streams of a clip as a tuple, or an error that names the clip and the bag."""
+    try:
+        return bag.join(streams)
+    except SysbagsError as error:
+        return named_error(path, error)

@@ -28,6 +28,7 @@ __all__ = [
     "check_colours",
     "check_layers",
     "check_size",
+    "masses_of_several",
     "share_a_pass",
     "streams_of_several",
 ]
@@ -137,7 +138,7 @@ class DeepActivations(BagTransformer):
 
     def masses(self, frames: Iterator[Frame]) -> Iterable[Array]:
         """Turn frames into masses, (p,) each, a batch at a time."""
-        return (rows for (rows,) in _masses_of_several([self], frames))
+        return (rows for (rows,) in masses_of_several([self], frames))
 
 
 def share_a_pass(first: BagTransformer, second: BagTransformer) -> bool:
@@ -168,14 +169,14 @@ def streams_of_several(bags: Sequence[DeepActivations], video: Video) -> list[Ar
 
     The masses of all frames are in memory until the end of the video, for any windows.
     """
-    rows = list(_masses_of_several(bags, bags[0].read(video)))
+    rows = list(masses_of_several(bags, bags[0].read(video)))
     return [
         pool((row[k] for row in rows), bag.window, bag.step, name=video_name(video))
         for k, bag in enumerate(bags)
     ]
 
 
-def _masses_of_several(
+def masses_of_several(
     bags: Sequence[DeepActivations], frames: Iterator[Frame]
 ) -> Iterator[tuple[Array, ...]]:
     """Turn frames into the masses of each bag, a batch at a time; the bags share a pass."""

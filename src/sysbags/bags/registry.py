@@ -108,6 +108,7 @@ CLASSES = {
             needs_deep=True,
         ),
         BagClass("Concatenated", "sysbags.bags.concatenated", learnt={"bags_": "Bags b"}, packages=()),
+        BagClass("BagUnion", "sysbags.bags.union", learnt={"bags_": "Bags b"}, packages=()),
     )
 }
 

@@ -10,15 +10,13 @@ from typing import Any
 from sysbags._common.cache import Cache, named_error
 from sysbags._common.parallel import run
 from sysbags._common.stages import Stages
-from sysbags._common.types import Array
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.cached import cached_streams
 from sysbags.errors import OrderError, StreamError, SysbagsError, VideoError
-from sysbags.systems.system import System
 
 __all__ = ["ClipSystems", "check_classes", "describe_clips", "read_clips"]
 
-Describe = Callable[[list[int]], list[list[Array | SysbagsError]]]
+Describe = Callable[[list[int]], list[list[Any]]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -32,15 +30,16 @@ class ClipSystems:
     indices : list of int
         Their places among those that were given.
     streams, systems : list of lists
-        One list, or one for each of several codebooks; each with one stream or system per clip.
+        One list, or one for each of several codebooks; each with one stream or system per clip, or with one
+        tuple per clip if the bags are a `BagUnion`.
     failures : dict
         What is wrong with each of the other clips; the sentence names it.
     """
 
     paths: list[Path] = field(default_factory=list)
     indices: list[int] = field(default_factory=list)
-    streams: list[list[Array]] = field(default_factory=list)
-    systems: list[list[System]] = field(default_factory=list)
+    streams: list[list[Any]] = field(default_factory=list)
+    systems: list[list[Any]] = field(default_factory=list)
     failures: dict[Path, SysbagsError] = field(default_factory=dict)
 
     def raise_first_error(self) -> None:
@@ -52,7 +51,7 @@ class ClipSystems:
 def describe_clips(
     paths: Sequence[Path],
     bags: BagTransformer,
-    identify: Callable[[Array], System],
+    identify: Callable[[Any], Any],
     *,
     fit: bool = False,
     cache: Cache | None = None,
@@ -66,7 +65,7 @@ def describe_clips(
     paths : sequence of Path
     bags : BagTransformer
     identify : callable
-        From a stream to its system.
+        From a stream to its system; from a tuple of streams to a tuple of systems, for a `BagUnion`.
     fit : bool, default=False
         Fit the bags to the clips first, where they require it.
     cache : Cache, optional
@@ -89,7 +88,7 @@ def describe_clips(
     """
     times = stages or Stages()
 
-    def describe(indices: list[int]) -> list[list[Array | SysbagsError]]:
+    def describe(indices: list[int]) -> list[list[Any]]:
         readable = [paths[k] for k in indices]
         if fit and bags.requires_fit and readable:
             with times("codebook"):
@@ -104,7 +103,7 @@ def read_clips(
     paths: Sequence[Path],
     bags: BagTransformer,
     describe: Describe,
-    identify: Callable[[Array], System],
+    identify: Callable[[Any], Any],
     *,
     fit: bool,
     n_jobs: int | None = None,
@@ -142,11 +141,11 @@ def read_clips(
         return ClipSystems(failures=failures)
     streams = describe(indices)
 
-    def identify_each(versions: Sequence[Array | SysbagsError]) -> list[System]:
+    def identify_each(versions: Sequence[Any]) -> list[Any]:
         for stream in versions:
             if isinstance(stream, SysbagsError):
                 raise stream
-        return [identify(stream) for stream in versions]  # type: ignore[arg-type]
+        return [identify(stream) for stream in versions]
 
     with stages("systems"):
         systems = attempt(identify_each, indices, list(zip(*streams, strict=True)))
@@ -154,7 +153,7 @@ def read_clips(
     return ClipSystems(
         paths=[paths[indices[place]] for place in good],
         indices=[indices[place] for place in good],
-        streams=[[version[place] for place in good] for version in streams],  # type: ignore[misc]
+        streams=[[version[place] for place in good] for version in streams],
         systems=[[systems[place][k] for place in good] for k in range(len(streams))],
         failures=failures,
     )

@@ -154,7 +154,9 @@ def identify(
     )
 
 
-def identify_first(stream: Any, orders: Sequence[int | str], kernel: KernelLike = "chi2") -> System:
+def identify_first(
+    stream: Any, orders: Sequence[int | str], kernel: KernelLike = "chi2", **options: Any
+) -> System:
     """Identify a stream with the first of several orders that is possible.
 
     Parameters
@@ -163,6 +165,8 @@ def identify_first(stream: Any, orders: Sequence[int | str], kernel: KernelLike 
     orders : sequence of int or "auto"
         If the stream is too short or too still for an order, the next is tried; see `descending_orders`.
     kernel : str or callable, default="chi2"
+    **options
+        Options of `identify`, for instance `normal_form`.
 
     Examples
     --------
@@ -172,10 +176,10 @@ def identify_first(stream: Any, orders: Sequence[int | str], kernel: KernelLike 
     """
     for order in orders[:-1]:
         try:
-            return identify(stream, order, kernel)
+            return identify(stream, order, kernel, **options)
         except OrderError:
             continue
-    return identify(stream, orders[-1], kernel)
+    return identify(stream, orders[-1], kernel, **options)
 
 
 def descending_orders(orders: Sequence[int | str]) -> list[int | str]:

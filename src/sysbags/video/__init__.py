@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from sysbags._common.warnings import collect_warnings, summary_of_warnings
-from sysbags.video.reading import Frame, Video, frames
+from sysbags.video.reading import Frame, Reader, SharedVideo, Video, frames, frames_of_several
 
-__all__ = ["Frame", "Video", "collect_warnings", "frames", "summary_of_warnings"]
+__all__ = [
+    "Frame",
+    "Reader",
+    "SharedVideo",
+    "Video",
+    "collect_warnings",
+    "frames",
+    "frames_of_several",
+    "summary_of_warnings",
+]

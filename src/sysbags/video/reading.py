@@ -5,33 +5,220 @@ from __future__ import annotations
 import math
 import numbers
 import os
-from collections.abc import Generator, Iterable, Iterator
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from fractions import Fraction
-from itertools import islice, repeat
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.files import IMAGE_SUFFIXES, natural_order
 from sysbags._common.validation import check_choice, check_integer, check_weight
 from sysbags._common.warnings import BREAK, warn
-from sysbags.errors import ParameterError, VideoError, VideoWarning
+from sysbags.errors import ParameterError, SysbagsError, VideoError, VideoWarning
 from sysbags.video.decoding import MAX_PIXELS, Damage, decoded
 from sysbags.video.pixels import Converter, Frame, check_pixels
 
-__all__ = ["Frame", "Video", "frames"]
-
-Video = str | os.PathLike[str] | npt.NDArray[Any] | Iterable[npt.ArrayLike]
+__all__ = ["Frame", "Reader", "SharedVideo", "Video", "frames", "frames_of_several"]
 
 FORMATS = {"grey": "gray", "rgb": "rgb24"}
 NO_FRAME = "there is no frame in it"
 MAX_REPEATS = 2**20  # of one frame: damaged timestamps must not give an endless video
 
+END: Any = object()  # in the place of a picture, because an iterator of frames may yield anything
+
 Pictures = Generator[Any, None, None]
+
+
+class SharedVideo:
+    """A video with several readers, each with its own options: every picture is decoded once.
+
+    Each call of `frames` with this video adds a reader. A reader without a frame in its queue decodes the
+    next picture, which is converted for each reader that wants it and added to its queue. So a reader that
+    is ahead of the others makes their queues grow; readers that take turns do not.
+
+    Parameters
+    ----------
+    video : path, array or iterable of arrays
+        See `frames`; an iterator is consumed once.
+
+    Attributes
+    ----------
+    readers : list of Reader
+        In the order of the calls of `frames`.
+    has_ended : bool
+        Whether there are no more pictures.
+
+    Examples
+    --------
+    >>> shared = SharedVideo(iter(np.zeros((6, 48, 64))))
+    >>> large, small = frames(shared), frames(shared, stride=2, size=24)
+    >>> [frame.shape for frame in large][-1], [frame.shape for frame in small]
+    ((48, 64), [(24, 32), (24, 32), (24, 32)])
+    """
+
+    def __init__(self, video: Video) -> None:
+        self.video = video
+        self.readers: list[Reader] = []
+        self.has_ended = False
+        self.problems: list[str] = []
+        self.failure: Exception | None = None
+        self.warned: set[str] = set()
+        self._has_started = False
+        self._source: tuple[str, Pictures, bool] | None = None
+
+    def open(self) -> tuple[str, bool]:
+        """Return the name of the video in messages, and whether its pictures have timestamps."""
+        if self._has_started:
+            raise ParameterError("the shared video is already being read: add all readers before")
+        if self._source is None:
+            self._source = _pictures(self.video, self.problems)
+        name, _, timed = self._source
+        return name, timed
+
+    def advance(self) -> None:
+        """Decode the next picture, and add it to the queues of the readers that want it."""
+        assert self._source is not None  # there is a reader
+        self._has_started = True
+        try:
+            picture = next(self._source[1], END)
+        except Exception as error:  # of an iterator of frames: each reader has to raise it
+            self.has_ended, self.failure = True, error
+            return
+        self.has_ended = picture is END
+        for reader in self.readers:
+            if not reader.is_done:
+                reader.add(picture)
+
+    def close(self) -> None:
+        """Close the video if no reader needs it."""
+        if self._source is not None and all(reader.is_closed for reader in self.readers):
+            self._source[1].close()
+
+
+class Reader:
+    """One reader of a shared video: the frames that it wants, as far as they are decoded.
+
+    Attributes
+    ----------
+    waiting : int
+        Number of frames in its queue.
+    is_done : bool
+        Whether it wants no more pictures.
+    warning : str or None
+        The text of its warning about a video that breaks off, which is given once for all readers.
+    """
+
+    def __init__(
+        self, shared: SharedVideo, convert: Converter, indices: range, ticks: Ticks | None, strict: bool
+    ) -> None:
+        self.shared, self.convert, self.indices, self.strict = shared, convert, indices, strict
+        self.waiting = 0
+        self.is_done = self.is_closed = False
+        self.warning: str | None = None
+        self._ticks = ticks
+        self._count = 0  # pictures, or ticks, so far
+        self._queue: deque[tuple[Frame, int]] = deque()  # a frame, and how many times it is to be yielded
+        self._error: SysbagsError | None = None
+
+    def add(self, picture: Any) -> None:
+        """Add the next picture of the video to the queue, if it is wanted; END is the end of the video."""
+        try:
+            if self._ticks is not None:
+                self._append(*self._ticks.next(picture))
+            elif picture is not END:
+                self._append(picture, 1)
+        except SysbagsError as error:  # raised by this reader when its queue is empty, not by others
+            self.is_done, self._error = True, error
+
+    def _append(self, picture: Any, times: int) -> None:
+        first = self._wanted_before(self._count)
+        self._count += times
+        wanted = self._wanted_before(self._count) - first
+        if wanted:
+            self._queue.append((self.convert(picture, self.indices[first]), wanted))
+            self.waiting += wanted
+        self.is_done = self._count > self.indices[-1]
+
+    def _wanted_before(self, index: int) -> int:
+        """Return how many of the indices are below an index."""
+        start, stop, step = self.indices.start, self.indices.stop, self.indices.step
+        return len(range(start, min(index, stop), step))
+
+    def frames(self) -> Iterator[Frame]:
+        """Yield the frames; at the end, raise or warn about a problem."""
+        try:
+            while True:
+                if self._queue:
+                    frame, times = self._queue.popleft()
+                    for left in reversed(range(times)):
+                        self.waiting -= 1
+                        yield frame.copy() if left else frame
+                elif self._error is not None:
+                    raise self._error
+                elif self.is_done:
+                    return
+                elif not self.shared.has_ended:
+                    self.shared.advance()
+                else:
+                    break
+            self.warning = self._text_at_end()
+            if self.warning is not None and self.warning not in self.shared.warned:
+                self.shared.warned.add(self.warning)
+                warn(self.warning, VideoWarning, stacklevel=2)
+        finally:
+            self.close()
+
+    def _text_at_end(self) -> str | None:
+        """Return the warning at the end of the video, or raise an error."""
+        name, count, problems = self.convert.name, self._count, self.shared.problems
+        if self.shared.failure is not None:
+            raise self.shared.failure
+        if not count:
+            raise VideoError(f"{name} cannot be read: {problems[0]}" if problems else f"{name} has no frame")
+        total = f"{count} frame{'s' if count > 1 else ''}"
+        if problems and self.strict:
+            raise VideoError(f"{name} breaks off after {total}: {problems[0]}")
+        if count <= self.indices.start:
+            raise VideoError(f"start={self.indices.start} leaves no frame of {name}, which has {total}")
+        return f"{name} breaks off after {total}{BREAK}: {problems[0]}" if problems else None
+
+    def close(self) -> None:
+        """Stop reading; the last reader closes the video."""
+        self.is_done = self.is_closed = True
+        self.waiting = 0
+        self._queue.clear()
+        self.shared.close()
+
+
+Video = str | os.PathLike[str] | npt.NDArray[Any] | Iterable[npt.ArrayLike] | SharedVideo
+
+
+def frames_of_several(video: Video, requests: Sequence[Mapping[str, Any]]) -> list[Iterator[Frame]]:
+    """Read a video with several options at once: each picture is decoded once for all of them.
+
+    Each iterator yields the frames of ``frames(video, **request)``. See `SharedVideo` for the memory that is
+    needed; the warning about a video that breaks off is given once.
+
+    Parameters
+    ----------
+    video : path, array or iterable of arrays
+    requests : sequence of mappings
+        Options of `frames`.
+
+    Examples
+    --------
+    >>> clip = iter(np.zeros((9, 48, 64, 3)))
+    >>> grey, colour = frames_of_several(clip, [{"stop": 4}, {"colour": "rgb", "stride": 4}])
+    >>> [frame.shape for frame in colour], len(list(grey))
+    ([(48, 64, 3), (48, 64, 3), (48, 64, 3)], 4)
+    """
+    shared = SharedVideo(video)
+    return [frames(shared, **request) for request in requests]
 
 
 def frames(
@@ -105,14 +292,14 @@ def frames(
     if max_frames is not None:
         indices = indices[: check_integer(max_frames, "max_frames")]
     shape = None if size is None else _check_size(size)
-    problems: list[str] = []
-    name, pictures, timed = _pictures(video, problems)
-    if rate is not None:
-        if not timed:
-            raise ParameterError(f"rate is {rate!r}, but {name} has no timestamps: choose frames by stride")
-        pictures = _ticks(pictures, _check_rate(rate), name)
+    shared = video if isinstance(video, SharedVideo) else SharedVideo(video)
+    name, timed = shared.open()
+    if rate is not None and not timed:
+        raise ParameterError(f"rate is {rate!r}, but {name} has no timestamps: choose frames by stride")
+    ticks = None if rate is None else Ticks(_check_rate(rate), name)
     convert = Converter(FORMATS[colour], shape, name, may_change=timed)
-    return _selected(pictures, convert, indices, problems, strict)
+    shared.readers.append(Reader(shared, convert, indices, ticks, strict))
+    return shared.readers[-1].frames()
 
 
 def _check_size(size: Any) -> int | tuple[int, int]:
@@ -135,56 +322,52 @@ def _check_rate(rate: Any) -> Fraction:
     return rate if isinstance(rate, Fraction) else Fraction(value)
 
 
-def _selected(
-    pictures: Pictures, convert: Converter, indices: range, problems: list[str], strict: bool
-) -> Iterator[Frame]:
-    """Convert the pictures at the indices; at the end, raise or warn about a problem."""
-    name, count = convert.name, 0
-    with closing(pictures):
-        for picture in pictures:
-            if count in indices:
-                yield convert(picture, count)
-            count += 1
-            if count > indices[-1]:
-                return
-    if not count:
-        raise VideoError(f"{name} cannot be read: {problems[0]}" if problems else f"{name} has no frame")
-    total = f"{count} frame{'s' if count > 1 else ''}"
-    if problems and strict:
-        raise VideoError(f"{name} breaks off after {total}: {problems[0]}")
-    if count <= indices.start:
-        raise VideoError(f"start={indices.start} leaves no frame of {name}, which has {total}")
-    if problems:
-        warn(f"{name} breaks off after {total}{BREAK}: {problems[0]}", VideoWarning, stacklevel=2)
+class Ticks:
+    """Counts how many times each picture is repeated if the one on screen is used every 1/rate seconds.
 
+    Parameters
+    ----------
+    rate : Fraction
+    name : str
+        The name of the video in messages.
+    """
 
-def _ticks(pictures: Pictures, rate: Fraction, name: str) -> Pictures:
-    """Repeat and leave out pictures: yield the one on screen every 1/rate seconds."""
-    tick, first, before = 0, Fraction(0), Fraction(0)
-    shown: Any = None
+    def __init__(self, rate: Fraction, name: str) -> None:
+        self.rate, self.name = rate, name
+        self.count, self.first, self.before, self.stay = 0, Fraction(0), Fraction(0), 1 / rate
+        self.shown: Any = None
 
-    def until(time: Fraction) -> Iterator[av.VideoFrame]:
-        nonlocal tick
-        count = max(0, math.ceil((time - first) * rate) - tick)
-        if count > MAX_REPEATS:
-            raise VideoError(f"{name} has timestamps {float(time - before):.3g} s apart: leave rate out")
-        tick += count
-        return repeat(shown, count)
+    def next(self, picture: Any) -> tuple[Any, int]:
+        """Return the picture before this one, and on how many ticks it is on screen.
 
-    for picture in pictures:
+        END is the end of the video: the last picture stays for its duration, or for that of the previous one.
+        """
+        previous, times = self.shown, 0
+        if picture is END:
+            if previous is not None:
+                stay = previous.duration * previous.time_base if previous.duration else self.stay
+                times = self._until(self.before + stay)
+            return previous, times
         if picture.pts is None or picture.time_base is None:
-            raise VideoError(f"{name} has frames without timestamps: leave rate out")
+            raise VideoError(f"{self.name} has frames without timestamps: leave rate out")
         now = picture.pts * picture.time_base
-        if shown is None:
-            first = now
-            stay = 1 / rate
+        if previous is None:
+            self.first = now
         else:
             # stored times and rate are rounded, so a tick just before a frame belongs to that frame
-            yield from until(now - min(picture.time_base / 2, Fraction(1, 1000)))
-            stay = now - before if now > before else stay
-        shown, before = picture, now
-    if shown is not None:  # the last picture stays for its duration, or for that of the previous one
-        yield from until(before + (shown.duration * shown.time_base if shown.duration else stay))
+            times = self._until(now - min(picture.time_base / 2, Fraction(1, 1000)))
+            self.stay = now - self.before if now > self.before else self.stay
+        self.shown, self.before = picture, now
+        return previous, times
+
+    def _until(self, time: Fraction) -> int:
+        times = max(0, math.ceil((time - self.first) * self.rate) - self.count)
+        if times > MAX_REPEATS:
+            raise VideoError(
+                f"{self.name} has timestamps {float(time - self.before):.3g} s apart: leave rate out"
+            )
+        self.count += times
+        return times
 
 
 def _pictures(video: Any, problems: list[str]) -> tuple[str, Pictures, bool]:
