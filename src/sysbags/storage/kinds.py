@@ -91,7 +91,8 @@ def parts(obj: Any) -> Parts:
     if name == "Pipeline":
         parameters["steps"] = dict(obj.steps)
     if name == "DeepActivations":
-        return parameters | _portable_network(obj), {"saved_networks": _checksums(obj)}
+        checksums = _checksums(obj)
+        return parameters | _portable_network(obj), {"saved_networks": checksums} if checksums else {}
     return parameters, {key: getattr(obj, key) for key in KINDS[name].state if hasattr(obj, key)}
 
 
