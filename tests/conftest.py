@@ -28,6 +28,7 @@ SLOW = (
     "tests/bags/test_bags_base.py::test_a_grid_search_on_paths",
     "tests/bags/test_deep.py",
     "tests/bags/test_deep_words.py",
+    "tests/bags/test_efficientnet.py",
     "tests/bags/test_every_bag.py",
     "tests/bags/test_words.py",
     "tests/classifiers/test_estimator_checks.py",
