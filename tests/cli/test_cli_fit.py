@@ -333,7 +333,7 @@ def test_classes_that_cannot_be(capsys, classes, tmp_path):
 @pytest.mark.parametrize("bag", ["surf", "flow", "colour", "deep", "deep-words"])
 def test_other_bags(capsys, classes, unseen, tmp_path, bag):
     if bag.startswith("deep"):
-        pytest.importorskip("torch")
+        pytest.importorskip("onnxruntime")
     few = ["--size", 32, "--max-frames", 4]
     words = {"surf": ["--words", 8], "deep": few, "deep-words": few}.get(bag, [])
     output = call_json(capsys, "fit", classes, "--out", tmp_path / "m", "--bag", bag, "--order", 2, *words)

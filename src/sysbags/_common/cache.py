@@ -196,6 +196,8 @@ def fingerprint(value: Any) -> Any:
     if hasattr(value, "get_params"):
         fitted = {name: item for name, item in vars(value).items() if name.endswith("_") and name[0] != "_"}
         state = value.get_params(deep=False) | fitted
+        if hasattr(value, "cache_key"):  # what it depends on beside them, such as the contents of a file
+            state |= value.cache_key()
         state.pop("n_jobs", None)
         return {"class": f"{type(value).__module__}.{type(value).__qualname__}", **fingerprint(state)}
     raise ParameterError(

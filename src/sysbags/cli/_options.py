@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +25,7 @@ __all__ = [
     "NJobs",
     "OptionalMetric",
     "RandomState",
+    "help_text",
     "number_or_auto",
 ]
 
@@ -77,3 +79,11 @@ def number_or_auto(value: str, option: str) -> float | None:
     if not 0.0 <= number < float("inf"):
         raise ParameterError(f"{option} is {value!r}, but it must be a number that is 0 or more, or auto")
     return number
+
+
+def help_text(command: Callable[..., None]) -> str:
+    """Return the docstring of a command as its help text.
+
+    Lines end where the source needs it, but terminals have widths of their own.
+    """
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in str(command.__doc__).split("\n\n"))

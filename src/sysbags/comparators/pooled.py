@@ -13,8 +13,15 @@ import numpy.typing as npt
 from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
 from sysbags.bags.base import video_name
-from sysbags.bags.deep import channel_masses, check_colours, check_layers, check_size
-from sysbags.bags.networks import Network, layer_name, network
+from sysbags.bags.deep import channel_masses, signed_halves
+from sysbags.bags.networks import (
+    NetworkRunner,
+    check_size,
+    check_tokens,
+    describe_network,
+    layer_name,
+    network_identity,
+)
 from sysbags.comparators.base import Comparator
 from sysbags.errors import ParameterError, StreamError, VideoError
 from sysbags.video import Frame, Video
@@ -50,10 +57,13 @@ class PooledActivations(Comparator):
     streams : sequence of {"spatial", "temporal"}, default=("spatial", "temporal")
     batch_size : int, default=16
         Number of pictures per call of the network.
-    size : int or (height, width), default=224
-        Frames are scaled to this size; a number means a square.
-    mean, std : float or three floats, default=127.0, 128.0
-        The inputs of the network are ``(frame - mean) / std`` and ``(next - frame) / std``.
+    size : int or (height, width), optional
+        Frames are scaled to this size; a number means a square. By default that of the network.
+    mean, std : float or three floats, optional
+        The inputs of the network are ``(frame - mean) / std`` and ``(next - frame) / std``. By default those
+        of the network.
+    output : {"channels", "tokens"}, optional
+        As in `sysbags.bags.DeepActivations`; of tokens, the positive and negative parts of that of the class.
     frames : mapping, optional
         Options for `sysbags.video.frames` except `size`, for instance ``{"stride": 6, "max_frames": 42}``.
         The difference is to the next frame of the video, for any stride.
@@ -79,9 +89,10 @@ class PooledActivations(Comparator):
         *,
         streams: Sequence[str] = STREAMS,
         batch_size: int = 16,
-        size: int | tuple[int, int] = 224,
-        mean: float | Sequence[float] = 127.0,
-        std: float | Sequence[float] = 128.0,
+        size: int | tuple[int, int] | None = None,
+        mean: float | Sequence[float] | None = None,
+        std: float | Sequence[float] | None = None,
+        output: str | None = None,
         frames: Mapping[str, Any] | None = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -92,6 +103,7 @@ class PooledActivations(Comparator):
         self.size = size
         self.mean = mean
         self.std = std
+        self.output = output
         self.frames = frames
         self.n_jobs = n_jobs
 
@@ -99,24 +111,27 @@ class PooledActivations(Comparator):
         """Turn one video into the averages of its streams, each with Euclidean norm 1."""
         streams, name = _check_streams(self.streams), video_name(video)
         count = check_integer(self.batch_size, "batch_size")
-        mean, std = check_colours(self.mean, "mean"), check_colours(self.std, "std")
-        if std.min() <= 0.0:
-            raise ParameterError(f"std is {self.std!r}, but it must be above 0")
-        run = network(self.model, check_layers(self.layers), check_size(self.size))
+        runner = NetworkRunner(
+            self.model, self.layers, size=self.size, mean=self.mean, std=self.std, output=self.output
+        )
         sums: dict[str, Array] = {}  # a sum and an average are the same after division by their norm
         pairs = self._pairs(video)
         while batch := list(islice(pairs, count)):
             pictures = {
-                "spatial": [frame - mean for frame, _ in batch],
+                "spatial": [frame - runner.mean for frame, _ in batch],
                 "temporal": [difference for _, difference in batch if difference is not None],
             }
             for stream in streams:
                 if pictures[stream]:
-                    total = _features(pictures[stream], run, std).sum(axis=0)
+                    total = _features(pictures[stream], runner).sum(axis=0)
                     sums[stream] = sums.get(stream, 0.0) + total
         if len(sums) < len(streams):
             raise VideoError(f"{name} has a single frame, but the temporal stream needs two adjacent frames")
         return np.concatenate([_direction(sums[stream], name) for stream in streams])
+
+    def cache_key(self) -> dict[str, Any]:
+        """Return what identifies the network beside its name in the keys of cached results."""
+        return network_identity(self.model)
 
     def _pairs(self, video: Video) -> Iterator[tuple[Picture, Picture | None]]:
         """Read the selected frames, each with the difference to the next frame."""
@@ -127,7 +142,8 @@ class PooledActivations(Comparator):
                 "which is a parameter of PooledActivations"
             )
         stride, limit = check_integer(options.get("stride", 1), "stride"), options.get("max_frames")
-        frames = self.read(video, size=check_size(self.size), stride=1, max_frames=None)
+        size = describe_network(self.model).size if self.size is None else check_size(self.size)
+        frames = self.read(video, size=size, stride=1, max_frames=None)
         return islice(
             with_differences(frames, stride), None if limit is None else check_integer(limit, "max_frames")
         )
@@ -148,16 +164,19 @@ def with_differences(frames: Iterable[Frame], stride: int = 1) -> Iterator[tuple
             yield picture, None if following is None else following - picture
 
 
-def _features(pictures: list[Picture], run: Network, std: Picture) -> Array:
+def _features(pictures: list[Picture], runner: NetworkRunner) -> Array:
     """Return the mean activation of each channel of the layers for each picture, (pictures, channels)."""
-    batch = np.ascontiguousarray((np.stack(pictures) / std).transpose(0, 3, 1, 2))
-    outputs = {f"{layer_name(name)} of the model": output for name, output in run(batch).items()}
+    batch = np.ascontiguousarray((np.stack(pictures) / runner.std).transpose(0, 3, 1, 2))
+    outputs = {f"{layer_name(name)} of the model": output for name, output in runner.run(batch).items()}
     for layer, output in outputs.items():
         if output.ndim == 0 or len(output) != len(batch):
             raise ParameterError(
                 f"{layer} has the shape {output.shape} for {len(batch)} frames, but it must have one row per "
                 "frame: name another layer"
             )
+        if runner.output == "tokens" and output.ndim == 3:
+            check_tokens(output, layer)
+            outputs[layer] = signed_halves(output[:, 0])
     return np.concatenate([channel_masses(output, name=layer) for layer, output in outputs.items()], axis=1)
 
 

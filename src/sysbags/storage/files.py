@@ -37,7 +37,8 @@ def save(path: str | os.PathLike[str], obj: Any) -> None:
 
     The file contains arrays and JSON and no code, and is written atomically. It can have any name. A function
     as the kernel, a Generator as the random state and a torch module as the network cannot be saved; an ONNX
-    file is copied into the model file. The `memory` of a pipeline is not saved.
+    file is copied into the model file, but of a network with a name only the name and the checksum are. The
+    `memory` of a pipeline is not saved.
 
     Parameters
     ----------
@@ -113,6 +114,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         obj = Reader(arrays).get(about["object"])
         if not _can_be_saved(obj) or type(obj).__name__ != about["kind"]:
             raise ParameterError(f"it does not contain a {about['kind']!r}, as it says")
+    except FileError as error:  # the file is valid, but a file that it refers to is another one here
+        raise FileError(f"cannot use {path}: {error}") from None
     except Exception as error:  # a damaged or malicious file may raise any exception
         raise FileError(f"{path} is not a valid model file: {_message(error)}") from error
     return obj

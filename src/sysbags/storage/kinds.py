@@ -37,8 +37,8 @@ class Kind(NamedTuple):
         The attributes beside the parameters, and their forms: "float K d" is a finite (K, d) array of floats,
         where a letter has the same value for all attributes of the object, "System C" a list of C systems,
         "Clip K B" a list of K tuples of B systems, or of K systems where B is 1, "label K C" an array of K
-        labels of C classes, "number" a finite number; a question mark allows None. The state of a dataclass
-        are all its fields; this mapping has those that the class does not check itself.
+        labels of C classes, "number" a finite number, "texts" a dict of texts; a question mark allows None. The
+        state of a dataclass are all its fields; this mapping has those that the class does not check itself.
     needs : tuple of str
         The packages whose versions are written into the file.
     """
@@ -68,6 +68,8 @@ KINDS = {
     **{entry.class_name: Kind(entry.module, entry.learnt) for entry in CLASSIFIERS.values()},
     "Pipeline": Kind("sklearn.pipeline", {}),
 }
+# The checksums of networks with a name, which are not copied into the file.
+KINDS["DeepActivations"] = KINDS["DeepActivations"]._replace(state={"saved_networks": "texts"})
 _LEFT_OUT = {"Pipeline": {"memory", "transform_input"}}  # a memory is a folder of pickles
 # The key in a protocol buffer that says that the numbers of a tensor are in another file.
 _ONNX_ELSEWHERE = b"\n\x08location\x12"
@@ -90,7 +92,8 @@ def parts(obj: Any) -> Parts:
     if name == "Pipeline":
         parameters["steps"] = dict(obj.steps)
     if name == "DeepActivations":
-        parameters["model"] = _portable(obj.model)
+        checksums = _checksums(obj)
+        return parameters | _portable_network(obj), {"saved_networks": checksums} if checksums else {}
     return parameters, {key: getattr(obj, key) for key in KINDS[name].state if hasattr(obj, key)}
 
 
@@ -123,6 +126,7 @@ def check(name: str, parameters: dict[str, Any], state: dict[str, Any]) -> None:
                 raise ParameterError(f"the step {key!r} of a Pipeline is not an estimator")
     if name == "DeepActivations":
         _check_model(parameters["model"])
+        _check_checksums(parameters["model"], state)
     lengths: dict[str, int] = {}
     for key in forms if state else ():  # an estimator that is not fitted has no state
         if not _has_form(state.get(key), forms[key], lengths):
@@ -133,30 +137,66 @@ def _class(name: str) -> Any:
     return getattr(import_module(KINDS[name].module), name)
 
 
-def _portable(model: Any) -> Any:
-    """Return a network without a path: its name, or the contents of its ONNX file."""
-    from sysbags.bags.networks import PRETRAINED
+def _portable_network(bag: Any) -> dict[str, Any]:
+    """Return the parameters of a network without a path: its name, or the contents of its ONNX file.
 
-    if isinstance(model, (str, os.PathLike)) and model not in PRETRAINED:
-        try:
-            with open(model, "rb") as file:
-                return file.read()
-        except OSError as error:
-            raise FileError(f"cannot read the ONNX file {model}: {error.strerror or error}") from None
-    return model
+    A JSON file beside the ONNX file is not copied, so the parameters that it has are given.
+    """
+    from sysbags.bags.network_files import is_name
+    from sysbags.bags.networks import describe_network
+
+    model = bag.model
+    if is_name(model) or not isinstance(model, (str, os.PathLike)):
+        return {}
+    try:
+        with open(model, "rb") as file:
+            contents = file.read()
+    except OSError as error:
+        raise FileError(f"cannot read the ONNX file {model}: {error.strerror or error}") from None
+    own = describe_network(model)
+    described = own.name and {
+        name: getattr(own, name) for name in ("size", "mean", "std", "output") if getattr(bag, name) is None
+    }
+    return {"model": contents, **(described or {})}
+
+
+def _checksums(bag: Any) -> dict[str, str]:
+    """Return the checksum of a network with a name, by its name."""
+    from sysbags.bags.network_files import find_network, is_name, known_checksum, verified_path
+
+    if not is_name(bag.model):
+        return {}
+    found = bag.saved_networks.get(bag.model) or known_checksum(bag.model)
+    if found is None and (entry := find_network(bag.model)) is not None:
+        verified_path(entry)  # raises the error about the file that is missing
+    return {} if found is None else {bag.model: found}
 
 
 def _check_model(model: Any) -> None:
     """Raise an error for a network that needs another file."""
-    from sysbags.bags.networks import PRETRAINED
+    from sysbags.bags.network_files import NETWORKS, is_name
 
+    if is_name(model):
+        return
     if not isinstance(model, bytes):
-        check_choice(model, "model", PRETRAINED)
+        check_choice(model, "model", NETWORKS)
     elif _ONNX_ELSEWHERE in model:
         raise ParameterError(
             "model is an ONNX file with its weights in another file, but it must contain them: "
             "torch.onnx.export(..., external_data=False) writes such a file"
         )
+
+
+def _check_checksums(model: Any, state: dict[str, Any]) -> None:
+    """Raise an error if this machine has another file of the network; a missing one is not needed yet."""
+    from sysbags.bags.networks import check_saved
+
+    saved = state.get("saved_networks")
+    if _has_form(saved, "texts", {}):
+        try:
+            check_saved(model, saved or {})
+        except ParameterError as error:
+            raise FileError(str(error)) from None
 
 
 def _has_form(value: Any, form: str, lengths: dict[str, int]) -> bool:
@@ -192,6 +232,7 @@ def _has_form(value: Any, form: str, lengths: dict[str, int]) -> bool:
         "float": lambda: value.dtype.kind == "f" and np.isfinite(value).all(),
         "positive": lambda: value.dtype.kind == "f" and np.isfinite(value).all() and value.min() > 0.0,
         "flag": lambda: isinstance(value, bool),
+        "texts": lambda: isinstance(value, Mapping) and all(isinstance(item, str) for item in value.values()),
         "number": lambda: isinstance(value, (int, float)) and math.isfinite(value),
         "numbers": lambda: (
             isinstance(value, Mapping) and all(_has_form(item, "number", lengths) for item in value.values())

