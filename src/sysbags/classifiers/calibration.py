@@ -403,12 +403,12 @@ def _temperature(scores: Array, codes: IntArray, weights: Array) -> float:
 
     low, high = np.log(TEMPERATURES)
 
-    def zero(falling: Callable[[float], float]) -> float:
-        if falling(low) <= 0.0:
-            return float(low)
-        return float(high) if falling(high) >= 0.0 else float(brentq(falling, low, high, xtol=1e-13))
+    def zero(falling: Callable[[float], float], start: float) -> float:
+        if falling(start) <= 0.0:
+            return start
+        return float(high) if falling(high) >= 0.0 else float(brentq(falling, start, high, xtol=1e-12))
 
-    return float(unit * np.exp(max(zero(slope), zero(excess))))
+    return float(unit * np.exp(zero(excess, zero(slope, float(low)))))
 
 
 def _ranks(values: Array, weights: Array, at: Array) -> Array:
