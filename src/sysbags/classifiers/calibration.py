@@ -240,7 +240,6 @@ class ConfidenceMixin:
     squared distances to the classes, both (n, C).
     """
 
-    classes_: npt.NDArray[Any]
     calibration_: Calibration | None
 
     def _class_scores(self, systems: Any) -> tuple[Array, Array]:
@@ -290,9 +289,8 @@ class ConfidenceMixin:
         scores, distances = self._class_scores(systems)
         sets = calibration.sets(scores, distances, alpha)
         ordered = np.argsort(-calibration.probabilities(scores), axis=1, kind="stable")
-        return [
-            self.classes_[order[inside[order]]].tolist() for order, inside in zip(ordered, sets, strict=True)
-        ]
+        classes = cast(Any, self).classes_  # an attribute of some classifiers, a property of others
+        return [classes[order[inside[order]]].tolist() for order, inside in zip(ordered, sets, strict=True)]
 
 
 def cross_fitted_scores(

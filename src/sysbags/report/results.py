@@ -332,7 +332,7 @@ class Evaluation:
         confidence = self.methods[self.main].confidence
         if confidence is None:
             return None
-        codes = np.searchsorted(confidence.classes, [clip.label for clip in self.clips])
+        codes = [confidence.classes.index(clip.label) for clip in self.clips]
         # A clip that is tested in several trials is one source.
         sources = [clip.source or str(clip.path or clip.name) for clip in self.clips]
         return confidence_summary(confidence, codes, sources)
