@@ -38,6 +38,7 @@ SLOW = (
     "tests/datasets/test_generated.py",
     "tests/distances/test_alignment.py::test_a_general_optimiser_never_wins",
     "tests/evaluate/test_atlas.py",
+    "tests/evaluate/test_confidence.py",
     "tests/evaluate/test_demo.py",
     "tests/evaluate/test_evaluation.py",
     "tests/evaluate/test_kernel_ridge_method.py",

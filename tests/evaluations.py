@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from sysbags import align, frechet_mean, identify, pairwise_distances
+from sysbags.classifiers.calibration import Calibration
 from sysbags.datasets import TEXTURES, make_frames, make_streams
 from sysbags.report.results import (
     ClassMean,
     Clip,
+    Confidence,
     Curve,
     Details,
     Evaluation,
@@ -45,6 +47,7 @@ def make_evaluation(
     between = distances.copy()
     between[[[first.source == second.source for second in clips] for first in clips]] = np.inf
     main = [clips[k].label for k in between.argmin(axis=1)]
+    confidence = _confidence(between, clips, used)
     rng = np.random.default_rng(seed)
     methods = (
         _method("LBP systems, alignment", "nearest mean", "systems", _by_lot(clips, used, rng), clips, 0.031),
@@ -52,6 +55,7 @@ def make_evaluation(
         _method("LBP systems, Martin", "nearest medoid", "systems", _by_lot(clips, used, rng), clips, 0.4),
         _method("LBP-TOP", "1-NN", "comparator", _by_lot(clips, used, rng), clips, 0.0002),
     )
+    methods = (methods[0], replace(methods[1], make_confidence=lambda: confidence), *methods[2:])
     details = Details(
         curves=_curves(rng),
         systems=tuple(systems),
@@ -102,9 +106,11 @@ def with_evil_names(evaluation):
         Clip(f'{EVIL[k % 3]}/"{k}"', clip.path, names[clip.label], EVIL[0])
         for k, clip in enumerate(evaluation.clips)
     )
+    confidence = replace(evaluation.methods[1].confidence, classes=tuple(names.values()))
     methods = (
         replace(
             method,
+            make_confidence=lambda: confidence,
             name=EVIL[1],
             classifier=EVIL[0],
             predictions=tuple(names[name] for name in method.predictions),
@@ -124,6 +130,20 @@ def with_evil_names(evaluation):
         atlas=tuple(replace(mean, label=names[mean.label]) for mean in evaluation.atlas),
         seconds={EVIL[0]: 1.0},
         facts={EVIL[1]: EVIL[0]},
+    )
+
+
+def _confidence(between, clips, classes):
+    """That of the nearest clip of another source, calibrated by all clips."""
+    labels = np.array([clip.label for clip in clips])
+    squared = np.stack([between[:, labels == label].min(axis=1) for label in classes], axis=1)
+    codes = np.searchsorted(classes, labels)
+    calibration = Calibration.fit(-squared, squared, codes, [clip.source for clip in clips])
+    return Confidence(
+        classes=tuple(classes),
+        probabilities=calibration.probabilities(-squared),
+        p_values=calibration.p_values(-squared, squared),
+        smallest_alpha=calibration.smallest_alpha,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "CacheWarning",
+    "CalibrationError",
     "DistanceWarning",
     "FileError",
     "IncompatibleSystemsError",
@@ -34,6 +35,10 @@ class IncompatibleSystemsError(SysbagsError):
 
 class ParameterError(SysbagsError):
     """An option has a value that makes no sense."""
+
+
+class CalibrationError(SysbagsError, AttributeError):
+    """A classifier has no calibration, and so none of the methods that need one; also an `AttributeError`."""
 
 
 class VideoError(SysbagsError):

@@ -104,6 +104,26 @@ def test_the_best_of_each_kind_stands_in_the_head(evaluation):
     assert head.count('class="tile"') == 1  # beside the main method only the best published figure
 
 
+def test_confidence_needs_no_script_but_for_its_diagram(evaluation, text):
+    summary = evaluation.confidence_summary
+    body = text.split('<section id="confidence"')[1].split("</section>")[0]
+    shown = " ".join(Page(f"<section{body}</section>").text.split())
+    assert f"expected calibration error {100 * summary['expected_calibration_error']:.1f} %" in shown
+    for row in summary["coverage"]:
+        cells = "{sources:.1%}{clips:.1%}{size:.2f}{empty:.1%}".format(**row).replace("%", " %")
+        assert f"{100 * row['level']:.0f} %{cells}" in shown
+    assert "above 88.9 % every set holds all classes" in shown  # there are eight sources
+    data = json.loads(Page(text).raw["application/json"])
+    assert data["reliability"] == summary["reliability"]
+
+
+def test_a_method_without_confidence_has_no_such_section(evaluation):
+    page = report.page(changed(evaluation, main=0), [b""] * 20)
+    assert "confidence-head" not in page
+    assert "#confidence" not in page
+    assert json.loads(Page(page).raw["application/json"])["reliability"] is None
+
+
 @pytest.mark.parametrize("text", [EVIL[0], "frames were read with size = 120; 3 clips are left out"])
 def test_departures_from_the_paper_stand_under_the_title(evaluation, text):
     facts = {"bag": "LocalBinaryPatterns", "departures from the paper": text}
@@ -219,7 +239,7 @@ def test_420_clips_stay_small(evaluation):
         evaluation,
         clips=evaluation.clips * times,
         methods=tuple(
-            dataclasses.replace(method, predictions=method.predictions * times)
+            dataclasses.replace(method, predictions=method.predictions * times, make_confidence=None)
             for method in evaluation.methods
         ),
         systems=(system,) * 420,

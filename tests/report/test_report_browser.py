@@ -17,6 +17,7 @@ PANELS = {
     "summary": ".interval .range",
     "methods": "tbody tr",
     "confusion": ".matrix td button",
+    "confidence": "svg circle.dot",
     "weights": "svg path.line",
     "map": "#map-box g.clip",
     "clip": "#clip-means .stack i",
@@ -139,6 +140,28 @@ def test_night_and_day(browser, file):
         assert [what for contrast, what in contrasts if contrast < 4.5] == []
         grounds.append(browser.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert grounds[0] != grounds[1]
+
+
+def test_the_reliability_diagram_is_drawn_to_scale(browser, file, evaluation):
+    browser.open(file)
+    bins = evaluation.confidence_summary["reliability"]
+    dots = browser.evaluate(
+        """[...document.querySelectorAll('#reliability circle')].map(e =>
+            [e.cx.baseVal.value, e.cy.baseVal.value, e.textContent])"""
+    )
+    assert len(dots) == len(bins)
+    diagonal = (
+        "document.querySelector('#reliability path.dash1').getAttribute('d').match(/[\\d.]+/g).map(Number)"
+    )
+    x0, y0, x1, y1 = browser.evaluate(diagonal)
+    for (x, y, title), line in zip(dots, bins, strict=True):
+        assert (x - x0) / (x1 - x0) == pytest.approx(
+            line["confidence"], abs=1e-3
+        )  # a tenth of a pixel is kept
+        assert (y - y0) / (y1 - y0) == pytest.approx(line["accuracy"], abs=1e-3)
+        assert f"{100 * line['accuracy']:.1f} % correct" in title
+    rows = browser.evaluate("document.querySelectorAll('#reliability tbody tr').length")
+    assert rows == len(bins)
 
 
 def test_motion_is_reduced_when_asked(browser, file):

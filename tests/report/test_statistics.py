@@ -1,13 +1,25 @@
-"""Intervals against published values and simulation, McNemar's test against the binomial one."""
+"""Intervals against published values and simulation, McNemar's test and confidence against slow twins."""
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from sysbags.errors import ParameterError
-from sysbags.report.statistics import mcnemar, rate
+from sysbags.report.results import Confidence
+from sysbags.report.statistics import (
+    confidence_summary,
+    coverage,
+    expected_calibration_error,
+    mcnemar,
+    rate,
+    reliability,
+)
 
 
 def items(right, total):
@@ -111,3 +123,93 @@ def test_mistakes(call, sentence):
     with pytest.raises(ParameterError) as caught:
         call()
     assert sentence in str(caught.value)
+
+
+def slow_bins(probabilities, codes, bins):
+    """The definition: a bin from just above (m - 1) / bins to m / bins."""
+    result = [[] for _ in range(bins)]
+    for row, code in zip(probabilities, codes, strict=True):
+        best = max(row)
+        place = next(m for m in range(1, bins + 1) if best <= m / bins or m == bins)
+        result[place - 1].append((best, row.index(best) == code and best > 0.0))
+    return result
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 5), st.integers(1, 12))
+def test_reliability_and_calibration_error(seed, classes, bins):
+    rng = np.random.default_rng(seed)
+    probabilities = rng.dirichlet(np.full(classes, 0.5), 30)
+    probabilities[:5] = np.eye(classes)[0]  # on the edge of the last bin
+    probabilities[5] = 0.0  # without any prediction
+    codes = rng.integers(0, classes, 30)
+    found = reliability(probabilities, codes, bins)
+    expected = slow_bins(probabilities.tolist(), codes.tolist(), bins)
+    assert found.count.tolist() == [len(members) for members in expected]
+    error = 0.0
+    for k, members in enumerate(expected):
+        if not members:
+            assert np.isnan([found.confidence[k], found.accuracy[k]]).all()
+            continue
+        confidence, accuracy = np.mean(members, axis=0)
+        assert found.confidence[k] == pytest.approx(confidence)
+        assert found.accuracy[k] == pytest.approx(accuracy)
+        error += len(members) / 30 * abs(confidence - accuracy)
+    assert expected_calibration_error(probabilities, codes, bins) == pytest.approx(error)
+
+
+def test_edges_of_bins_belong_below():
+    tenths = np.arange(1, 11) / 10
+    assert reliability(np.column_stack([tenths, 0.0 * tenths]), np.zeros(10)).count.tolist() == [1] * 10
+
+
+def test_honest_probabilities_have_no_calibration_error():
+    probabilities = np.repeat([[0.8, 0.2], [0.6, 0.4]], 10, axis=0)
+    codes = np.array([0] * 8 + [1] * 2 + [0] * 6 + [1] * 4)
+    assert expected_calibration_error(probabilities, codes) == pytest.approx(0.0, abs=1e-15)
+    assert expected_calibration_error(probabilities, 1 - codes) == pytest.approx(0.4)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1), st.floats(0.05, 0.9))
+def test_coverage_of_sets(seed, alpha):
+    rng = np.random.default_rng(seed)
+    p_values, codes, groups = rng.random((20, 3)), rng.integers(0, 3, 20), rng.integers(0, 6, 20)
+    found = coverage(p_values, codes, groups, alpha)
+    sets = [{c for c in range(3) if row[c] > alpha} for row in p_values]
+    covered = [code in chosen for code, chosen in zip(codes, sets, strict=True)]
+    assert found.clips == pytest.approx(np.mean(covered))
+    by_source = [np.mean([covered[k] for k in np.flatnonzero(groups == g)]) for g in set(groups.tolist())]
+    assert found.sources == pytest.approx(np.mean(by_source))
+    assert found.size == pytest.approx(np.mean([len(chosen) for chosen in sets]))
+    assert found.empty == np.mean([not chosen for chosen in sets])
+    assert coverage(p_values, codes, None, alpha).sources == pytest.approx(found.clips)
+
+
+def test_what_the_summary_holds():
+    rng = np.random.default_rng(0)
+    probabilities, p_values, codes = (
+        rng.dirichlet(np.ones(3), 40),
+        rng.random((40, 3)),
+        rng.integers(0, 3, 40),
+    )
+    confidence = Confidence(
+        classes=("a", "b", "c"), probabilities=probabilities, p_values=p_values, smallest_alpha=0.02
+    )
+    groups = np.arange(40) // 3
+    summary = confidence_summary(confidence, codes, groups)
+    assert summary["expected_calibration_error"] == expected_calibration_error(probabilities, codes)
+    bins = reliability(probabilities, codes)
+    assert [line["count"] for line in summary["reliability"]] == bins.count[bins.count > 0].tolist()
+    for row, level in zip(summary["coverage"], (0.8, 0.9, 0.95), strict=True):
+        assert row == {"level": level, **vars(coverage(p_values, codes, groups, 1.0 - level))}
+    json.dumps(summary, allow_nan=False)
+
+
+def test_mistakes_in_confidence():
+    with pytest.raises(ParameterError, match=r"shapes \(3, 2\) and \(2,\)"):
+        reliability(np.ones((3, 2)), [0, 1])
+    with pytest.raises(ParameterError, match="bins"):
+        reliability(np.ones((3, 2)), [0, 1, 1], 0)
+    with pytest.raises(ParameterError, match="alpha"):
+        coverage(np.ones((3, 2)), [0, 1, 1], None, 1.5)

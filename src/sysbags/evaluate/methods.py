@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.types import Array
+from sysbags._common.types import Array, IntArray
 from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.registry import METRICS
 from sysbags.evaluate.alternatives import (
@@ -24,11 +24,18 @@ from sysbags.evaluate.alternatives import (
     ridge_alternatives,
     system_ridge_alternatives,
 )
-from sysbags.evaluate.predictors import NearestCenter, NearestNeighbors, Predictor, average_centers
+from sysbags.evaluate.confidence import nested_confidence
+from sysbags.evaluate.predictors import (
+    NearestCenter,
+    NearestNeighbors,
+    Predictor,
+    ScorePredictor,
+    average_centers,
+)
 from sysbags.evaluate.selection import nested_accuracies, nested_predictions, one_standard_error_rule
 from sysbags.evaluate.splits import EvaluationSet
 from sysbags.evaluate.vector_predictors import between_vectors, vector_predictor
-from sysbags.report.results import Method
+from sysbags.report.results import Confidence, Method
 from sysbags.report.statistics import mcnemar, rate
 
 __all__ = [
@@ -89,11 +96,12 @@ def evaluate_method(
     """
     started = time.perf_counter()
     settings, predictors = zip(*spec.alternatives(), strict=True)
+    wanted = None if items.test_group is None else [items.test_group]
     if len(settings) == 1:
         codes, usual = predictors[0].predict(), settings[0]
+        chosen = np.zeros(len(np.unique(items.groups) if wanted is None else wanted), dtype=np.int64)
         chosen_settings = dict(usual)
     else:
-        wanted = None if items.test_group is None else [items.test_group]
         accuracies = nested_accuracies(
             predictors, items.codes, items.groups, wanted=wanted, n_jobs=items.n_jobs
         )
@@ -114,7 +122,22 @@ def evaluate_method(
         time.perf_counter() - started,
         chosen_settings,
     )
-    return method, usual
+    return replace(method, make_confidence=_confidence(spec, predictors, chosen, items)), usual
+
+
+def _confidence(
+    spec: MethodSpec, predictors: Sequence[Predictor], chosen: IntArray, items: EvaluationSet
+) -> Callable[[], Confidence | None] | None:
+    """Return what computes the confidence of systems, where their predictors have scores."""
+    used, places = np.unique(chosen, return_inverse=True)
+    kept = [predictor for predictor in (predictors[k] for k in used) if isinstance(predictor, ScorePredictor)]
+    if spec.kind != "systems" or len(kept) < len(used):
+        return None
+    if items.test_group is None:
+        return partial(nested_confidence, kept, places, items)
+    # A test set takes one pass. If it were left for later, the predictors of every trial would have to stay.
+    found = nested_confidence(kept, places, items)
+    return lambda: found
 
 
 def make_method(

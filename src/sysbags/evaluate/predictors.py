@@ -8,9 +8,10 @@ nested selection can choose between predictors for g by how they do on the other
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import combinations
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,7 @@ __all__ = [
     "NearestCenter",
     "NearestNeighbors",
     "Predictor",
+    "ScorePredictor",
     "TabulatedPredictor",
     "average_centers",
     "medoid_centers",
@@ -61,6 +63,17 @@ class DistancePredictor(Predictor, Protocol):
         """Distances of each item to each class, (K, C), without its own group and a further one.
 
         Infinite to a class of which no item is left.
+        """
+
+
+@runtime_checkable
+class ScorePredictor(DistancePredictor, Protocol):
+    """Predicts by scores of classes, and can tell how far away these are."""
+
+    def scores(self, excluding: int | None = None) -> Array:
+        """Scores of each item for each class, (K, C), without its own group and a further one.
+
+        Larger is better; -inf for a class of which no item is left.
         """
 
 
@@ -120,12 +133,11 @@ class NearestNeighbors:
 
     def distances(self, excluding: int | None = None) -> Array:
         """Return the distances of the rows to the nearest item of each class; see `DistancePredictor`."""
-        usable = self._groups != excluding
-        nearest = [
-            self._distances[:, (self._codes == c) & usable].min(axis=1, initial=np.inf)
-            for c in range(int(self._codes.max()) + 1)
-        ]
-        return np.stack(nearest, axis=1)
+        return _nearest(self._distances, self._codes, self._groups != excluding)
+
+    def scores(self, excluding: int | None = None) -> Array:
+        """Return minus the distances to the nearest item of each class; see `ScorePredictor`."""
+        return -self.distances(excluding)
 
 
 class ClassCenters:
@@ -228,6 +240,10 @@ class NearestCenter:
     def distances(self, excluding: int | None = None) -> Array:
         """Return the weighted distances to the centers; see `DistancePredictor`."""
         return np.asarray(self._centers.distances(excluding) @ self._weights)
+
+    def scores(self, excluding: int | None = None) -> Array:
+        """Return minus the weighted distances to the centers; see `ScorePredictor`."""
+        return -self.distances(excluding)
 
     def predict(self, excluding: int | None = None) -> IntArray:
         """Return the class code of each item; see `Predictor`."""
@@ -338,6 +354,7 @@ class KernelRidge:
         penalty: float = 1.0,
     ) -> None:
         items, classes = len(codes), int(codes.max()) + 1
+        self._squared, self._codes = distances, codes
         self._targets = targets(codes, classes)
         self._inverse = np.linalg.inv(bordered(distances, penalty))[:items, :items]
         self._coefficients = self._inverse @ self._targets
@@ -351,10 +368,15 @@ class KernelRidge:
 
     def predict(self, excluding: int | None = None) -> IntArray:
         """Return the class code of each item; see `Predictor`."""
+        scores = self.scores(excluding)
+        return np.where(np.isfinite(scores).any(axis=1), scores.argmax(axis=1), NO_PREDICTION)
+
+    def scores(self, excluding: int | None = None) -> Array:
+        """Return what is fitted to 1 for a class and to -1 for the others; see `ScorePredictor`."""
         inverse, coefficients = self._inverse, self._coefficients
         training_counts = self._counts.sum(axis=0) - self._counts[self._group_indices]
         if excluding is not None and len(self._groups) == 2:
-            return np.full(len(self._group_indices), NO_PREDICTION)  # no group is left to learn from
+            return np.full(self._targets.shape, -np.inf)  # no group is left to learn from
         if excluding is not None:
             place = int(np.searchsorted(self._groups, excluding))
             out = self._members[place]
@@ -367,8 +389,19 @@ class KernelRidge:
         for stack in self._stacks:
             blocks = inverse[stack[:, :, None], stack[:, None, :]]
             scores[stack] = self._targets[stack] - np.linalg.solve(blocks, coefficients[stack])
-        best = np.where(training_counts > 0, scores, -np.inf).argmax(axis=1)
-        return np.where((training_counts > 0).any(axis=1), best, NO_PREDICTION)
+        return np.where(training_counts > 0, scores, -np.inf)
+
+    def distances(self, excluding: int | None = None) -> Array:
+        """Return the squared distances to the nearest item of each class; see `DistancePredictor`."""
+        usable = np.ones(len(self._codes), dtype=bool)
+        if excluding is not None:
+            usable = self._groups[self._group_indices] != excluding
+        return _nearest(self._to_others, self._codes, usable)
+
+    @cached_property
+    def _to_others(self) -> Array:
+        """The squared distances, infinite within a group."""
+        return np.where(self._group_indices[:, None] == self._group_indices, np.inf, self._squared)
 
 
 class CodebookFolds:
@@ -413,6 +446,23 @@ class CodebookFolds:
             return self._predictors[int(self._fold_of[excluding][0])].predict(excluding)
         return np.choose(self._folds, [predictor.predict() for predictor in self._predictors])
 
+    def scores(self, excluding: int | None = None) -> Array:
+        """Return the scores, if the predictors of all codebooks have them; see `ScorePredictor`."""
+        return self._by_fold(lambda predictor: predictor.scores, excluding)
+
+    def distances(self, excluding: int | None = None) -> Array:
+        """Return the distances, if the predictors of all codebooks have them; see `DistancePredictor`."""
+        return self._by_fold(lambda predictor: predictor.distances, excluding)
+
+    def _by_fold(
+        self, of: Callable[[ScorePredictor], Callable[[int | None], Array]], excluding: int | None
+    ) -> Array:
+        predictors = cast(Sequence[ScorePredictor], self._predictors)
+        if excluding is not None:
+            return of(predictors[int(self._fold_of[excluding][0])])(excluding)
+        every = np.stack([of(predictor)(None) for predictor in predictors])
+        return np.asarray(every[self._folds, np.arange(len(self._folds))])
+
 
 class TabulatedPredictor:
     """The predictions of another predictor for every group, so that the other need not be kept."""
@@ -425,6 +475,14 @@ class TabulatedPredictor:
     def predict(self, excluding: int | None = None) -> IntArray:
         """Return the class code of each item; see `Predictor`."""
         return self._table[self._place[excluding]].astype(np.int64)
+
+
+def _nearest(distances: Array, codes: IntArray, usable: npt.NDArray[np.bool_]) -> Array:
+    """Return the distances to the nearest usable item of each class, (K, C)."""
+    classes = range(int(codes.max()) + 1)
+    return np.stack(
+        [distances[:, (codes == c) & usable].min(axis=1, initial=np.inf) for c in classes], axis=1
+    )
 
 
 def _finite(distances: npt.ArrayLike, shape: tuple[int, int]) -> Array:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from sysbags.datasets.folder import check_trial
 from sysbags.errors import ParameterError
 from sysbags.evaluate.methods import counts
-from sysbags.report.results import Evaluation, Method
+from sysbags.report.results import Confidence, Evaluation, Method
 from sysbags.report.statistics import mcnemar, rate
 
 __all__ = ["check_trials", "merge_trials"]
@@ -56,6 +57,7 @@ def merge_trials(results: Mapping[str, Evaluation]) -> Evaluation:
     units = [clip.source or str(clip.path or clip.name) for clip in clips]
     # A clip that is tested several times counts once in McNemar's test.
     once = np.unique([str(clip.path or clip.name) for clip in clips], return_index=True)[1]
+    classes = tuple(sorted({name for evaluation in evaluations for name in evaluation.classes}))
     methods: list[Method] = []
     for method in first.methods:
         rows = [
@@ -81,6 +83,7 @@ def merge_trials(results: Mapping[str, Evaluation]) -> Evaluation:
                     name: counts(row.settings[name] for row in rows if name in row.settings) for name in names
                 },
                 trials={name: row.rate.share for name, row in zip(results, rows, strict=True)},
+                make_confidence=partial(Confidence.stack, [row.confidence for row in rows], classes),
             )
         )
     sizes = ", ".join(f"{name}: {len(evaluation.clips)}" for name, evaluation in results.items())
@@ -89,7 +92,7 @@ def merge_trials(results: Mapping[str, Evaluation]) -> Evaluation:
         protocol=f"{len(results)} official trial{'s' if len(results) > 1 else ''} (clips tested: {sizes})",
         clips=clips,
         groups=tuple(k for k, evaluation in enumerate(evaluations) for _ in evaluation.clips),
-        classes=tuple(sorted({name for evaluation in evaluations for name in evaluation.classes})),
+        classes=classes,
         methods=tuple(methods),
         failures={path: error for evaluation in evaluations for path, error in evaluation.failures.items()},
         facts=dict(first.facts)

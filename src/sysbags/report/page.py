@@ -27,7 +27,15 @@ from sysbags.video import Frame, frames
 
 __all__ = ["page", "pictures", "write"]
 
-SCRIPTS = ("base.js", "charts.js", "tables.js", "map.js", "clip.js", "atlas.js")  # in the order they run
+SCRIPTS = (
+    "base.js",
+    "charts.js",
+    "confidence.js",
+    "tables.js",
+    "map.js",
+    "clip.js",
+    "atlas.js",
+)  # in this order
 COLUMNS = (  # of the table of methods, and how the script sorts them
     ("Method", "text"),
     ("Classifier", "text"),
@@ -71,6 +79,7 @@ def page(evaluation: Evaluation, pictures: Sequence[bytes]) -> str:
         evaluation=evaluation,
         main=evaluation.methods[evaluation.main],
         departures="" if departures == "none" else departures,
+        confidence=evaluation.confidence_summary,
         majority=largest_class / len(evaluation.clips),
         tiles=_tiles(evaluation),
         columns=COLUMNS,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from sysbags.systems.system import System
 __all__ = [
     "ClassMean",
     "Clip",
+    "Confidence",
     "Curve",
     "Details",
     "Evaluation",
@@ -62,6 +63,47 @@ class Clip:
     source: str | None = None
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Confidence:
+    """How sure a method is of each clip, as calibrated without the clip's group.
+
+    Attributes
+    ----------
+    classes : tuple of str
+    probabilities : (K, C) array
+        Of each class; 0 for a class without training clips.
+    p_values : (K, C) array
+        How well each class fits, see `sysbags.classifiers.calibration.Calibration`.
+    smallest_alpha : float
+        The smallest p-value there can be: 1 / (G + 1) for G calibration groups.
+    """
+
+    classes: tuple[str, ...]
+    probabilities: Array
+    p_values: Array
+    smallest_alpha: float
+
+    @classmethod
+    def stack(cls, parts: Sequence[Confidence | None], classes: tuple[str, ...]) -> Confidence | None:
+        """Return that of several lists of clips one after the other; None if one of them has none."""
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+
+        def widened(part: Confidence, values: Array, missing: float) -> Array:
+            wide = np.full((len(values), len(classes)), missing)
+            wide[:, [classes.index(name) for name in part.classes]] = values
+            return wide
+
+        return cls(
+            classes=classes,
+            probabilities=np.concatenate([widened(part, part.probabilities, 0.0) for part in known]),
+            # As for a class without training clips.
+            p_values=np.concatenate([widened(part, part.p_values, part.smallest_alpha) for part in known]),
+            smallest_alpha=max(part.smallest_alpha for part in known),
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Method:
     """What one way of describing clips and one classifier reached.
@@ -84,6 +126,8 @@ class Method:
         Weights, order and the like, for people to read; for tuned methods what was chosen and how often.
     trials : mapping
         The accuracy in each trial, for official splits.
+    make_confidence : callable, optional
+        Computes `confidence` when it is first asked for.
     """
 
     name: str
@@ -95,6 +139,17 @@ class Method:
     seconds: float = 0.0
     settings: Mapping[str, Any] = field(default_factory=dict)
     trials: Mapping[str, float] = field(default_factory=dict)
+    make_confidence: Callable[[], Confidence | None] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def confidence(self) -> Confidence | None:
+        """Probabilities and p-values, computed when they are first asked for; None if there are none."""
+        return None if self.make_confidence is None else self.make_confidence()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all but the confidence as lists, numbers and text."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "make_confidence"}
+        return values | {"rate": asdict(self.rate)}
 
 
 @dataclass(frozen=True)
@@ -267,6 +322,22 @@ class Evaluation:
         return _confusion(labels, self.methods[self.main].predictions, self.classes)
 
     @cached_property
+    def confidence_summary(self) -> dict[str, Any] | None:
+        """How honest the main method's confidence is, see `sysbags.report.statistics.confidence_summary`.
+
+        Computed when it is first asked for; None if the main method has no scores.
+        """
+        from sysbags.report.statistics import confidence_summary
+
+        confidence = self.methods[self.main].confidence
+        if confidence is None:
+            return None
+        codes = [confidence.classes.index(clip.label) for clip in self.clips]
+        # A clip that is tested in several trials is one source.
+        sources = [clip.source or str(clip.path or clip.name) for clip in self.clips]
+        return confidence_summary(confidence, codes, sources)
+
+    @cached_property
     def details(self) -> Details:
         """Curves, systems, map and class means; computed when they are first asked for."""
         return self.make_details()
@@ -329,10 +400,11 @@ class Evaluation:
             "clips": [{"name": c.name, "label": c.label, "source": c.source} for c in self.clips],
             "skipped": [{"path": str(path), "error": str(error)} for path, error in self.failures.items()],
             "methods": [
-                {**asdict(method), "share": method.rate.share, "main": k == self.main}
+                {**method.to_dict(), "share": method.rate.share, "main": k == self.main}
                 for k, method in enumerate(self.methods)
             ],
             "confusion": self.confusion.tolist(),
+            "confidence": self.confidence_summary,
             "facts": dict(self.facts),
             "seconds": dict(self.seconds),
         }

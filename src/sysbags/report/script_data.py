@@ -34,7 +34,7 @@ def compact(evaluation: Evaluation) -> dict[str, Any]:
     dict
     """
     code = {name: k for k, name in enumerate(evaluation.classes)}
-    relations = evaluation.relations
+    relations, confidence = evaluation.relations, evaluation.confidence_summary
     return {
         "classes": list(evaluation.classes),
         "clips": [{"name": clip.name, "source": clip.source} for clip in evaluation.clips],
@@ -52,6 +52,7 @@ def compact(evaluation: Evaluation) -> dict[str, Any]:
             }
             for curve in evaluation.curves
         ],
+        "reliability": None if confidence is None else confidence["reliability"],
         "lambda_a": relations.lambda_a,
         "lambda_mu": relations.lambda_mu,
         "plane": numbers(relations.plane, 4),

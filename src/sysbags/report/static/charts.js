@@ -21,10 +21,12 @@ function ticks(low, high, count) {
 const short = (value) => String(Number(value.toPrecision(6)));
 
 /** An empty chart: its SVG element, and where a pair of values lies in it. */
-function chart({ width, height, x, y, title, xTitle, yTitle = "", yText = short }) {
+function chart({ width, height, x, y, title, xTitle, xText = short, yTitle = "", yText = short }) {
   const yTicks = ticks(y[0], y[1], height / 44);
   const left = 12 + 7.2 * Math.max(...yTicks.map((tick) => yText(tick).length));
-  const [right, top, bottom] = [width - 12, yTitle ? 26 : 8, height - 38];
+  const xTicks = ticks(x[0], x[1], width / 70);
+  const lastHalf = 4 * Math.max(...xTicks.map((tick) => xText(tick).length));
+  const [right, top, bottom] = [width - Math.max(12, lastHalf), yTitle ? 26 : 8, height - 38];
   const atX = (value) => left + ((value - x[0]) / (x[1] - x[0] || 1)) * (right - left);
   const atY = (value) => bottom - ((value - y[0]) / (y[1] - y[0] || 1)) * (bottom - top);
   const svg = draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
@@ -34,10 +36,10 @@ function chart({ width, height, x, y, title, xTitle, yTitle = "", yText = short 
       draw("text", { x: left - 6, y: atY(tick) + 4, "text-anchor": "end" }, yText(tick)),
     );
   }
-  for (const tick of ticks(x[0], x[1], width / 70)) {
+  for (const tick of xTicks) {
     svg.append(
       draw("path", { class: "axis", d: `M${atX(tick)} ${bottom}v4` }),
-      draw("text", { x: atX(tick), y: bottom + 17, "text-anchor": "middle" }, short(tick)),
+      draw("text", { x: atX(tick), y: bottom + 17, "text-anchor": "middle" }, xText(tick)),
     );
   }
   svg.append(
