@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from copy import copy
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from sysbags._common.estimator import SequenceEstimator
@@ -16,6 +17,7 @@ from sysbags._common.parallel import run
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_weight
+from sysbags.classifiers.calibration import Calibration, ConfidenceMixin, cross_fitted_scores
 from sysbags.classifiers.explanation import Explanation
 from sysbags.distances.alignment import align
 from sysbags.distances.alignment_matrix import mean_term
@@ -53,7 +55,7 @@ class Comparison(NamedTuple):
     nearest: IntArray
 
 
-class SystemClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[misc]
+class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # type: ignore[misc]
     """The base of the classifiers: squared distances between clips, each with one system or one per bag.
 
     A clip with several systems is a point of a product space. Its squared distance to another clip is the
@@ -70,6 +72,7 @@ class SystemClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[misc
     lambda_mu: Weight
     bag_weights: Sequence[float] | None
     compress: int | None
+    probability: bool
     random_state: int | np.random.Generator | None
     n_jobs: int | None
     labels_: npt.NDArray[Any]
@@ -85,6 +88,10 @@ class SystemClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[misc
     @abstractmethod
     def members_(self) -> list[Any]:
         """The training clips or centers that clips are compared with."""
+
+    @abstractmethod
+    def _keep(self, members: list[Any], errors: Array) -> None:
+        """Set the training clips or centers, and the errors of their compression."""
 
     @abstractmethod
     def _compare(self, bags: list[list[System]]) -> Comparison:
@@ -141,6 +148,13 @@ class SystemClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[misc
             return Explanation(label=classes[code], distances=distances, parts=parts)
 
         return run(explanation, list(range(len(bags[0]))), self.n_jobs, "explanations")
+
+    def compressed(self, size: int) -> Self:
+        """Return a copy that keeps at most `size` samples of each of its systems; see `System.compress`."""
+        twin = copy(self)
+        twin.compress = check_integer(size, "size")
+        twin._keep(*twin._compressed(by_bag(self.members_)))
+        return twin
 
     def _by_bag(self, systems: Sequence[Item]) -> list[list[System]]:
         """Return the systems of new clips bag by bag; there must be as many bags as in training."""
@@ -225,8 +239,20 @@ class SystemClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[misc
         total = float(self._distances([clip], [other])[0][0, 0])
         return {"covariances": max(total - mean, 0.0), "mean": mean}
 
+    def _class_scores(self, systems: Sequence[Item]) -> tuple[Array, Array]:
+        compared = self.compare(systems)
+        return compared.scores, compared.distances
+
     def _calibrate(self, bags: list[list[System]], codes: IntArray, groups: npt.ArrayLike | None) -> None:
         """Calibrate by cross-validation, if that is asked for."""
+        self.calibration_ = None
+        if not self.probability:
+            return
+        twin = clone(self).set_params(probability=False, compress=None)
+        systems = list(zip(*bags, strict=True))
+        scores, distances = cross_fitted_scores(twin, systems, codes, groups, random_state=self.random_state)
+        units = np.arange(len(codes)) if groups is None else groups
+        self.calibration_ = Calibration.fit(scores, distances, codes, units)
 
     def _compressed(self, bags: list[list[System]]) -> tuple[list[Any], Array]:
         """Return clips as they are learnt, with fewer samples if that is asked for, and their errors."""

@@ -180,7 +180,7 @@ class KernelRidgeClassifier(SystemClassifier):
         coefficients = vectors @ parts
         self.coefficients_ = coefficients - coefficients.mean(axis=0)  # their sum is 0 but for round-off
         self.intercepts_ = averages + 0.5 * squared.mean(axis=0) @ self.coefficients_
-        self.systems_, self.compression_errors_ = self._compressed(bags)
+        self._keep(*self._compressed(bags))
         self.labels_ = classes[codes]
         self._calibrate(bags, codes, groups)
         return self
@@ -189,6 +189,9 @@ class KernelRidgeClassifier(SystemClassifier):
     def members_(self) -> list[Any]:
         """The training clips."""
         return self.systems_
+
+    def _keep(self, members: list[Any], errors: Array) -> None:
+        self.systems_, self.compression_errors_ = members, errors
 
     def decision_function(self, systems: Sequence[Item]) -> Array:
         """Return the scores of the classes, (K, C); for two classes, as in scikit-learn, one per clip."""

@@ -118,7 +118,7 @@ class NearestSystem(SystemClassifier):
         """
         bags = self._start(systems, grams)
         classes, codes = check_labels(labels, len(bags[0]))
-        self.systems_, self.compression_errors_ = self._compressed(bags)
+        self._keep(*self._compressed(bags))
         self.labels_ = classes[codes]
         self._count(self.n_neighbors)
         self._calibrate(bags, codes, groups)
@@ -128,6 +128,9 @@ class NearestSystem(SystemClassifier):
     def members_(self) -> list[Any]:
         """The training clips."""
         return self.systems_
+
+    def _keep(self, members: list[Any], errors: Array) -> None:
+        self.systems_, self.compression_errors_ = members, errors
 
     def kneighbors(
         self, systems: Sequence[Item], n_neighbors: int | None = None, return_distance: bool = True
@@ -275,7 +278,7 @@ class NearestMean(SystemClassifier):
             ]
             for k, bag in enumerate(bags)
         ]
-        self.centers_, self.compression_errors_ = self._compressed(centers)
+        self._keep(*self._compressed(centers))
         self._calibrate(bags, codes, groups)
         return self
 
@@ -283,6 +286,9 @@ class NearestMean(SystemClassifier):
     def members_(self) -> list[Any]:
         """The centers."""
         return self.centers_
+
+    def _keep(self, members: list[Any], errors: Array) -> None:
+        self.centers_, self.compression_errors_ = members, errors
 
     def distances(self, systems: Sequence[Item]) -> Array:
         """Return the squared distances of clips to the centers of the classes, (K, C)."""

@@ -26,7 +26,12 @@ class NamedClassifier(NamedTuple):
     learnt: Mapping[str, str]
 
 
-COMMON = {"weights_": "float B 2", "scales_": "positive B", "compression_errors_": "float K"}
+COMMON = {
+    "weights_": "float B 2",
+    "scales_": "positive B",
+    "compression_errors_": "float K",
+    "calibration_": "Calibration?",
+}
 
 CLASSIFIERS = {
     "nearest-system": NamedClassifier(

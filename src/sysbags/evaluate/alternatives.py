@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from typing import Any, NamedTuple
+from itertools import combinations, product
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,9 +22,9 @@ from sysbags.distances.gram import CrossGram, SystemStack
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.distances.registry import METRICS
 from sysbags.distances.truncation import to_unit_variance
-from sysbags.distances.weights import scaled_weights
+from sysbags.distances.weights import SCALE, scaled_weights
 from sysbags.errors import ParameterError
-from sysbags.evaluate.predictors import KernelRidge, Predictor
+from sysbags.evaluate.predictors import KernelRidge, NearestNeighbors, Predictor, SmallestSum
 from sysbags.evaluate.splits import EvaluationSet
 from sysbags.evaluate.system_predictors import PredictorFamily, metric_predictors
 from sysbags.systems.system import NORMAL_FORMS, System
@@ -38,14 +38,15 @@ __all__ = [
     "matching_grids",
     "neighbour_alternatives",
     "ridge_alternatives",
+    "subsets",
     "system_ridge_alternatives",
 ]
 
 RIDGES = (0.1, 0.03, 0.3)
 WIDTHS = (None, 1.0)
-BAG_WEIGHTS = (1.0, 0.5, 0.0)  # of each bag but the first, whose weight is 1
 
 Alternative = tuple[dict[str, Any], Predictor]
+Version = TypeVar("Version")
 
 
 @dataclass(frozen=True)
@@ -216,66 +217,146 @@ class Systems:
         terms: list[tuple[Array, Array]] = self._known[key]
         return terms
 
+    def scale(self, grid: WeightGrid, lambda_a: float, lambda_mu: float) -> float:
+        """Return the variance of the training clips, by which the distances of several bags are divided."""
+        training = np.ix_(self.items.training, self.items.training)
+        return half_mean(self.squared(grid, lambda_a, lambda_mu)[0][training]) or 1.0
 
-def _settings(grid: WeightGrid, lambda_a: float, lambda_mu: float) -> dict[str, Any]:
+    def squared(self, grid: WeightGrid, lambda_a: float, lambda_mu: float) -> list[Array]:
+        """Return the squared distances between all clips, for each codebook fold."""
+        return [first + lambda_mu * mean for first, mean in self.terms(grid, lambda_a)]
+
+
+def _settings(classifier: str, grid: WeightGrid, lambda_a: Any, lambda_mu: Any) -> dict[str, Any]:
     return {
+        "classifier": classifier,
         "metric": grid.metric,
         "normal form": grid.normal_form,
-        "lambda_a": float(lambda_a),
-        "lambda_mu": float(lambda_mu),
+        "lambda_a": lambda_a,
+        "lambda_mu": lambda_mu,
     }
 
 
+@dataclass(frozen=True)
+class _Weighting:
+    """One choice from the weights of a grid, for each of several bags.
+
+    Attributes
+    ----------
+    grid : WeightGrid
+    numbers : list of pairs of float
+        `lambda_a` and `lambda_mu` of each bag.
+    shown : pair
+        What the settings say: with several bags, weights in the units of each bag are "scale".
+    """
+
+    grid: WeightGrid
+    numbers: list[tuple[float, float]]
+    shown: tuple[float | str, float | str]
+
+
+def _weightings(bags: Sequence[Systems], grids: Sequence[WeightGrid]) -> Iterator[_Weighting]:
+    """Yield all weights of the grids; with several bags, only the first of each grid."""
+    for grid in grids if len(bags) == 1 else [grid.first() for grid in grids]:
+        weights = [systems.weights(grid) for systems in bags]
+        for a, mu in product(range(len(grid.lambda_a)), range(len(grid.lambda_mu))):
+            numbers = [(float(values_a[a]), float(values_mu[mu])) for values_a, values_mu in weights]
+            shown = [
+                SCALE if scaled and len(bags) > 1 else number
+                for scaled, number in zip(grid.scaled, numbers[0], strict=True)
+            ]
+            yield _Weighting(grid, numbers, (shown[0], shown[1]))
+
+
+def subsets(names: Sequence[str]) -> list[tuple[int, ...]]:
+    """Return the choices of bags: all, then all but one, and so on.
+
+    Examples
+    --------
+    >>> subsets(["lbp", "flow"])
+    [(0, 1), (0,), (1,)]
+    """
+    count = len(names)
+    return [some for size in range(count, 0, -1) for some in combinations(range(count), size)]
+
+
+def _chosen_bags(names: Sequence[str], chosen: Sequence[int]) -> dict[str, Any]:
+    return {"bags": " + ".join(names[k] for k in chosen)} if len(names) > 1 else {}
+
+
 def neighbour_alternatives(
-    systems: Systems, classifier: str, grids: Sequence[WeightGrid], n_neighbors: Sequence[int] = (1,)
+    bags: Mapping[str, Systems],
+    classifier: str,
+    grids: Sequence[WeightGrid],
+    n_neighbors: Sequence[int] = (1,),
 ) -> list[Alternative]:
     """Return "nearest mean", or "1-NN" with some numbers of neighbours, for all weights of the grids.
 
-    Where there is a choice, means are those of the alignment distance: the average of covariances is a system
-    whose order is the sum of all orders, too large to be saved and used for large classes.
-    """
-    alternatives: list[Alternative] = []
-    compact = [grid for grid in grids if classifier != "nearest mean" or not METRICS[grid.metric].averages]
-    for grid in compact or grids:
-        values_a, values_mu = systems.weights(grid)
-        for a in values_a:
-            families = systems.families(classifier, grid, a)
-            for mu, count in product(values_mu, n_neighbors):
-                title = classifier if count == 1 else f"{count}-NN"
-                predictors = [family(mu, count) for family in families]
-                settings = {"classifier": title, **_settings(grid, a, mu)}
-                alternatives.append((settings, systems.items.combine(predictors)))
-    return alternatives
-
-
-def system_ridge_alternatives(
-    names: Sequence[str], bags: Sequence[Systems], grids: Sequence[WeightGrid]
-) -> list[Alternative]:
-    """Return the alternatives of kernel ridge on the sum of the squared distances of all bags.
-
-    Weights of the metric, of the bags, the ridge and the width vary; with several bags, only the first
-    weights of each grid, which are the same multiples for all bags.
+    With several bags, distances are the sums over all or some of them, those of each bag divided by its
+    variance. Where there is a choice, means are those of the alignment distance: the average of covariances
+    is a system whose order is the sum of all orders, too large to be saved and used for large classes.
 
     Parameters
     ----------
-    names : sequence of str
-        What tables call the bags.
-    bags : sequence of Systems
-        For each bag the systems of all clips, once or once per codebook fold.
+    bags : mapping
+        The systems of each bag.
+    classifier : {"nearest mean", "1-NN"}
+    grids : sequence of WeightGrid
+    n_neighbors : sequence of int
+    """
+    alternatives: list[Alternative] = []
+    names, systems = list(bags), list(bags.values())
+    items = systems[0].items
+    by_mean = classifier == "nearest mean"
+    compact = [grid for grid in grids if not (by_mean and METRICS[grid.metric].averages)]
+    for choice in _weightings(systems, compact or grids):
+        pairs = list(zip(systems, choice.numbers, strict=True))
+        scales = [1.0] if len(pairs) == 1 else [bag.scale(choice.grid, *weights) for bag, weights in pairs]
+        squared = [] if by_mean else [bag.squared(choice.grid, *weights) for bag, weights in pairs]
+        families = [bag.families(classifier, choice.grid, a) for bag, (a, _) in pairs] if by_mean else []
+        for count, chosen in product(n_neighbors, subsets(names)):
+            predictors: list[Predictor] = []
+            for version in range(max(len((families or squared)[k]) for k in chosen)):
+                if by_mean:
+                    parts = [
+                        (1.0 / scales[k], _cyclic(families[k], version)(choice.numbers[k][1], 1))
+                        for k in chosen
+                    ]
+                    predictors.append(parts[0][1] if len(pairs) == 1 else SmallestSum(parts))
+                else:
+                    total = sum(_cyclic(squared[k], version) / scales[k] for k in chosen)
+                    predictors.append(NearestNeighbors(np.asarray(total), items.codes, items.groups, count))
+            title = classifier if count == 1 else f"{count}-NN"
+            settings = _settings(title, choice.grid, *choice.shown) | _chosen_bags(names, chosen)
+            alternatives.append((settings, items.combine(predictors)))
+    return alternatives
+
+
+def _cyclic(versions: Sequence[Version], k: int) -> Version:
+    """Return the version for codebook fold k; a bag without codebook has a single one."""
+    return versions[k % len(versions)]
+
+
+def system_ridge_alternatives(bags: Mapping[str, Systems], grids: Sequence[WeightGrid]) -> list[Alternative]:
+    """Return the alternatives of kernel ridge on the sum of the squared distances of all bags or some.
+
+    Weights of the metric, the ridge and the width vary; with several bags, only the first weights of each
+    grid, which are the same multiples for all bags.
+
+    Parameters
+    ----------
+    bags : mapping
+        The systems of each bag, of all clips, once or once per codebook fold.
     grids : sequence of WeightGrid
     """
     alternatives: list[Alternative] = []
-    for grid in grids if len(bags) == 1 else [grid.first() for grid in grids]:
-        weights = [systems.weights(grid) for systems in bags]
-        for place_a, place_mu in product(range(len(grid.lambda_a)), range(len(grid.lambda_mu))):
-            chosen = [(values_a[place_a], values_mu[place_mu]) for values_a, values_mu in weights]
-            squared = [
-                [first + mu * mean for first, mean in systems.terms(grid, a)]
-                for systems, (a, mu) in zip(bags, chosen, strict=True)
-            ]
-            # With several bags, the weights that are named are those of the first.
-            settings = _settings(grid, *chosen[0])
-            alternatives += ridge_alternatives(names, squared, bags[0].items, settings)
+    names, systems = list(bags), list(bags.values())
+    for choice in _weightings(systems, grids):
+        squared = [
+            bag.squared(choice.grid, *weights) for bag, weights in zip(systems, choice.numbers, strict=True)
+        ]
+        settings = _settings("kernel ridge", choice.grid, *choice.shown)
+        alternatives += ridge_alternatives(names, squared, systems[0].items, settings)
     return alternatives
 
 
@@ -285,10 +366,10 @@ def ridge_alternatives(
     items: EvaluationSet,
     settings: Mapping[str, Any],
 ) -> Iterator[Alternative]:
-    """Yield kernel ridge on sums of squared distances over bags, for all weights of bags, ridges and widths.
+    """Yield kernel ridge on sums of squared distances over all or some bags, for all ridges and widths.
 
-    The distances of each bag are divided by the variance of the training clips first. Those that are not
-    Euclidean are repaired for all items at once, which uses no label.
+    Of several bags, the distances of each are divided by the variance of the training clips first. Those that
+    are not Euclidean are repaired for all items at once, which uses no label.
 
     Parameters
     ----------
@@ -301,22 +382,24 @@ def ridge_alternatives(
         What else there is to say.
     """
     training = np.ix_(items.training, items.training)
-    scaled = [[squared / (half_mean(squared[training]) or 1.0) for squared in versions] for versions in bags]
-    for further, width in product(product(BAG_WEIGHTS, repeat=len(bags) - 1), WIDTHS):
+    if len(bags) > 1:
+        bags = [
+            [squared / (half_mean(squared[training]) or 1.0) for squared in versions] for versions in bags
+        ]
+    for chosen, width in product(subsets(names), WIDTHS):
         repaired = []
-        for k in range(max(map(len, bags))):
-            shares = zip((1.0, *further), scaled, strict=True)
-            squared = np.asarray(sum(share * versions[k % len(versions)] for share, versions in shares))
-            if width is not None:
-                squared = gaussian_distances(squared, width * half_mean(squared[training]))
+        for version in range(max(len(bags[k]) for k in chosen)):
+            total = np.asarray(sum(_cyclic(bags[k], version) for k in chosen))
+            squared = (
+                total if width is None else gaussian_distances(total, width * half_mean(total[training]))
+            )
             squared = euclidean_part(squared)
             # Where all distances are 0, any penalty gives the same.
-            repaired.append((squared, half_mean(squared[training]) or 1.0))
-        known = {**settings, "width": "none" if width is None else width}
-        known |= {f"weight of {name}": weight for name, weight in zip(names[1:], further, strict=True)}
+            repaired.append((squared, half_mean(squared[training]) or 1.0, total))
+        known = {**settings, **_chosen_bags(names, chosen), "width": "none" if width is None else width}
         for ridge in RIDGES:
             predictors = [
-                KernelRidge(squared, items.codes, items.groups, ridge * variance)
-                for squared, variance in repaired
+                KernelRidge(squared, items.codes, items.groups, ridge * variance, total)
+                for squared, variance, total in repaired
             ]
             yield {**known, "ridge": ridge}, items.combine(predictors)

@@ -12,13 +12,12 @@ import numpy.typing as npt
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels, check_weight
-from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
 from sysbags.evaluate.alternatives import Systems, SystemSet, matching_grids, neighbour_alternatives
 from sysbags.evaluate.predictors import DistancePredictor
-from sysbags.evaluate.selection import one_standard_error_rule
+from sysbags.evaluate.selection import choose
 from sysbags.evaluate.splits import EvaluationSet
 from sysbags.evaluate.system_predictors import metric_predictors
 from sysbags.report.results import Clip, LeaveOneOut
@@ -92,7 +91,7 @@ def leave_one_out(
     check_choice(metric, "metric", METRICS)
     weight, weight_mu = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
     neighbors = check_integer(n_neighbors, "n_neighbors")
-    kind = SYSTEM_CLASSIFIER[check_choice(classifier, "classifier", CLASSIFIERS)]
+    kind = SYSTEM_CLASSIFIER[check_choice(classifier, "classifier", SYSTEM_CLASSIFIER)]
     family = metric_predictors(
         gram, codes, units, kind, metric, weight, random_state=random_state, n_jobs=n_jobs
     )
@@ -172,7 +171,7 @@ def choose_settings(
     ('alignment', 'orthonormal', 0.25)
     """
     classes, codes, units = _check_protocol(gram, labels, groups)
-    kind = SYSTEM_CLASSIFIER[check_choice(classifier, "classifier", CLASSIFIERS)]
+    kind = SYSTEM_CLASSIFIER[check_choice(classifier, "classifier", SYSTEM_CLASSIFIER)]
     clips = tuple(Clip(str(k), None, f"{code:09d}") for k, code in enumerate(codes))  # sorted as numbers are
     items = EvaluationSet(
         clips=clips,
@@ -184,9 +183,8 @@ def choose_settings(
     )
     known = Systems([SystemSet(list(systems), gram)], items)
     grids = matching_grids(metric, normal_form, lambda_a, lambda_mu)
-    tried, predictors = zip(*neighbour_alternatives(known, kind, grids), strict=True)
-    accuracies = np.array([np.mean(predictor.predict() == codes) for predictor in predictors])
-    best = int(one_standard_error_rule(accuracies[None], len(codes))[0])
+    tried, predictors = zip(*neighbour_alternatives({"systems": known}, kind, grids), strict=True)
+    best, accuracies = choose(predictors, codes)
     [(members, member_gram)] = known.sets(tried[best]["normal form"])
     return Choice(
         settings={name: value for name, value in tried[best].items() if name != "classifier"},

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from sysbags.evaluate.alternatives import matching_grids
 from sysbags.evaluate.comparators import COMPARATORS
 from sysbags.evaluate.compilation import compiled_ahead
 from sysbags.evaluate.experiment import Experiment, Request, Shown
+from sysbags.evaluate.methods import AUTO
 from sysbags.evaluate.reading import (
     DescribedClips,
     LabelledClips,
@@ -36,7 +37,7 @@ from sysbags.evaluate.trials import check_trials, merge_trials
 from sysbags.report.results import Details, Evaluation
 from sysbags.systems.identification import identify_first
 
-__all__ = ["METHODS", "evaluate", "single_group_classes"]
+__all__ = ["METHODS", "Prepared", "evaluate", "make_experiment", "prepare", "single_group_classes"]
 
 METHODS = ("nearest mean", "1-NN", "kernel ridge")
 
@@ -72,8 +73,8 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate how well clips or streams are classified, each by others alone.
 
-    The first row of the table is the main method: systems with the nearest mean; with several bags kernel
-    ridge on all of them; with `tune` the tuned ones. Whatever has several settings, such as the metric and
+    The first row of the table is the main method: the first of `methods`; with several bags kernel ridge;
+    with `tune` the tuned ones. Whatever has several settings, such as the metric and
     its weights, is chosen by nested selection, never by the clips that are predicted. Codebooks are learnt
     without them too. The units of weights, ridge and width are averages over all clips, without labels; in
     trials they are those of the training set.
@@ -88,9 +89,10 @@ def evaluate(
         What must not be split, such as the source that a clip was cut from.
     bags : str, BagTransformer, sequence of these or mapping, default="lbp"
         How clips are described, by name (`sysbags.bags.registry.BAGS`) or as an object; the keys of a mapping
-        are what tables call them. With several, kernel ridge adds up their distances. Ignored for streams.
-    methods : sequence of {"nearest mean", "1-NN", "kernel ridge"}
-        Classifiers of systems.
+        are what tables call them. With several, distances are sums over all or some of them, which is chosen
+        too. Ignored for streams.
+    methods : sequence of {"nearest mean", "1-NN", "kernel ridge", "auto"}
+        Classifiers of systems; "auto" chooses among the others.
     protocol : {"leave-one-out", "folds", "by-source", "predefined"}, optional
         What is left out together; by default the trials, where there are any, or else the groups, where there
         are two of them, or else each clip.
@@ -150,8 +152,76 @@ def evaluate(
     >>> result.predictions.shape, result.confusion.shape
     ((8,), (2, 2))
     """
+    given, request, context = prepare(
+        clips,
+        labels,
+        groups,
+        bags=bags,
+        methods=methods,
+        protocol=protocol,
+        folds=folds,
+        trials=trials,
+        order=order,
+        kernel=kernel,
+        metric=metric,
+        normal_form=normal_form,
+        lambda_a=lambda_a,
+        lambda_mu=lambda_mu,
+        compare=compare,
+        compare_frames=compare_frames,
+        tune=tune,
+        fixed=fixed,
+        clip_names=clip_names,
+        cache=cache,
+        random_state=random_state,
+        n_jobs=n_jobs,
+        stages=stages,
+    )
+    values = dict(zip(given.labels, np.asarray(labels), strict=True))
+    if given.protocol == "predefined":
+        outcome = _evaluate_trials(title, given, check_trials(trials, len(clips)), request, context)
+    else:
+        outcome, _ = _evaluate(title, given, request, context)
+    return replace(outcome, label_values=values)
+
+
+class Prepared(NamedTuple):
+    """Arguments of `evaluate`, checked."""
+
+    given: LabelledClips
+    request: Request
+    context: RunContext
+
+
+def prepare(
+    clips: Sequence[Any],
+    labels: npt.ArrayLike,
+    groups: npt.ArrayLike | None = None,
+    *,
+    bags: BagsLike = "lbp",
+    methods: Sequence[str] = METHODS,
+    protocol: str | None = None,
+    folds: int = 10,
+    trials: Mapping[str, Sequence[str]] | None = None,
+    order: int | str | None = None,
+    kernel: str | None = None,
+    metric: str | None = None,
+    normal_form: str | None = None,
+    lambda_a: float | None = None,
+    lambda_mu: float | None = None,
+    compare: bool | Sequence[str] = False,
+    compare_frames: Mapping[str, Any] | None = None,
+    tune: bool = False,
+    fixed: Sequence[str] = (),
+    clip_names: Sequence[str] | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    random_state: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+    stages: Stages | None = None,
+) -> Prepared:
+    """Check the arguments of `evaluate`; nothing is read."""
     for method in methods:
-        check_choice(method, "methods", METHODS)
+        check_choice(method, "methods", (*METHODS, AUTO))
     if protocol is not None:
         check_choice(protocol, "protocol", PROTOCOLS)
     if not methods:
@@ -184,7 +254,6 @@ def evaluate(
         protocol = "predefined" if trials else "by-source" if several else "leave-one-out"
     if not all(isinstance(clip, (str, os.PathLike)) for clip in clips):
         request = replace(request, bags={"stream": None})
-    values = dict(zip(names, np.asarray(labels), strict=True))
     given = LabelledClips(
         clips=clips,
         names=_clip_names(clips, names) if clip_names is None else list(clip_names),
@@ -196,11 +265,7 @@ def evaluate(
     context = RunContext(
         cache=Cache(cache), stages=stages or Stages(), random_state=seed_of(random_state), n_jobs=n_jobs
     )
-    if protocol == "predefined":
-        outcome = _evaluate_trials(title, given, check_trials(trials, count), request, context)
-    else:
-        outcome, _ = _evaluate(title, given, request, context)
-    return replace(outcome, label_values=values)
+    return Prepared(given, request, context)
 
 
 def _clip_names(clips: Sequence[Any], labels: Sequence[str]) -> list[str]:
@@ -217,17 +282,17 @@ def _clip_names(clips: Sequence[Any], labels: Sequence[str]) -> list[str]:
 def _describe(given: LabelledClips, request: Request, context: RunContext) -> DescribedClips:
     """Read the clips with every bag of a request, or check the streams; identify those of the first."""
     identify_one = partial(identify_first, orders=request.orders, kernel=request.kernel_name)
-    bags = [bag for bag in request.bags.values() if bag is not None]
+    bags = {name: bag for name, bag in request.bags.items() if bag is not None}
     if not bags:
         return describe_streams(given, request.kernel_name, identify_one, context)
     with compiled_ahead("metrics"):
         return describe_files(given, bags, identify_one, context)
 
 
-def _evaluate(
+def make_experiment(
     title: str, given: LabelledClips, request: Request, context: RunContext
-) -> tuple[Evaluation, Shown]:
-    """Evaluate clips by one protocol, or one trial."""
+) -> tuple[Experiment, tuple[str, ...]]:
+    """Read clips by one protocol, or one trial; also return the classes that have a single group."""
     described = _describe(given, request, context)
     labels_read = [clip.label for clip in described.items.clips]
     isolated_classes = single_group_classes(labels_read, described.items.groups.tolist())
@@ -241,6 +306,14 @@ def _evaluate(
         items = described.items
         for name in sorted(set(items.labels[items.tested]) - set(items.labels[items.training])):
             experiment.notes.append(f"the class {name} is tested, but a training set has no clip of it")
+    return experiment, single_groups
+
+
+def _evaluate(
+    title: str, given: LabelledClips, request: Request, context: RunContext
+) -> tuple[Evaluation, Shown]:
+    """Evaluate clips by one protocol, or one trial."""
+    experiment, single_groups = make_experiment(title, given, request, context)
     return experiment.run(single_groups)
 
 

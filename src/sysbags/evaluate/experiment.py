@@ -14,6 +14,7 @@ from sysbags._common.parallel import check_jobs, run
 from sysbags._common.types import Array
 from sysbags._common.version import __version__
 from sysbags.bags.base import BagTransformer
+from sysbags.bags.cached import cached_streams
 from sysbags.distances.alignment_matrix import alignment_matrix
 from sysbags.distances.weights import scaled_weights
 from sysbags.errors import SysbagsError
@@ -22,7 +23,7 @@ from sysbags.evaluate.atlas import atlas
 from sysbags.evaluate.cached import cached_gram
 from sysbags.evaluate.comparators import comparator_methods
 from sysbags.evaluate.details import curves, relations
-from sysbags.evaluate.features import ClipFeatures
+from sysbags.evaluate.features import ClipFeatures, good
 from sysbags.evaluate.methods import (
     MethodSpec,
     average_ridge_method,
@@ -74,8 +75,15 @@ class Request:
 
     @property
     def orders(self) -> list[int | str]:
-        """The orders to try for a clip."""
-        return descending_orders([5]) if self.order is None else [self.order]
+        """The orders to try for a clip: a given order is strict, unless bags have different frames."""
+        if self.smaller_orders:
+            return descending_orders([self.order or 5])
+        return [self.order or 5]
+
+    @property
+    def smaller_orders(self) -> bool:
+        """Whether a clip that is too short or too still for the order has a smaller one."""
+        return self.order is None or len(self.bags) > 1
 
     @property
     def kernel_name(self) -> str:
@@ -102,16 +110,26 @@ class Experiment:
     def __init__(self, title: str, described: DescribedClips, request: Request, context: RunContext) -> None:
         self.title, self.request, self.stages = title, request, context.stages
         self.items, self.main, self.further = described.items, described.main, described.further
+        self._further_systems = described.further_systems
         self.features = ClipFeatures(
             self.main.paths, self.items.codebook_folds, context.cache, context.n_jobs
         )
         self.notes: list[str] = []
 
     @cached_property
+    def bags(self) -> dict[str, Systems]:
+        """The systems of each bag."""
+        with self.stages("systems and kernel"):
+            every = [
+                Systems([self._system_set(systems) for systems in versions], self.items)
+                for versions in (self.main.systems, *self._further_systems)
+            ]
+        return dict(zip(self.request.bags, every, strict=True))
+
+    @property
     def systems(self) -> Systems:
         """The systems of the main bag."""
-        with self.stages("systems and kernel"):
-            return Systems([self._system_set(systems) for systems in self.main.systems], self.items)
+        return next(iter(self.bags.values()))
 
     def run(self, single_groups: tuple[str, ...] = ()) -> tuple[Evaluation, Shown]:
         """Evaluate every method; return what was found, and the setting that is shown."""
@@ -168,20 +186,20 @@ class Experiment:
             weights = scaled_weights(self.systems.sets(form)[0].gram.rows)
         return Shown(bags, order, kernel, form, *weights)
 
+    def methods(self) -> list[MethodSpec]:
+        """The classifiers that are asked for, with all bags; of several bags kernel ridge first."""
+        title = f"{self.request.main_bag[0]} systems"
+        specs = system_methods(title, "systems", self.bags, self.request.methods, self.request.grids)
+        if len(self.bags) > 1:
+            specs.sort(key=lambda spec: spec.classifier != "kernel ridge")
+        return specs
+
     def _specs(self) -> list[MethodSpec]:
         """The rows of the table, the main method first."""
         request = self.request
         name, bags = request.main_bag
         title = f"{name} systems"
-        systems = {name: self.systems}
-        if "kernel ridge" in request.methods:
-            with self.stages("systems and kernel"):
-                orders = descending_orders([request.order or 5])
-                for further, streams in zip(list(request.bags)[1:], self.further, strict=True):
-                    systems[further] = self._systems(streams, request.kernel_name, orders)
-        specs = system_methods(title, "systems", systems, request.methods, request.grids)
-        if len(request.bags) > 1:
-            specs.sort(key=lambda spec: spec.classifier != "kernel ridge")
+        specs = self.methods()
         if request.tune:
             alternatives = partial(
                 tuning_alternatives,
@@ -235,6 +253,14 @@ class Experiment:
             except (SysbagsError, ImportError) as error:
                 self.notes.append(f"{comparator} was left out: {error}")
         return specs
+
+    def systems_of(self, bags: BagTransformer) -> Systems:
+        """The systems of all clips with bags that are fitted."""
+        streams = [
+            good(stream)
+            for stream in cached_streams(self.features.cache, bags, self.main.paths, n_jobs=self.items.n_jobs)
+        ]
+        return self._systems([streams], self.request.kernel_name, self.request.orders)
 
     def _streams(self, bags: BagTransformer | None) -> Sequence[Sequence[Array]]:
         return self.main.streams if bags is None else self.features.good_streams(bags)

@@ -39,9 +39,11 @@ from sysbags.report.results import Confidence, Method
 from sysbags.report.statistics import mcnemar, rate
 
 __all__ = [
+    "AUTO",
     "MethodSpec",
     "average_ridge_method",
     "baseline_methods",
+    "classifier_alternatives",
     "counts",
     "evaluate_method",
     "make_method",
@@ -50,6 +52,8 @@ __all__ = [
     "vector_methods",
 ]
 
+AUTO = "auto"
+PREFERRED = ("kernel ridge", "nearest mean", "1-NN")  # by "auto": the first of equally good ones
 UNWEIGHTED = tuple(name for name, metric in METRICS.items() if not metric.weighted)
 
 
@@ -187,26 +191,34 @@ def system_methods(
         What tables call the systems of the first bag.
     kind : {"systems", "comparator"}
     bags : mapping
-        The systems of each bag. "kernel ridge" adds up their distances, the others use the first alone.
-    classifiers : sequence of {"nearest mean", "1-NN", "kernel ridge"}
+        The systems of each bag; with several, distances are sums over all or some of them.
+    classifiers : sequence of {"kernel ridge", "nearest mean", "1-NN", "auto"}
     grids : sequence of WeightGrid
     """
-    first = next(iter(bags.values()))
+    described = name if len(bags) == 1 else f"{' + '.join(bags)} systems"
     metric = f", {grids[0].title}" if len(grids) == 1 else ""
-
-    def spec(classifier: str) -> MethodSpec:
-        alternatives: Callable[[], Iterable[Alternative]]
-        if classifier == "kernel ridge":
-            alternatives = partial(system_ridge_alternatives, list(bags), list(bags.values()), grids)
-        else:
-            alternatives = partial(neighbour_alternatives, first, classifier, grids)
-        several = classifier == "kernel ridge" and len(bags) > 1
-        described = f"{' + '.join(bags)} systems" if several else name
-        return MethodSpec(
-            name=described + metric, classifier=classifier, kind=kind, alternatives=alternatives
+    return [
+        MethodSpec(
+            name=described + metric,
+            classifier=classifier,
+            kind=kind,
+            alternatives=partial(classifier_alternatives, classifier, bags, grids),
         )
+        for classifier in classifiers
+    ]
 
-    return [spec(classifier) for classifier in classifiers]
+
+def classifier_alternatives(
+    classifier: str, bags: Mapping[str, Systems], grids: Sequence[WeightGrid]
+) -> list[Alternative]:
+    """Return the alternatives of a classifier of systems, or of all of them for "auto"."""
+    if classifier == AUTO:
+        return [
+            alternative for kind in PREFERRED for alternative in classifier_alternatives(kind, bags, grids)
+        ]
+    if classifier == "kernel ridge":
+        return system_ridge_alternatives(bags, grids)
+    return neighbour_alternatives(bags, classifier, grids)
 
 
 def baseline_methods(

@@ -247,8 +247,26 @@ class NearestCenter:
 
     def predict(self, excluding: int | None = None) -> IntArray:
         """Return the class code of each item; see `Predictor`."""
-        distances = self.distances(excluding)
-        return np.where(np.isfinite(distances.min(axis=1)), distances.argmin(axis=1), NO_PREDICTION)
+        return _smallest(self.distances(excluding))
+
+
+class SmallestSum:
+    """The class with the smallest weighted sum of the distances of several predictors, such as of bags."""
+
+    def __init__(self, parts: Sequence[tuple[float, DistancePredictor]]) -> None:
+        self._parts = list(parts)
+
+    def distances(self, excluding: int | None = None) -> Array:
+        """Return the weighted sums of the distances; see `DistancePredictor`."""
+        return np.asarray(sum(weight * part.distances(excluding) for weight, part in self._parts))
+
+    def scores(self, excluding: int | None = None) -> Array:
+        """Return minus the weighted sums of the distances; see `ScorePredictor`."""
+        return -self.distances(excluding)
+
+    def predict(self, excluding: int | None = None) -> IntArray:
+        """Return the class code of each item; see `Predictor`."""
+        return _smallest(self.distances(excluding))
 
 
 def medoid_centers(distances: Array, codes: IntArray, groups: IntArray) -> ClassCenters:
@@ -337,6 +355,8 @@ class KernelRidge:
         Class and group of each item.
     penalty : float, default=1.0
         In the unit of squared distances.
+    shown : (K, K) array, optional
+        What `distances` is about, if `distances` were changed for the linear system.
 
     Examples
     --------
@@ -352,9 +372,10 @@ class KernelRidge:
         codes: IntArray,
         groups: IntArray,
         penalty: float = 1.0,
+        shown: Array | None = None,
     ) -> None:
         items, classes = len(codes), int(codes.max()) + 1
-        self._squared, self._codes = distances, codes
+        self._squared, self._codes = distances if shown is None else shown, codes
         self._targets = targets(codes, classes)
         self._inverse = np.linalg.inv(bordered(distances, penalty))[:items, :items]
         self._coefficients = self._inverse @ self._targets
@@ -475,6 +496,11 @@ class TabulatedPredictor:
     def predict(self, excluding: int | None = None) -> IntArray:
         """Return the class code of each item; see `Predictor`."""
         return self._table[self._place[excluding]].astype(np.int64)
+
+
+def _smallest(distances: Array) -> IntArray:
+    """Return the class with the smallest distance, `NO_PREDICTION` where all are infinite."""
+    return np.where(np.isfinite(distances.min(axis=1)), distances.argmin(axis=1), NO_PREDICTION)
 
 
 def _nearest(distances: Array, codes: IntArray, usable: npt.NDArray[np.bool_]) -> Array:

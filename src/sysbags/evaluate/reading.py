@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sysbags._common.cache import Cache
+from sysbags._common.parallel import run
 from sysbags._common.stages import Stages
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_stream
@@ -25,6 +26,7 @@ from sysbags.systems.system import System
 __all__ = ["DescribedClips", "LabelledClips", "RunContext", "Versions", "describe_files", "describe_streams"]
 
 Versions = list[list[Array]]  # streams of all clips, once or once per codebook fold
+Outcomes = list[list[Any]]  # the same, of streams or systems, with errors in the places of bad clips
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,11 +102,12 @@ class LabelledClips:
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedClips:
-    """The clips that could be used: systems of the main bag, and streams of each further bag."""
+    """The clips that could be used: streams and systems of the main bag, and of each further bag."""
 
     items: EvaluationSet
     main: ClipSystems
     further: list[Versions] = field(default_factory=list)
+    further_systems: list[list[list[System]]] = field(default_factory=list)
 
 
 def describe_streams(
@@ -126,17 +129,24 @@ def describe_streams(
 
 def describe_files(
     given: LabelledClips,
-    bags: Sequence[BagTransformer],
+    bags: Mapping[str, BagTransformer],
     identify_one: Callable[[Array], System],
     context: RunContext,
 ) -> DescribedClips:
-    """Read the clips with every bag, and identify the streams of the first."""
+    """Read the clips with every bag, and identify their streams; a clip needs a system of each bag."""
     paths = [Path(clip) for clip in given.clips]
-    further: list[list[list[Array | SysbagsError]]] = []
+    further: list[Outcomes] = []
+    further_systems: list[Outcomes] = []
     groups, folds = np.zeros(len(paths), dtype=np.int64), np.zeros(len(paths), dtype=np.int64)
     places: dict[int, int] = {}
 
-    def describe_readable(indices: list[int]) -> list[list[Array | SysbagsError]]:
+    def identified(stream: Array | SysbagsError) -> System | SysbagsError:
+        try:
+            return stream if isinstance(stream, SysbagsError) else identify_one(stream)
+        except SysbagsError as error:
+            return error
+
+    def describe_readable(indices: list[int]) -> Outcomes:
         labels = [given.labels[k] for k in indices]
         groups[indices] = given.groups(indices, context.random_state)
         readable_folds = None
@@ -149,13 +159,25 @@ def describe_files(
         with context.stages("frames and bags"):
             readable = [paths[k] for k in indices]
             features = ClipFeatures(readable, readable_folds, context.cache, context.n_jobs)
-            main_streams, *further[:] = features.streams_of_several(bags)
+            main_streams, *further[:] = features.streams_of_several(list(bags.values()))
+        with context.stages("systems"):
+            further_systems[:] = [
+                [run(identified, version, context.n_jobs, "systems") for version in versions]
+                for versions in further
+            ]
+        for name, versions in zip(list(bags)[1:], further_systems, strict=True):
+            for place, outcome in ((p, o) for version in versions for p, o in enumerate(version)):
+                if isinstance(outcome, SysbagsError):
+                    error = type(outcome)(f"the bag {name}: {outcome}")
+                    for version in main_streams:
+                        if not isinstance(version[place], SysbagsError):
+                            version[place] = error
         places.update({k: place for place, k in enumerate(indices)})
         return main_streams
 
     main = read_clips(
         paths,
-        bags[0],
+        next(iter(bags.values())),
         describe_readable,
         identify_one,
         fit=True,
@@ -164,10 +186,16 @@ def describe_files(
     )
     check_classes(paths, given.labels, main)
     usable_folds = folds[main.indices] if groups.max() > 1 else None
+
+    def usable(outcomes: list[Outcomes]) -> list[Any]:
+        return [
+            [[good(version[places[k]]) for k in main.indices] for version in versions]
+            for versions in outcomes
+        ]
+
     return DescribedClips(
         items=given.evaluation_set(main, groups[main.indices], usable_folds, context),
         main=main,
-        further=[
-            [[good(version[places[k]]) for k in main.indices] for version in versions] for versions in further
-        ],
+        further=usable(further),
+        further_systems=usable(further_systems),
     )

@@ -11,7 +11,7 @@ from sysbags._common.types import Array, IntArray
 from sysbags.errors import ParameterError
 from sysbags.evaluate.predictors import NO_PREDICTION, Predictor
 
-__all__ = ["nested_accuracies", "nested_predictions", "one_standard_error_rule"]
+__all__ = ["choose", "nested_accuracies", "nested_predictions", "one_standard_error_rule"]
 
 
 def nested_accuracies(
@@ -81,6 +81,26 @@ def nested_predictions(
     for name, k in zip(names, chosen, strict=True):
         predictions[groups == name] = known[int(k)][groups == name]
     return predictions
+
+
+def choose(predictors: Sequence[Predictor], codes: IntArray) -> tuple[int, Array]:
+    """Choose a predictor by cross-validation, as nested selection does it for each group.
+
+    Parameters
+    ----------
+    predictors : sequence of Predictor
+    codes : (K,) array of int
+        The class of each item.
+
+    Returns
+    -------
+    chosen : int
+        See `one_standard_error_rule`.
+    accuracies : (S,) array
+        Of all predictors; that of the chosen one is optimistic, as it made the choice.
+    """
+    accuracies = np.array([np.mean(predictor.predict() == codes) for predictor in predictors])
+    return int(one_standard_error_rule(accuracies[None], len(codes))[0]), accuracies
 
 
 def one_standard_error_rule(accuracies: Array, items: int) -> IntArray:

@@ -106,7 +106,7 @@ def tuning_alternatives(
                         alternatives += [
                             ({**known, **settings}, TabulatedPredictor(predictor, items.groups))
                             for settings, predictor in neighbour_alternatives(
-                                systems, classifier, some, counts
+                                {name: systems}, classifier, some, counts
                             )
                         ]
         except SysbagsError as error:

@@ -37,8 +37,9 @@ class Kind(NamedTuple):
         The attributes beside the parameters, and their forms: "float K d" is a finite (K, d) array of floats,
         where a letter has the same value for all attributes of the object, "System C" a list of C systems,
         "Clip K B" a list of K tuples of B systems, or of K systems where B is 1, "label K C" an array of K
-        labels of C classes, "number" a finite number, "texts" a dict of texts; a question mark allows None. The
-        state of a dataclass are all its fields; this mapping has those that the class does not check itself.
+        labels of C classes, "number" a finite number, "texts" a dict of texts; a question mark allows None.
+        The state of a dataclass are all its fields; this mapping has those that the class does not check
+        itself.
     needs : tuple of str
         The packages whose versions are written into the file.
     """
@@ -62,6 +63,10 @@ KINDS = {
             "rotations": "float K n n",
             "converged": "flag",
         },
+    ),
+    "Calibration": Kind(
+        "sysbags.classifiers.calibration",
+        {"temperature": "number", "surprise": "float i", "distances": "float i", "weights": "positive i"},
     ),
     **{name: Kind(bag.module, bag.learnt, bag.packages) for name, bag in CLASSES.items()},
     "SystemIdentifier": Kind("sysbags.classifiers.identifier", {}),
@@ -204,7 +209,12 @@ def _has_form(value: Any, form: str, lengths: dict[str, int]) -> bool:
     if value is None:
         return form.endswith("?")
     word, *letters = form.rstrip("?").split()
-    modules = {"System": "sysbags.systems.system", "Clip": "sysbags.systems.system", "Bags": "sysbags.bags."}
+    modules = {
+        "System": "sysbags.systems.system",
+        "Clip": "sysbags.systems.system",
+        "Bags": "sysbags.bags.",
+        "Calibration": "sysbags.classifiers.calibration",
+    }
     objects = value if letters else [value]
     if letters:
         if not isinstance(value, list if word in modules else np.ndarray):
