@@ -28,7 +28,16 @@ from sysbags._common.types import Array
 from sysbags.bags import LocalBinaryPatterns
 from sysbags.video import Frame
 
-__all__ = ["clip_seconds", "main", "memory_megabytes", "moving_texture", "pattern_seconds", "rows", "write"]
+__all__ = [
+    "best_seconds",
+    "clip_seconds",
+    "main",
+    "memory_megabytes",
+    "moving_texture",
+    "pattern_seconds",
+    "rows",
+    "write",
+]
 
 REAL = Path(__file__).parents[2] / "shared" / "data" / "wild-scenes"
 HEIGHT, WIDTH, FRAMES = 240, 426, 250
@@ -109,7 +118,7 @@ def pattern_seconds(points: int, radius: int, method: str, repeats: int = REPEAT
 
     first = ours()[0]
     assert np.array_equal(ours(), theirs()), "the two disagree"
-    best = _best([ours, theirs], time.process_time, repeats)
+    best = best_seconds([ours, theirs], time.process_time, repeats)
     return best[0] / len(frames), best[1] / len(frames)
 
 
@@ -124,7 +133,7 @@ def clip_seconds(path: Path, clock: Callable[[], float], repeats: int = REPEATS)
             for _ in container.decode(stream):
                 pass
 
-    extract, decoding = _best([lambda: bags.stream(path), decode], clock, repeats)
+    extract, decoding = best_seconds([lambda: bags.stream(path), decode], clock, repeats)
     return extract, decoding
 
 
@@ -201,7 +210,7 @@ def _memory_rows(folder: Path) -> list[Row]:
     ]
 
 
-def _best(works: list[Callable[[], object]], clock: Callable[[], float], repeats: int) -> list[float]:
+def best_seconds(works: list[Callable[[], object]], clock: Callable[[], float], repeats: int) -> list[float]:
     """Best time of each, taking turns; the first turn does not count."""
     best = [np.inf] * len(works)
     for turn in range(repeats + 1):
