@@ -184,7 +184,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[101, 102, 103], metavar="N")
     parser.add_argument("--write", type=Path, metavar="FILE")
     arguments = parser.parse_args()
-    deep = importlib.util.find_spec("torch") is not None
+    deep = importlib.util.find_spec("onnxruntime") is not None
     shared, separate = [], []
     for seed in arguments.seeds:
         Console(stderr=True).print(f"seed {seed} ...", style="dim")
@@ -198,7 +198,9 @@ def main() -> None:
         "",
         NOTE,
         "",
-        *facts(shlex.join(["python", "-m", "benchmarks.dynamics", *sys.argv[1:]]), ("numpy", "av", "torch")),
+        *facts(
+            shlex.join(["python", "-m", "benchmarks.dynamics", *sys.argv[1:]]), ("numpy", "av", "onnxruntime")
+        ),
         "",
         "MP4 files; classes show the same pictures in another order; one appearance left out at a time:",
         "",

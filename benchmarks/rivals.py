@@ -77,7 +77,7 @@ def main() -> None:
     command = f"python -m benchmarks.rivals {arguments.folder.name}"
     command += "" if arguments.main is None else f" --main {arguments.main.name}"
     print(f"{len(codes)} clips; {describe('by-source', groups)}.\n")
-    print("\n".join(facts(command, ("numpy", "scikit-learn", "av", "torch"))), end="\n\n")
+    print("\n".join(facts(command, ("numpy", "scikit-learn", "av", "onnxruntime"))), end="\n\n")
     print("| network on frames alone | classifier | accuracy | 95 % interval | McNemar p |")
     print("| --- | --- | ---: | ---: | ---: |", flush=True)
     features = ClipFeatures(clips.paths, None, Cache(arguments.cache), n_jobs=-1)

@@ -118,7 +118,9 @@ class NetworkRunner:
 
     def __call__(self, frames: Sequence[Frame] | npt.NDArray[np.uint8]) -> dict[str, npt.NDArray[Any]]:
         """Return the outputs of the layers for RGB frames of the size, by the names of the layers."""
-        pixels = (np.asarray(frames).astype(np.float32) - self.mean) / self.std
+        pixels = np.asarray(frames).astype(np.float32)
+        pixels -= self.mean  # in place, as a batch is large
+        pixels /= self.std
         return self.run(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)))
 
 
@@ -330,7 +332,7 @@ def _lite0_network(path: Path, name: str, layers: tuple[str, ...], size: tuple[i
     return _session_network(_lite0_session(path, size, tuple(sorted(set(values.values())))), values)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=2)  # each has the weights and the memory of a batch
 def _lite0_session(path: Path, size: tuple[int, int], outputs: tuple[str, ...]) -> Any:
     need("onnx")
     return _open_session(build_graph(read_weights(path), size, outputs), PLAIN)
@@ -386,7 +388,7 @@ def _session_network(session: Any, values: Mapping[str, str]) -> Network:
     return run
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=2)  # each has the weights and the memory of a batch
 def _session(source: str | bytes, stamp: tuple[int, int] | None, layers: tuple[str, ...]) -> tuple[Any, str]:
     """Open an ONNX model, and return it with the name of its first output.
 

@@ -73,8 +73,8 @@ KINDS = {
     **{entry.class_name: Kind(entry.module, entry.learnt) for entry in CLASSIFIERS.values()},
     "Pipeline": Kind("sklearn.pipeline", {}),
 }
-# The checksums of networks with a name, which are not copied into the file.
-KINDS["DeepActivations"] = KINDS["DeepActivations"]._replace(state={"saved_networks": "texts"})
+# What is kept although it was not learnt: the checksums of networks with a name, which are not copied.
+_BESIDE = {"DeepActivations": {"saved_networks": "texts"}}
 _LEFT_OUT = {"Pipeline": {"memory", "transform_input"}}  # a memory is a folder of pickles
 # The key in a protocol buffer that says that the numbers of a tensor are in another file.
 _ONNX_ELSEWHERE = b"\n\x08location\x12"
@@ -118,7 +118,7 @@ def build(name: str, parameters: dict[str, Any], state: dict[str, Any]) -> Any:
 
 def check(name: str, parameters: dict[str, Any], state: dict[str, Any]) -> None:
     """Raise an error unless parameters and state are those of an object of that kind."""
-    kind_class, forms = _class(name), KINDS[name].state
+    kind_class, forms = _class(name), {**KINDS[name].state, **_BESIDE.get(name, {})}
     known = set(inspect.signature(kind_class).parameters) - _LEFT_OUT.get(name, set())
     unknown = (set(state) | set(parameters)) - known
     if not dataclasses.is_dataclass(kind_class):
