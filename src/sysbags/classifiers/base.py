@@ -137,6 +137,13 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         bags = self._by_bag(systems)
         compared = self._compare(bags)
         classes, seed = self.classes_.tolist(), seed_of(self.random_state)
+        calibration, chances, fits = self.calibration_, None, None
+        if calibration is not None:
+            chances = calibration.probabilities(compared.scores)
+            fits = calibration.p_values(compared.scores, compared.distances)
+
+        def by_class(values: Array | None, k: int) -> dict[Any, float] | None:
+            return None if values is None else dict(zip(classes, values[k].tolist(), strict=True))
 
         def explanation(k: int) -> Explanation:
             code = compared.codes[k]
@@ -145,7 +152,13 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
             parts = self._parts([bag[k] for bag in bags], [bag[0] for bag in winner], seed)
             if "transition" in parts:  # the same number but for rounding, so that the parts sum to it
                 distances[classes[code]] = sum(parts.values())
-            return Explanation(label=classes[code], distances=distances, parts=parts)
+            return Explanation(
+                label=classes[code],
+                distances=distances,
+                parts=parts,
+                probabilities=by_class(chances, k),
+                p_values=by_class(fits, k),
+            )
 
         return run(explanation, list(range(len(bags[0]))), self.n_jobs, "explanations")
 

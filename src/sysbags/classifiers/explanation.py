@@ -21,9 +21,13 @@ class Explanation:
     parts : dict
         What "transition", "observer" and "mean" add to the squared distance to the class `label`, weights
         included; they sum to it. For the metrics of covariances they are "covariances" and "mean"; empty for
-        metrics without weights.
+        metrics without weights. Of several bags they are what each bag adds.
+    probabilities, p_values : dict, optional
+        Of each class, if the classifier is calibrated, see `sysbags.classifiers.calibration.Calibration`.
     """
 
     label: Any
     distances: dict[Any, float]
     parts: dict[str, float]
+    probabilities: dict[Any, float] | None = None
+    p_values: dict[Any, float] | None = None

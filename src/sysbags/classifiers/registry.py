@@ -15,12 +15,15 @@ class NamedClassifier(NamedTuple):
     ----------
     title : str
         The name in tables.
+    predictor : str
+        What evaluations call it.
     module, class_name : str
     learnt : mapping
         The attributes that `fit` learns, and their form in a model file: see `sysbags.storage.kinds.Kind`.
     """
 
     title: str
+    predictor: str
     module: str
     class_name: str
     learnt: Mapping[str, str]
@@ -36,17 +39,20 @@ COMMON = {
 CLASSIFIERS = {
     "nearest-system": NamedClassifier(
         "nearest system",
+        "1-NN",
         "sysbags.classifiers.nearest",
         "NearestSystem",
         {"systems_": "Clip K B", "labels_": "label K C", **COMMON},
     ),
     "nearest-mean": NamedClassifier(
         "nearest mean",
+        "nearest mean",
         "sysbags.classifiers.nearest",
         "NearestMean",
         {"centers_": "Clip K B", "labels_": "label K K", **COMMON},
     ),
     "kernel-ridge": NamedClassifier(
+        "kernel ridge",
         "kernel ridge",
         "sysbags.classifiers.kernel_ridge",
         "KernelRidgeClassifier",

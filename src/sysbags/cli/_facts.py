@@ -31,6 +31,7 @@ def saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
     """Return the facts of a saved file, and its systems with their names or classes."""
     from sklearn.pipeline import Pipeline
 
+    from sysbags.classifiers.base import by_bag
     from sysbags.means.frechet import FrechetMean
     from sysbags.storage import describe, load
     from sysbags.systems.system import System
@@ -50,12 +51,23 @@ def saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
     last = list(steps.values())[-1]
     if hasattr(last, "metric"):
         facts["metric"] = last.metric
-    if hasattr(last, "weights_"):
-        facts |= dict(zip(("lambda_a", "lambda_mu"), last.weights_[0].tolist(), strict=True))
-    if hasattr(last, "labels_"):
-        return facts, list(zip(map(str, last.labels_), last.systems_, strict=True))
-    names = map(str, getattr(last, "classes_", ()))
-    return facts, list(zip(names, getattr(last, "centers_", ()), strict=True))
+    if not hasattr(last, "weights_"):
+        return facts, []
+    facts |= dict(zip(("lambda_a", "lambda_mu"), last.weights_[0].tolist(), strict=True))
+    facts["classes"] = [str(name) for name in last.classes_]
+    if last.calibration_ is not None:
+        facts["calibration"] = {
+            "temperature": last.calibration_.temperature,
+            "groups": last.calibration_.groups,
+            "smallest_alpha": last.calibration_.smallest_alpha,
+        }
+    bags = by_bag(last.members_)
+    names = [name for name, _ in steps["bags"].named_bags()] if len(bags) > 1 and "bags" in steps else []
+    return facts, [
+        (f"{label}, {names[k]}" if names else str(label), system)
+        for k, bag in enumerate(bags)
+        for label, system in zip(last.labels_, bag, strict=True)
+    ]
 
 
 def clip_facts(file: Path, settings: Settings) -> tuple[dict[str, Any], Named]:
@@ -76,7 +88,7 @@ def clip_facts(file: Path, settings: Settings) -> tuple[dict[str, Any], Named]:
     except OrderError as error:  # a still or a very short clip has no system
         facts["note"] = str(error)
         return facts, []
-    return facts, [(str(settings.bag or "lbp"), clips.systems[0][0])]
+    return facts, [(settings.names()[0], clips.systems[0][0])]
 
 
 def _container(file: Path) -> dict[str, Any]:

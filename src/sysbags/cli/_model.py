@@ -17,7 +17,8 @@ from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
-    from sysbags.classifiers import NearestMean, NearestSystem, SystemIdentifier
+    from sysbags.classifiers import SystemIdentifier
+    from sysbags.classifiers.base import SystemClassifier
     from sysbags.classifiers.clips import ClipSystems
 
 __all__ = ["Features", "load_model"]
@@ -65,6 +66,10 @@ class Features:
                 f"--model has its own bag and order: leave out {', '.join(settings.given())}"
             )
         bags, identifier, classifier = load_model(model)
+        if len(classifier.weights_) > 1:
+            raise ParameterError(
+                f"{model} has {len(classifier.weights_)} bags, but this command takes a single bag"
+            )
         metric = metric or classifier.metric
         if metric != classifier.metric and METRICS[metric].weighted and None in (lambda_a, lambda_mu):
             raise ParameterError(
@@ -87,7 +92,7 @@ def _first(value: float | None, otherwise: float) -> float:
     return otherwise if value is None else value
 
 
-def load_model(path: Path) -> tuple[BagTransformer, SystemIdentifier, NearestMean | NearestSystem]:
+def load_model(path: Path) -> tuple[BagTransformer, SystemIdentifier, SystemClassifier]:
     """Load a model of `sysbags fit`: the three steps of its pipeline."""
     from sklearn.exceptions import NotFittedError
     from sklearn.pipeline import Pipeline

@@ -9,34 +9,44 @@ from typing import Annotated
 
 import typer
 
-from sysbags.bags.registry import BAGS
+from sysbags.bags.registry import PRESETS
+from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
 from sysbags.kernels.registry import KERNELS
 
 __all__ = [
-    "Bag",
     "ChosenForm",
     "ChosenMetric",
+    "Classifier",
     "Json",
     "LambdaA",
     "LambdaMu",
     "Model",
     "NJobs",
     "OptionalMetric",
+    "Preset",
     "RandomState",
     "help_text",
     "number_or_auto",
 ]
 
 
-Bag = StrEnum("Bag", {name: name for name in BAGS})  # type: ignore[misc]
 Kernel = StrEnum("Kernel", {name: name for name in KERNELS})  # type: ignore[misc]
 Metric = StrEnum("Metric", {name: name for name in METRICS})  # type: ignore[misc]
 WeightedMetric = StrEnum(  # type: ignore[misc]
     "WeightedMetric", {name: name for name, metric in METRICS.items() if metric.weighted}
 )
 
+Classifier = StrEnum("Classifier", {name: name for name in ("auto", *CLASSIFIERS)})  # type: ignore[misc]
+PresetName = StrEnum("PresetName", {name: name for name in PRESETS})  # type: ignore[misc]
+Preset = Annotated[
+    PresetName | None,
+    typer.Option(
+        show_default=False,
+        help="Bags that are a good start: fast (patterns of every frame) or best (with a network).",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 NJobs = Annotated[int, typer.Option(metavar="N", help="Number of threads; -1 is all cores.")]
 RandomState = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the random numbers.")]

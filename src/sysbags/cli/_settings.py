@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sysbags.bags.registry import BAGS, check_option, make_bag, names_with_option
-from sysbags.cli._options import Bag, Kernel
+from sysbags.bags.registry import BAGS, PRESETS, make_bag, names_with_option
+from sysbags.cli._options import Kernel
 from sysbags.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ __all__ = ["DEFAULT", "Settings", "with_settings"]
 
 PANEL = "Frames, bags and systems"
 DEFAULT = "lbp"
-WORDS, NETWORKS = (" and ".join(names_with_option(option)) for option in ("words", "size"))
+READING = ("start", "stop", "stride", "max_frames", "size")
+PARAMETERS = {"network": "model"}  # options of another name than the parameter of the bag
+WORDS, NETWORKS, MODELS = (" and ".join(names_with_option(option)) for option in ("words", "size", "model"))
 
 
 def _option(words: str, default: str | bool, metavar: str | None = None, least: int | None = None) -> Any:
@@ -33,7 +35,17 @@ def _option(words: str, default: str | bool, metavar: str | None = None, least: 
 class Settings:
     """How a clip becomes a system; None is an option that was not given."""
 
-    bag: Annotated[Bag | None, _option("Kind of bag: what is counted in a frame.", DEFAULT)] = None
+    bags: Annotated[
+        str | None,
+        typer.Option(
+            "--bags",
+            "--bag",
+            help=f"What is counted in a frame: {', '.join(BAGS)}; several with commas.",
+            metavar="BAG[,BAG...]",
+            show_default=DEFAULT,
+            rich_help_panel=PANEL,
+        ),
+    ] = None
     order: Annotated[str | None, _option("Order of the systems.", "5", "N|auto")] = None
     kernel: Annotated[Kernel | None, _option("Kernel between two bags.", "chi2")] = None
     words: Annotated[int | None, _option(f"Visual words of {WORDS}.", "500", "N", 1)] = None
@@ -45,6 +57,12 @@ class Settings:
     size: Annotated[
         int | None,
         _option(f"Shrink the short side to N pixels; both sides for {NETWORKS}.", False, "N", 1),
+    ] = None
+    network: Annotated[
+        str | None, _option(f"The network of {MODELS}, see `sysbags models`.", "efficientnet-lite0", "NAME")
+    ] = None
+    network_stride: Annotated[
+        int | None, _option("Use every N-th frame for networks, which take longest.", "--stride", "N", 1)
     ] = None
     keep_aspect: Annotated[
         bool | None,
@@ -60,31 +78,62 @@ class Settings:
         """Return the names of the options that were given."""
         return [f"--{f.name.replace('_', '-')}" for f in fields(self) if getattr(self, f.name) is not None]
 
-    def of(self, bag: Bag) -> Settings:
-        """Return the same settings for another bag."""
+    def with_preset(self, name: str | None) -> Settings:
+        """Return the settings with those of a preset where nothing is given."""
+        if name is None:
+            return self
+        preset = PRESETS[name]
+        if self.bags is not None:
+            raise ParameterError("--preset says which bags are used: leave out --bags")
+        stride = self.network_stride or preset.network_stride
         return replace(
-            self,
-            bag=bag,
-            words=self.words if bag in names_with_option("words") else None,
-            keep_aspect=self.keep_aspect if bag in names_with_option("keep_aspect") else None,
+            self, bags=",".join(preset.bags), network=self.network or preset.network(), network_stride=stride
         )
 
+    def names(self) -> list[str]:
+        """Return the names of the bags."""
+        names = [name.strip() for name in (self.bags or DEFAULT).split(",")]
+        for name in names:
+            if name not in BAGS:
+                raise ParameterError(f"--bags has {name!r}, but there are only {', '.join(BAGS)}")
+        if len(set(names)) < len(names):
+            raise ParameterError(f"--bags is {self.bags}, but no bag can be there twice")
+        return names
+
     def make_bags(self, seed: int = 0) -> BagTransformer:
-        """Return the bags, not fitted yet."""
-        name = self.bag or DEFAULT
-        for option in ("words", "keep_aspect"):
+        """Return the only bag, not fitted yet."""
+        if len(self.names()) > 1:
+            raise ParameterError(f"--bags is {self.bags}, but this command takes a single bag")
+        return next(iter(self.make_all_bags(seed).values()))
+
+    def make_all_bags(self, seed: int = 0) -> dict[str, BagTransformer]:
+        """Return the bags by what tables call them, not fitted yet."""
+        names = self.names()
+        for option in ("words", "keep_aspect", "network"):
             if getattr(self, option) is not None:
-                check_option(name, option, f"--{option.replace('_', '-')}")
-        reading = {name: getattr(self, name) for name in ("start", "stop", "stride", "max_frames", "size")}
-        frames = {name: value for name, value in reading.items() if value is not None}
+                users = names_with_option(PARAMETERS.get(option, option))
+                if not set(names) & set(users):
+                    shown = f"--{option.replace('_', '-')}"
+                    raise ParameterError(
+                        f"{shown} is for the bags {' and '.join(users)}, but there is only {', '.join(names)}"
+                    )
+        return {BAGS[name].title: self._make(name, seed) for name in names}
+
+    def _make(self, name: str, seed: int) -> BagTransformer:
         taken = BAGS[name].bag_class.options
+        is_network = BAGS[name].bag_class.needs_deep
+        reading = {option: getattr(self, option) for option in READING}
+        if is_network and self.network_stride is not None:
+            reading["stride"] = self.network_stride
+        frames = {option: value for option, value in reading.items() if value is not None}
         values = {
             "words": self.words,
             "random_state": seed,
             "size": frames.pop("size", None) if "size" in taken else None,
             "keep_aspect": self.keep_aspect,
+            "model": self.network,
         }
-        options = {option: values[option] for option in taken if values[option] is not None}
+        options = {option: values[option] for option in taken if values.get(option) is not None}
         return make_bag(name, window=self.window or 1, frames=frames or None, **options)
 
     def make_identifier(self) -> SystemIdentifier:
@@ -94,7 +143,11 @@ class Settings:
         order = "5" if self.order is None else self.order
         if order != "auto" and not (order.isdecimal() and int(order) > 0):
             raise ParameterError(f"--order is {order!r}, but it must be a whole number of at least 1 or auto")
-        return SystemIdentifier(order if order == "auto" else int(order), str(self.kernel or "chi2"))
+        return SystemIdentifier(
+            order if order == "auto" else int(order),
+            str(self.kernel or "chi2"),
+            smaller_orders=self.order is None,
+        )
 
 
 def with_settings(function: Callable[..., None]) -> Callable[..., None]:

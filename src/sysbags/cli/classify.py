@@ -1,65 +1,223 @@
-"""``sysbags classify``: predicted classes of clips, with distances and their parts."""
+"""``sysbags classify``: predicted classes of clips, with probabilities, prediction sets and distances."""
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sysbags._common.stages import Stages
+from sysbags.cli._facts import is_saved
 from sysbags.cli._model import load_model
 from sysbags.cli._options import Json, NJobs
-from sysbags.cli._output import note, number, print_json, show_table
+from sysbags.cli._output import check_out, note, number, print_json, say, show_table
 from sysbags.cli._reading import read_clips
+from sysbags.errors import OrderError, ParameterError
 
 if TYPE_CHECKING:
-    from sysbags.classifiers import Explanation
+    from sysbags.bags.base import BagTransformer
 
 __all__ = ["classify"]
 
+NONE_OF_THESE = "none of these"
+
 
 def classify(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model that fit has saved.")],
-    clips: Annotated[list[Path], typer.Argument(metavar="CLIP...", help="Video files or folders of images.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL...", help="Models that fit has saved.")],
+    clips: Annotated[
+        list[Path],
+        typer.Argument(metavar="CLIP...", help="Video files, folders of images, or folders to search."),
+    ],
+    top: Annotated[
+        int | None, typer.Option(metavar="N", min=1, show_default="3", help="Show so many classes.")
+    ] = None,
+    coverage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="90%",
+            show_default=False,
+            help="Also the set of classes that holds the true one so often; it may be empty.",
+        ),
+    ] = None,
+    table: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write a table, comma-separated values.")
+    ] = None,
+    start: Annotated[
+        int | None, typer.Option(metavar="N", min=0, show_default=False, help="First frame, counted from 0.")
+    ] = None,
+    stop: Annotated[
+        int | None, typer.Option(metavar="N", min=1, show_default=False, help="Frame to stop before.")
+    ] = None,
+    max_frames: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, show_default=False, help="Look at N frames from --start on."),
+    ] = None,
     n_jobs: NJobs = -1,
     as_json: Json = False,
 ) -> None:
-    """Predict the class of each clip, with its distances to all classes and their parts.
+    """Predict the class of each clip, with its probability and its distances to all classes.
 
-    Distances are squared; transition, observer and mean, or covariances and mean, are their shares of the
+    Several models may be named before the clips. Probabilities are calibrated by clips that were left out
+    when the model was fitted. With --coverage there is also the set of classes that holds the true class with
+    that probability; a clip that fits no class, or that shows no motion at all, is none of these. Distances
+    are squared; transition, observer and mean, or covariances and mean, or the bags, are their shares of the
     distance to the predicted class. A clip that cannot be read is reported and skipped, and the exit code is
     then 2.
 
-    Example: sysbags classify scenes.model new.mp4 --json
+    Example: sysbags classify scenes.model new.mp4 --coverage 90%
     """
+    models = [model]
+    while clips and is_saved(clips[0]):
+        models.append(clips.pop(0))
+    if not clips:
+        raise ParameterError("there is no clip to classify: name clips after the models")
+    alpha = None if coverage is None else 1.0 - _share(coverage)
+    paths = list(_searched(clips))
+    if table is not None:
+        check_out(table, [*models, *paths])
+    reading = {"start": start, "stop": stop if max_frames is None else (start or 0) + max_frames}
+    entries = [
+        {"model": path, **entry}
+        for path in models
+        for entry in _classified(path, paths, reading, alpha, n_jobs)
+    ]
+    if table is not None:
+        _write(table, entries, len(models) > 1)
+    if as_json:
+        print_json({"clips": entries if len(models) > 1 else [_without_model(entry) for entry in entries]})
+    else:
+        for path in models:
+            rows = [entry for entry in entries if entry["model"] == path and "error" not in entry]
+            if len(models) > 1:
+                say(f"{path}:")
+            if rows:
+                _show(rows, top or 3)
+    errors = [entry["error"] for entry in entries if "error" in entry]
+    for error in dict.fromkeys(errors):
+        note(error)
+    if errors:
+        raise typer.Exit(2)
+
+
+def _share(text: str) -> float:
+    """Return a share between 0 and 1, given as 0.9 or as 90%."""
+    try:
+        value = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
+    except ValueError:
+        value = -1.0
+    if not 0.0 < value < 1.0:
+        raise ParameterError(f"--coverage is {text!r}, but it must be between 0 and 1, such as 0.9 or 90%")
+    return value
+
+
+def _searched(clips: Sequence[Path]) -> Iterator[Path]:
+    """Yield clips, and those below folders that are no folders of images."""
+    from sysbags.datasets.folder import clips_under, looks_like_clip
+
+    for clip in clips:
+        if clip.is_dir() and not looks_like_clip(clip):
+            yield from clips_under(clip)
+        else:
+            yield clip
+
+
+def _classified(
+    path: Path, clips: Sequence[Path], reading: dict[str, int | None], alpha: float | None, n_jobs: int
+) -> Iterator[dict[str, Any]]:
+    """Yield what a model says about each clip."""
     from dataclasses import asdict
 
     from sysbags.evaluate.compilation import compiled_for
 
-    bags, identifier, classifier = load_model(model)
+    bags, identifier, classifier = load_model(path)
+    if alpha is not None and classifier.calibration_ is None:
+        raise ParameterError(f"{path} has no calibration, but --coverage needs one: fit the model again")
+    if alpha is not None and alpha < classifier.calibration_.smallest_alpha:
+        groups = classifier.calibration_.groups
+        note(f"{path} was calibrated by {groups} sources, too few for so high a coverage: no set is empty")
+    names = _read_as(bags, {name: value for name, value in reading.items() if value is not None})
     with compiled_for(classifier.metric):
         read = read_clips(clips, bags, identifier, Stages(), n_jobs, fit=False)
-    explanations = classifier.set_params(n_jobs=n_jobs).explain(read.systems[0]) if read.paths else []
-    rows = dict(zip(read.paths, explanations, strict=True))
-    if as_json:
-        entries = {path: asdict(explanation) for path, explanation in rows.items()}
-        entries |= {path: {"error": str(error)} for path, error in read.failures.items()}
-        print_json({"clips": [{"path": path, **entries[path]} for path in clips]})
-    elif rows:
-        parts = list(explanations[0].parts)
-        heads = ["clip", "label", *parts, "squared distances, the nearest first"]
-        show_table(heads, [_row(path, rows[path], parts) for path in clips if path in rows])
-    for error in read.failures.values():
-        note(str(error))
-    if read.failures:
-        raise typer.Exit(2)
+    found = classifier.set_params(n_jobs=n_jobs).explain(read.systems[0]) if read.paths else []
+    known = dict(zip(read.paths, found, strict=True))
+    for clip in clips:
+        if clip in known:
+            entry = asdict(known[clip])
+            if names:
+                entry["parts"] = dict(zip(names, entry["parts"].values(), strict=True))
+            if alpha is not None:
+                chances, fits = entry["probabilities"], entry["p_values"]
+                ranked = sorted(chances, key=lambda name: -chances[name])
+                entry["set"] = [name for name in ranked if fits[name] > alpha + 1e-9]
+            yield {"path": clip, **entry}
+        elif alpha is not None and isinstance(read.failures[clip], OrderError):
+            # It can be read, and shows nothing that a system describes: no class fits.
+            yield {"path": clip, "label": None, "set": [], "reason": str(read.failures[clip])}
+        else:
+            yield {"path": clip, "error": str(read.failures[clip])}
 
 
-def _row(path: Path, explanation: Explanation, names: list[str]) -> list[str]:
-    distances, parts = explanation.distances, explanation.parts
+def _read_as(bags: BagTransformer, reading: dict[str, int]) -> list[str]:
+    """Set how clips are read, and return the names of several bags."""
+    from sysbags.bags.union import BagUnion
+
+    members = bags.members() if isinstance(bags, BagUnion) else [bags]
+    for member in members if reading else ():
+        member.set_params(frames={**(member.frames or {}), **reading})
+    return [name for name, _ in bags.named_bags()] if isinstance(bags, BagUnion) else []
+
+
+def _without_model(entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name != "model"}
+
+
+def _label(entry: dict[str, Any]) -> str:
+    return NONE_OF_THESE if entry["label"] is None or entry.get("set") == [] else str(entry["label"])
+
+
+def _write(path: Path, entries: list[dict[str, Any]], with_model: bool) -> None:
+    """Write one row per clip and model."""
+    from sysbags._common.files import atomic_write
+
+    with atomic_write(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        heads = ["clip", "label", "probability", "set", "squared_distance", "error"]
+        writer.writerow(["model", *heads] if with_model else heads)
+        for entry in entries:
+            label = entry.get("label")
+            row = [
+                entry["path"],
+                "" if "error" in entry else _label(entry),
+                "" if label is None or entry["probabilities"] is None else entry["probabilities"][label],
+                ";".join(map(str, entry.get("set", ()))),
+                "" if label is None else entry["distances"][label],
+                entry.get("error", entry.get("reason", "")),
+            ]
+            writer.writerow([entry["model"], *row] if with_model else row)
+
+
+def _show(entries: list[dict[str, Any]], top: int) -> None:
+    parts = list(next((entry["parts"] for entry in entries if "parts" in entry), ()))
+    calibrated = any(entry.get("probabilities") for entry in entries)
+    sets = ["set"] if "set" in entries[0] else []
+    what = "probable" if calibrated else "squared distances, the nearest"
+    heads = ["clip", "label", *sets, *parts, f"the {what} first" if not calibrated else "most probable first"]
+    show_table(heads, [_row(entry, parts, bool(sets), top) for entry in entries])
+
+
+def _row(entry: dict[str, Any], names: list[str], with_set: bool, top: int) -> list[str]:
+    sets = [", ".join(map(str, entry["set"])) or "-"] if with_set else []
+    if entry["label"] is None:
+        return [str(entry["path"]), NONE_OF_THESE, *sets, *("-" for _ in names), entry["reason"]]
+    parts, chances = entry["parts"], entry["probabilities"]
     total = sum(parts.values())
     shares = [f"{100 * parts[name] / total:.0f}%" if total else "-" for name in names]
-    ranked = sorted(distances.items(), key=lambda item: item[1])
-    listed = ", ".join(f"{name} {number(value)}" for name, value in ranked)
-    return [str(path), str(explanation.label), *shares, listed]
+    values = entry["distances"] if chances is None else chances
+    ranked = sorted(values.items(), key=lambda item: item[1] if chances is None else -item[1])[:top]
+    listed = ", ".join(
+        f"{name} {number(value) if chances is None else f'{100 * value:.0f}%'}" for name, value in ranked
+    )
+    return [str(entry["path"]), _label(entry), *sets, *shares, listed]

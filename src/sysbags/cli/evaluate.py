@@ -10,9 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from sysbags._common.stages import Stages
-from sysbags.cli._options import Bag, ChosenForm, ChosenMetric, Json, NJobs, RandomState, number_or_auto
+from sysbags.classifiers.registry import CLASSIFIERS
+from sysbags.cli._options import (
+    ChosenForm,
+    ChosenMetric,
+    Classifier,
+    Json,
+    NJobs,
+    Preset,
+    RandomState,
+    number_or_auto,
+)
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
-from sysbags.cli._settings import DEFAULT, Settings, with_settings
+from sysbags.cli._settings import Settings, with_settings
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
@@ -45,6 +55,11 @@ def evaluate(
             help="Folder with one folder of clips per class, an index.csv of labels, or a file of streams.",
         ),
     ],
+    preset: Preset = None,
+    classifier: Annotated[
+        Classifier | None,
+        typer.Option(show_default="all", help="Only one classifier; auto chooses, as `sysbags fit` does."),
+    ] = None,
     protocol: Annotated[
         Protocol | None,
         typer.Option(
@@ -71,10 +86,6 @@ def evaluate(
             "--compare", help="Compare with all distances, averages over time and published methods."
         ),
     ] = False,
-    add_bag: Annotated[
-        list[Bag] | None,
-        typer.Option(metavar="BAG", help="A further bag beside --bag, for kernel ridge; may be repeated."),
-    ] = None,
     tune: Annotated[
         bool,
         typer.Option(
@@ -111,7 +122,6 @@ def evaluate(
     Example: sysbags evaluate clips --compare --report clips.html
     """
     from sysbags import evaluate as evaluation
-    from sysbags.bags.registry import BAGS
     from sysbags.cli._reading import note_skipped, warnings_as_notes
 
     for option, value in (("--compare-stride", compare_stride), ("--compare-frames", compare_frames)):
@@ -126,21 +136,22 @@ def evaluate(
             raise FileError(f"{atlas} is a file, but the atlas is written into a folder")
         for file in (atlas / "atlas.html", atlas / "atlas.json") if atlas.is_dir() else (atlas,):
             check_out(file, [folder])
-    data, stages = _read(folder, settings, add_bag), Stages()
+    data, stages = _read(folder, settings), Stages()
+    settings = settings.with_preset(preset)
     if len(set(data.labels)) < 2:
         raise FileError(f"{folder} holds a single class, {data.labels[0]}, but there must be at least two")
     resolved = _protocol(data, protocol, folder)
     if folds is not None and resolved not in (Protocol.FOLDS, Protocol.PREDEFINED):
         raise ParameterError("--folds goes with --protocol folds or predefined")
     read = {"stride": compare_stride, "max_frames": compare_frames}
-    bags = {BAGS[settings.bag or Bag(DEFAULT)].title: settings.make_bags(random_state)}
-    bags |= {BAGS[name].title: settings.of(name).make_bags(random_state) for name in add_bag or ()}
+    predictors = {name: entry.predictor for name, entry in CLASSIFIERS.items()} | {"auto": "auto"}
     with warnings_as_notes():
         outcome = evaluation.evaluate(
             data.clips,
             data.labels,
             data.groups,
-            bags=bags,
+            bags=settings.make_all_bags(random_state),
+            methods=evaluation.METHODS if classifier is None else [predictors[classifier]],
             protocol=resolved,
             trials=data.trials,
             clip_names=data.names,
@@ -197,13 +208,12 @@ class _Data(NamedTuple):
     names: list[str] | None = None
 
 
-def _read(folder: Path, settings: Settings, add_bag: list[Bag] | None) -> _Data:
+def _read(folder: Path, settings: Settings) -> _Data:
     """List the clips of a folder, or read a file of streams."""
     if folder.suffix == ".npz":
         from sysbags.datasets.stream_files import read_streams
 
         given = [name for name in settings.given() if name not in ("--order", "--kernel")]
-        given += ["--add-bag"] if add_bag else []
         if given:
             raise ParameterError(f"a file of streams has no clips to read: leave out {', '.join(given)}")
         streams = read_streams(folder)
@@ -241,6 +251,25 @@ def _show(outcome: Evaluation) -> None:
     )
     heads = ["method", "classifier", "accuracy", "95 % interval", "p", "seconds"]
     show_table(heads, [_row(method) for method in outcome.methods])
+    confidence = outcome.confidence_summary
+    if confidence is not None:
+        say(
+            f"Confidence of the first line: expected calibration error "
+            f"{confidence['expected_calibration_error']:.3f}"
+        )
+        show_table(
+            ["prediction sets", "hold the class", "by source", "classes in a set", "empty"],
+            [
+                [
+                    f"{100 * row['level']:.0f} %",
+                    f"{100 * row['clips']:.1f} %",
+                    f"{100 * row['sources']:.1f} %",
+                    f"{row['size']:.2f}",
+                    f"{100 * row['empty']:.1f} %",
+                ]
+                for row in confidence["coverage"]
+            ],
+        )
     if outcome.methods[0].trials:
         trials = list(outcome.methods[0].trials)
         say("Accuracy in each trial, and their mean:")

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sysbags._common.stages import Stages
 from sysbags.classifiers.registry import CLASSIFIERS
-from sysbags.cli._options import ChosenForm, ChosenMetric, Json, NJobs, RandomState, number_or_auto
+from sysbags.cli._options import (
+    ChosenForm,
+    ChosenMetric,
+    Classifier,
+    Json,
+    NJobs,
+    Preset,
+    RandomState,
+    number_or_auto,
+)
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
-from sysbags.cli._reading import read_clips, report_skipped, skipped
+from sysbags.cli._reading import note_skipped, warnings_as_notes
 from sysbags.cli._settings import Settings, with_settings
-from sysbags.errors import FileError
+from sysbags.errors import FileError, ParameterError
+
+if TYPE_CHECKING:
+    from sysbags.evaluate.training import TrainedModel
 
 __all__ = ["fit"]
 
 
-Classifier = StrEnum("Classifier", {name: name for name in CLASSIFIERS})  # type: ignore[misc]
-NEAREST_MEAN = Classifier("nearest-mean")
+AUTO = Classifier("auto")
 
 
 @with_settings
@@ -32,18 +42,22 @@ def fit(
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write.")],
-    classifier: Annotated[
-        Classifier, typer.Option(help="Compare with every training clip, or with the mean of each class.")
-    ] = NEAREST_MEAN,
+    preset: Preset = None,
+    classifier: Annotated[Classifier, typer.Option(help="The classifier of systems; auto chooses.")] = AUTO,
     metric: ChosenMetric = None,
     normal_form: ChosenForm = None,
     lambda_a: Annotated[str, typer.Option(metavar="X|auto", help="Weight of the transition.")] = "auto",
     lambda_mu: Annotated[str, typer.Option(metavar="X|auto", help="Weight of the mean.")] = "auto",
     compress: Annotated[
-        int | None,
+        str,
         typer.Option(
-            metavar="SIZE", min=1, help="Number of samples per mean, or per system; by default all."
+            metavar="SIZE|auto|none",
+            help="Samples per system: by default the fewest that change no held-out prediction.",
         ),
+    ] = "auto",
+    cache: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for intermediate results, which a second run reuses."),
     ] = None,
     random_state: RandomState = 0,
     n_jobs: NJobs = -1,
@@ -53,117 +67,125 @@ def fit(
 ) -> None:
     """Fit a classifier of clips to a folder of labelled clips, and save it.
 
-    Metric, normal form and weights are chosen by cross-validation that leaves out one clip at a time; if the
-    folder has an index.csv with the columns clip and source, one source at a time. With a column label there
-    need not be class folders. A weight that is given is that of the alignment distance in the paper's,
-    orthonormal form, unless these are given too. A clip that cannot be read is reported and skipped.
+    Classifier, metric, normal form, weights and, of several bags, which to use are chosen by cross-validation
+    that leaves out one clip at a time; if the folder has an index.csv with the columns clip and source, one
+    source at a time. With a column label there need not be class folders. The accuracy that is printed is
+    that of nested cross-validation, which repeats all choices without the clips that are predicted. A weight
+    that is given is that of the alignment distance in the paper's, orthonormal form, unless these are given
+    too. A clip that cannot be read is reported and skipped.
 
-    Example: sysbags fit clips --out scenes.model --bag lbp --order 5
+    Example: sysbags fit clips --out scenes.model --bags lbp,colour
     """
-    from sklearn.pipeline import Pipeline
-
-    from sysbags.classifiers import NearestMean, NearestSystem
-    from sysbags.classifiers.clips import check_classes
     from sysbags.datasets.folder import class_folders
-    from sysbags.distances.gram import cross_gram
-    from sysbags.evaluate import choose_settings, single_group_classes
     from sysbags.evaluate.alternatives import matching_grids
-    from sysbags.evaluate.compilation import compiled_ahead
+    from sysbags.evaluate.training import train
     from sysbags.storage import save
 
     fixed_a, fixed_mu = number_or_auto(lambda_a, "--lambda-a"), number_or_auto(lambda_mu, "--lambda-mu")
+    size = _size(compress)
     check_out(out, [folder])
     matching_grids(metric, normal_form, fixed_a, fixed_mu)  # raises for a mistake before clips are read
-    bags, identifier, stages = settings.make_bags(random_state), settings.make_identifier(), Stages()
+    settings = settings.with_preset(preset)
+    bags, identifier, stages = settings.make_all_bags(random_state), settings.make_identifier(), Stages()
     data = class_folders(folder)
     for text in data.notes():
         note(text)
     if len(set(data.labels)) < 2:
         raise FileError(f"{folder} holds a single class, {data.labels[0]}, but there must be at least two")
-    with compiled_ahead("metrics"):
-        clips = read_clips(data.paths, bags, identifier, stages, n_jobs, fit=True)
-    report_skipped(clips)
-    labels = check_classes(data.paths, data.labels, clips)
-    [systems] = clips.systems
-    groups = None if data.sources is None else [data.sources[k] for k in clips.indices]
+    groups = data.sources
     if groups is not None and len(set(groups)) < 2:
         note("all clips have the same source, so clips are left out, not sources")
         groups = None
-    with stages("kernel"):
-        gram = cross_gram(systems, n_jobs=n_jobs)
-    isolated_classes = single_group_classes(labels, groups or clips.paths)
-    if len(isolated_classes) == len(set(labels)):
-        raise FileError(
-            "each class has a single clip or source, but cross-validation needs at least two in one of them"
-        )
-    for name in isolated_classes:
-        note(f"the class {name} has a single clip or source: when that is left out, it is classified wrongly")
-    with stages("leave-one-out"):
-        chosen = choose_settings(
-            systems,
-            gram,
-            labels,
-            groups=groups,
-            classifier=str(classifier),
+    with warnings_as_notes():
+        trained = train(
+            data.paths,
+            data.labels,
+            groups,
+            classifier="auto" if classifier == AUTO else CLASSIFIERS[classifier].predictor,
+            compress=size,
+            bags=bags,
+            order=None if settings.order is None else identifier.order,
+            kernel=None if settings.kernel is None else str(settings.kernel),
             metric=metric,
             normal_form=normal_form,
             lambda_a=fixed_a,
             lambda_mu=fixed_mu,
+            cache=cache,
             random_state=random_state,
             n_jobs=n_jobs,
+            stages=stages,
         )
-    systems = chosen.systems
-    identifier.set_params(normal_form=chosen.settings["normal form"])
-    weights: dict[str, Any] = {name: chosen.settings[name] for name in ("metric", "lambda_a", "lambda_mu")}
-    with stages("classifier"):
-        model: NearestMean | NearestSystem
-        if classifier == NEAREST_MEAN:
-            model = NearestMean(**weights, compress=compress, random_state=random_state, n_jobs=n_jobs)
-            model.fit(systems, labels, grams=[chosen.gram])
-        else:
-            model = NearestSystem(**weights, random_state=random_state, n_jobs=n_jobs)
-            systems = systems if compress is None else [system.compress(compress) for system in systems]
-            model.fit(systems, labels)
-        model.set_params(n_jobs=None)
+    note_skipped(trained.failures.values())
+    for name in trained.single_group_classes:
+        note(f"the class {name} has a single clip or source: when that is left out, it is classified wrongly")
     with stages("file"):
-        save(out, Pipeline([("bags", bags), ("systems", identifier), ("classify", model)]))
-    right = int((chosen.result.predictions == chosen.result.labels).sum())
-    _report(
-        {
-            "model": out,
-            "bytes": out.stat().st_size,
-            "classes": {name: labels.count(name) for name in dict.fromkeys(labels)},
-            "clips": len(labels),
-            "skipped": skipped(clips),
-            **weights,
-            "normal_form": identifier.normal_form,
-            "settings_tried": len(chosen.tried),
-            "chosen": [
-                name.replace(" ", "_")
-                for name in ("metric", "normal form", "lambda_a", "lambda_mu")
-                if len({setting[name] for setting in chosen.tried}) > 1
-            ],
-            "left_out": "clip" if groups is None else "source",
-            "right": right,
-            "accuracy": chosen.result.accuracy,
-            "seconds": stages.seconds,
-        },
-        as_json,
-    )
-
-
-def _report(facts: dict[str, Any], as_json: bool) -> None:
+        save(out, trained.pipeline)
+    facts = _facts(trained, out, groups is not None, stages)
     if as_json:
         print_json(facts)
-        return
+    else:
+        _show(facts)
+
+
+def _size(compress: str) -> int | str | None:
+    if compress in ("auto", "none"):
+        return "auto" if compress == "auto" else None
+    if not compress.isdecimal() or int(compress) < 1:
+        raise ParameterError(
+            f"--compress is {compress!r}, but it must be a whole number of at least 1, auto or none"
+        )
+    return int(compress)
+
+
+def _facts(trained: TrainedModel, out: Path, by_source: bool, stages: Stages) -> dict[str, Any]:
+    items, method, chosen = trained.items, trained.method, trained.settings
+    labels = items.labels.tolist()
+    names = {
+        name: name.replace(" ", "_") for name in chosen if len({str(s.get(name)) for s in trained.tried}) > 1
+    }
+    confidence = method.confidence
+    return {
+        "model": out,
+        "bytes": out.stat().st_size,
+        "classes": {name: labels.count(name) for name in dict.fromkeys(labels)},
+        "clips": len(labels),
+        "skipped": [{"path": path, "error": str(error)} for path, error in trained.failures.items()],
+        **{name.replace(" ", "_"): value for name, value in chosen.items()},
+        "settings_tried": len(trained.tried),
+        "chosen": list(names.values()),
+        "left_out": "source" if by_source else "clip",
+        "right": method.rate.right,
+        "accuracy": method.rate.share,
+        "accuracy_interval": [method.rate.low, method.rate.high],
+        "compression": trained.compression._asdict(),
+        "smallest_alpha": None if confidence is None else confidence.smallest_alpha,
+        "seconds": stages.seconds,
+    }
+
+
+def _show(facts: dict[str, Any]) -> None:
     say(f"{facts['clips']} clips of {len(facts['classes'])} classes, {len(facts['skipped'])} skipped")
     how = "as given"
     if facts["chosen"]:
         how = f"chosen from {facts['settings_tried']} settings by leave-one-{facts['left_out']}-out"
-    weights = ", ".join(f"{name} = {facts[name]:.4g}" for name in ("lambda_a", "lambda_mu"))
-    say(f"metric {facts['metric']} of {facts['normal_form']} states, {weights}, {how}")
-    share = f"{facts['right']} of {facts['clips']}"
-    biased = ", optimistic, as it made the choice: see `sysbags evaluate`" if facts["chosen"] else ""
-    say(f"leave-one-{facts['left_out']}-out accuracy {100 * facts['accuracy']:.1f} % ({share}){biased}")
-    say(f"saved in {facts['model']} ({facts['bytes'] / 1e6:.2f} MB)")
+    weights = ", ".join(
+        f"{name} = {value if isinstance(value, str) else number(value)}"
+        for name, value in ((name, facts[name]) for name in ("lambda_a", "lambda_mu"))
+    )
+    bags = f" of {facts['bags']}" if "bags" in facts else ""
+    say(f"{facts['classifier']}{bags}, metric {facts['metric']} of {facts['normal_form']} states, {weights}")
+    say(f"settings {how}")
+    low, high = facts["accuracy_interval"]
+    say(
+        f"nested leave-one-{facts['left_out']}-out accuracy {100 * facts['accuracy']:.1f} % "
+        f"({facts['right']} of {facts['clips']}; 95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
+    )
+    compression = facts["compression"]
+    size = ""
+    if compression["size"] is not None and compression["clips"]:
+        size = (
+            f"; {compression['size']} samples per system change the scores of {compression['clips']} "
+            f"held-out clips by {100 * compression['error']:.1f} %, and none of their predictions"
+        )
+    say(f"saved in {facts['model']} ({facts['bytes'] / 1e6:.2f} MB){size}")
     show_table(["stage", "seconds"], [[name, number(seconds)] for name, seconds in facts["seconds"].items()])
