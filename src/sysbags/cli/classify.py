@@ -130,14 +130,18 @@ def _classified(
     """Yield what a model says about each clip."""
     from dataclasses import asdict
 
+    import numpy as np
+
+    from sysbags.classifiers.calibration import prediction_sets
     from sysbags.evaluate.compilation import compiled_for
 
     bags, identifier, classifier = load_model(path)
-    if alpha is not None and classifier.calibration_ is None:
+    calibration = classifier.calibration_
+    if alpha is not None and calibration is None:
         raise ParameterError(f"{path} has no calibration, but --coverage needs one: fit the model again")
-    if alpha is not None and alpha < classifier.calibration_.smallest_alpha:
-        groups = classifier.calibration_.groups
-        note(f"{path} was calibrated by {groups} sources, too few for so high a coverage: no set is empty")
+    if alpha is not None and calibration is not None and alpha < calibration.smallest_alpha:
+        few = f"{calibration.groups} clips or sources, too few for so high a coverage"
+        note(f"{path} was calibrated by {few}: every set holds all classes")
     names = _read_as(bags, {name: value for name, value in reading.items() if value is not None})
     with compiled_for(classifier.metric):
         read = read_clips(clips, bags, identifier, Stages(), n_jobs, fit=False)
@@ -151,7 +155,8 @@ def _classified(
             if alpha is not None:
                 chances, fits = entry["probabilities"], entry["p_values"]
                 ranked = sorted(chances, key=lambda name: -chances[name])
-                entry["set"] = [name for name in ranked if fits[name] > alpha + 1e-9]
+                inside = prediction_sets(np.array([[fits[name] for name in ranked]]), alpha)[0]
+                entry["set"] = [name for name, is_inside in zip(ranked, inside, strict=True) if is_inside]
             yield {"path": clip, **entry}
         elif alpha is not None and isinstance(read.failures[clip], OrderError):
             # It can be read, and shows nothing that a system describes: no class fits.
@@ -203,8 +208,8 @@ def _show(entries: list[dict[str, Any]], top: int) -> None:
     parts = list(next((entry["parts"] for entry in entries if "parts" in entry), ()))
     calibrated = any(entry.get("probabilities") for entry in entries)
     sets = ["set"] if "set" in entries[0] else []
-    what = "probable" if calibrated else "squared distances, the nearest"
-    heads = ["clip", "label", *sets, *parts, f"the {what} first" if not calibrated else "most probable first"]
+    last = "most probable first" if calibrated else "squared distances, the nearest first"
+    heads = ["clip", "label", *sets, *parts, last]
     show_table(heads, [_row(entry, parts, bool(sets), top) for entry in entries])
 
 
@@ -217,7 +222,6 @@ def _row(entry: dict[str, Any], names: list[str], with_set: bool, top: int) -> l
     shares = [f"{100 * parts[name] / total:.0f}%" if total else "-" for name in names]
     values = entry["distances"] if chances is None else chances
     ranked = sorted(values.items(), key=lambda item: item[1] if chances is None else -item[1])[:top]
-    listed = ", ".join(
-        f"{name} {number(value) if chances is None else f'{100 * value:.0f}%'}" for name, value in ranked
-    )
+    texts = [number(value) if chances is None else f"{100 * value:.0f}%" for _, value in ranked]
+    listed = ", ".join(f"{name} {text}" for (name, _), text in zip(ranked, texts, strict=True))
     return [str(entry["path"]), _label(entry), *sets, *shares, listed]
