@@ -198,10 +198,10 @@ def test_methods_of_an_evaluation(streams):
         best = np.array(result.classes)[method.confidence.probabilities.argmax(axis=1)]
         assert best.tolist() == list(method.predictions)
         assert method.confidence.smallest_alpha == 1.0 / 9.0  # eight sources beside that of the clip
-    assert not any("confidence" in name for line in result.to_dict()["methods"] for name in line)
-    assert result.to_dict()["confidence"] == result.confidence_summary
-    no_scores = replace(result, main=len(result.methods) - 1)
-    assert no_scores.to_dict()["confidence"] is None
+    document = result.to_dict(details=True)
+    assert not any("confidence" in name for line in document["methods"] for name in line)
+    assert document["confidence"] == result.confidence_summary
+    assert replace(result, main=len(result.methods) - 1).confidence_summary is None
 
 
 def test_settings_that_are_chosen(streams):
@@ -243,7 +243,7 @@ def test_confidence_of_trials(streams):
         assert np.array_equal(found.p_values[3:], parts[1].p_values)
         assert found.smallest_alpha == max(part.smallest_alpha for part in parts)
         assert Confidence.stack([parts[0], None], found.classes) is None
-    assert merged.to_dict()["confidence"]["coverage"][0]["level"] == 0.8
+    assert merged.confidence_summary["coverage"][0]["level"] == 0.8
 
 
 def test_the_summary_of_an_evaluation(streams):

@@ -728,7 +728,7 @@ def test_details_are_computed_when_they_are_asked_for(data, monkeypatch):
 
 def test_the_document(compared):
     plain, document = compared.to_dict(), json.loads(compared.to_json(details=True))
-    assert document.keys() - plain.keys() == {"curves", "neighbours", "atlas"}
+    assert document.keys() - plain.keys() == {"confidence", "curves", "neighbours", "atlas"}
     assert {k: v for k, v in document.items() if k in plain and k not in ("facts", "seconds")} == json.loads(
         json.dumps({k: v for k, v in plain.items() if k not in ("facts", "seconds")})
     )

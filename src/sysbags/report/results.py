@@ -390,7 +390,8 @@ class Evaluation:
         Parameters
         ----------
         details : bool, default=False
-            Also the curves, the nearest clips and the class means, which may have to be computed first.
+            Also the confidence of the main method, the curves, the nearest clips and the class means, which
+            may have to be computed first.
         """
         document: dict[str, Any] = {
             "title": self.title,
@@ -404,12 +405,12 @@ class Evaluation:
                 for k, method in enumerate(self.methods)
             ],
             "confusion": self.confusion.tolist(),
-            "confidence": self.confidence_summary,
             "facts": dict(self.facts),
             "seconds": dict(self.seconds),
         }
         if details:
             document |= {
+                "confidence": self.confidence_summary,
                 "curves": [asdict(curve) for curve in self.details.curves],
                 "neighbours": self.details.relations.neighbours.tolist(),
                 "atlas": [
