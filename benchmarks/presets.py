@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ from sysbags.evaluate.predictors import KernelRidge
 from sysbags.evaluate.reading import LabelledClips
 from sysbags.evaluate.splits import EvaluationSet, protocol_groups
 from sysbags.report.results import Clip, Method
-from sysbags.report.statistics import mcnemar
+from sysbags.report.statistics import mcnemar, rate
 
 RIVALS = ("logistic regression", "linear SVM", "kernel ridge")
 PENALTIES = (1.0, 10.0, 100.0, 1000.0)
@@ -115,8 +116,6 @@ def rivals(clips: ClipFolder, points: dict[str, Array], folds: int = 10) -> list
 
 def _joined(rows: tuple[Method, ...]) -> Method:
     """One row from those of all trials: the predictions one after the other."""
-    from dataclasses import replace
-
     return replace(rows[0], predictions=tuple(label for row in rows for label in row.predictions))
 
 
@@ -126,8 +125,6 @@ def table(outcome: Evaluation, others: list[Method]) -> Iterator[str]:
     main = np.array(outcome.methods[0].predictions) == labels
     yield "| method | classifier | accuracy | 95 % interval | McNemar p |"
     yield "| --- | --- | ---: | ---: | ---: |"
-    from sysbags.report.statistics import rate
-
     sources = [clip.source or str(clip.path) for clip in outcome.clips]
     for k, method in enumerate([*outcome.methods, *others]):
         right = np.array(method.predictions) == labels
@@ -135,7 +132,8 @@ def table(outcome: Evaluation, others: list[Method]) -> Iterator[str]:
         p = "" if k == 0 else f"{mcnemar(main, right):.3f}"
         figure = f"{100 * share.share:.1f} %"
         interval = f"{100 * share.low:.1f} to {100 * share.high:.1f}"
-        yield f"| {method.name} | {method.classifier} | {f'**{figure}**' if k == 0 else figure} | {interval} | {p} |"
+        cells = (method.name, method.classifier, f"**{figure}**" if k == 0 else figure, interval, p)
+        yield f"| {' | '.join(cells)} |"
     yield ""
     for method in outcome.methods:
         chosen = {
@@ -146,10 +144,8 @@ def table(outcome: Evaluation, others: list[Method]) -> Iterator[str]:
 
 def confidence(outcome: Evaluation) -> Iterator[str]:
     """Calibration error and coverage of every method."""
-    yield "| classifier | expected calibration error | coverage of sources at 80 / 90 / 95 % | classes per set |"
+    yield "| classifier | calibration error | coverage of sources at 80 / 90 / 95 % | classes per set |"
     yield "| --- | ---: | ---: | ---: |"
-    from dataclasses import replace
-
     for k, method in enumerate(outcome.methods):
         summary = replace(outcome, main=k).confidence_summary
         if summary is None:
