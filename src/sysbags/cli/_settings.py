@@ -12,6 +12,7 @@ import typer
 
 from sysbags.bags.registry import BAGS, PRESETS, make_bag, names_with_option
 from sysbags.cli._options import Kernel
+from sysbags.cli._output import note
 from sysbags.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -85,10 +86,12 @@ class Settings:
         preset = PRESETS[name]
         if self.bags is not None:
             raise ParameterError("--preset says which bags are used: leave out --bags")
+        network = self.network or preset.network()
+        if self.network is None and network not in preset.networks[:1] and network is not None:
+            better = preset.networks[0]
+            note(f"the network {better} would be better than {network}: `sysbags models` says how to get it")
         stride = self.network_stride or preset.network_stride
-        return replace(
-            self, bags=",".join(preset.bags), network=self.network or preset.network(), network_stride=stride
-        )
+        return replace(self, bags=",".join(preset.bags), network=network, network_stride=stride)
 
     def names(self) -> list[str]:
         """Return the names of the bags."""
