@@ -82,9 +82,7 @@ def test_options_of_some_bags_are_refused_by_others():
         ParameterError, match=r"^keep_aspect is for the bags deep, deep-words and patch-words, but"
     ):
         make_bag("flow", keep_aspect=True)
-    with pytest.raises(
-        ParameterError, match="^--words is for the bags surf, sift and patch-words, but"
-    ):
+    with pytest.raises(ParameterError, match=r"^--words is for the bags surf, sift and patch-words, but"):
         check_option("lbp", "words", "--words")
     with pytest.raises(ParameterError, match="the bag is 'nothing', but it must be one of 'lbp', 'surf'"):
         make_bag("nothing")
