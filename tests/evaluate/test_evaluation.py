@@ -657,7 +657,7 @@ def count_reads(monkeypatch):
     reads, usual = [], BagTransformer.read
 
     def read(self, source, **options):
-        reads.append((type(self).__name__, Path(source).name))
+        reads.append((type(self).__name__, Path(getattr(source, "video", source)).name))
         return usual(self, source, **options)
 
     monkeypatch.setattr(BagTransformer, "read", read)

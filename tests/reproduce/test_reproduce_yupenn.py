@@ -10,7 +10,7 @@ from clips import moving_frames, write_clip
 from miniatures import FRAMES, HEIGHT, WIDTH, WORDS, findings, miniature, run
 from sysbags._common.cache import Cache
 from sysbags._common.stages import Stages
-from sysbags.bags import VisualWords
+from sysbags.bags import VisualWords, words
 from sysbags.errors import ParameterError
 from sysbags.evaluate import codebooks
 from sysbags.evaluate.splits import codebook_folds
@@ -30,9 +30,7 @@ def described(clips, cache):
     cache, bags = Cache(cache), VisualWords(WORDS)
     samples = codebooks.sampled_descriptors(cache, bags, clips.paths, n_jobs=1)
     folds = codebook_folds(clips.labels, range(len(samples)))
-    books = codebooks.codebooks(cache, bags, samples, folds)
-    assert [width for _, width in books] == [None] * 3  # of hard assignment
-    return samples, folds, [book for book, _ in books]
+    return samples, folds, [fitted.words_ for fitted in codebooks.codebooks(cache, bags, samples, folds)]
 
 
 def test_yupenn_against_a_twin(scenes):
@@ -99,11 +97,11 @@ def test_streams_of_all_codebooks_are_the_bags_own(scenes, tmp_path, options):
     bags = VisualWords(WORDS, **options)
     cache = Cache(tmp_path)
     streams = codebooks.codebook_streams(cache, bags, clips.paths, folds, n_jobs=1)
-    widths = [width for _, width in codebooks.codebooks(cache, bags, samples, folds)]
+    widths = [fitted.bandwidth_ for fitted in codebooks.codebooks(cache, bags, samples, folds)]
     assert len(streams) == len(books) == 3
     for book, width, version in zip(books, widths, streams, strict=True):
         fitted = VisualWords(WORDS, **options)
-        fitted.words_, fitted.bandwidth_ = book, width or 1.0
+        fitted.words_, fitted.bandwidth_ = book, width
         assert len(version) == len(clips.paths)
         for path, stream in list(zip(clips.paths, version, strict=True))[:2]:
             np.testing.assert_array_equal(stream, fitted.stream(path))
@@ -122,7 +120,7 @@ def test_a_clips_codebook_has_not_seen_it(tmp_path):
 def test_yupenn_goes_on_where_it_was_interrupted(scenes, tmp_path, monkeypatch):
     clips, complete, _ = scenes
     learnt, calls = [], []
-    usual_learn, usual_masses = codebooks.learn_words, codebooks.word_masses
+    usual_learn, usual_masses = codebooks.learn_words, words.word_masses
 
     def learn(*arguments):
         learnt.append(1)
@@ -136,7 +134,7 @@ def test_yupenn_goes_on_where_it_was_interrupted(scenes, tmp_path, monkeypatch):
 
     again = False
     monkeypatch.setattr(codebooks, "learn_words", learn)
-    monkeypatch.setattr(codebooks, "word_masses", masses)
+    monkeypatch.setattr(words, "word_masses", masses)
     with pytest.raises(KeyboardInterrupt):
         run(yupenn, clips, tmp_path)
     assert len(learnt) == 3

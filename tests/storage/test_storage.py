@@ -78,6 +78,12 @@ EXAMPLES = {
         lambda: bags.DeepActivations(onnx_model().SerializeToString(), size=(16, 24), mean=(1.0, 2.0, 3.0)),
         stream,
     ),
+    "PatchWords": (
+        lambda: bags.PatchWords(6, onnx_model().SerializeToString(), size=(16, 24), temperature=0.1).fit(
+            CLIPS[:2]
+        ),
+        stream,
+    ),
     "Concatenated": (
         lambda: bags.Concatenated(
             [bags.LocalBinaryPatterns(), bags.VisualWords(5, "sift")], weights=np.array([2.0, 1.0])

@@ -38,7 +38,6 @@ SUFFIX = ".safetensors"
 # records of another number are not read again.
 SCHEMAS = {
     "codebook": 1,
-    "counts": 1,
     "descriptors": 1,
     "distances": 1,
     "gram": 1,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sysbags.bags.deep import DeepActivations as DeepActivations
     from sysbags.bags.flow import OpticalFlow as OpticalFlow
     from sysbags.bags.lbp import LocalBinaryPatterns as LocalBinaryPatterns
+    from sysbags.bags.patch_words import PatchWords as PatchWords
     from sysbags.bags.union import BagUnion as BagUnion
     from sysbags.bags.words import VisualWords as VisualWords
 

@@ -48,6 +48,19 @@ class BagTransformer(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
         """Turn frames into masses over bins, in order, each a new array; all zeros are an empty bag."""
         raise NotImplementedError
 
+    def shares_a_pass(self, other: BagTransformer) -> bool:
+        """Return whether `masses_with` can turn frames into the masses of this bag and of another one.
+
+        Then they read the same frames, and what takes long is done once for both. False by default.
+        """
+        return False
+
+    def masses_with(
+        self, others: Sequence[BagTransformer], frames: Iterator[Frame]
+    ) -> Iterator[tuple[Array, ...]]:
+        """Turn frames into tuples of masses: those of this bag, then those of others that share a pass."""
+        raise NotImplementedError
+
     def fit(self: Self, videos: Sequence[Video], labels: Any = None) -> Self:
         """Do nothing: by default there is nothing to learn."""
         return self

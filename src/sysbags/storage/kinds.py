@@ -74,7 +74,7 @@ KINDS = {
     "Pipeline": Kind("sklearn.pipeline", {}),
 }
 # What is kept although it was not learnt: the checksums of networks with a name, which are not copied.
-_BESIDE = {"DeepActivations": {"saved_networks": "texts"}}
+_BESIDE = {name: {"saved_networks": "texts"} for name, bag in CLASSES.items() if bag.needs_deep}
 _LEFT_OUT = {"Pipeline": {"memory", "transform_input"}}  # a memory is a folder of pickles
 # The key in a protocol buffer that says that the numbers of a tensor are in another file.
 _ONNX_ELSEWHERE = b"\n\x08location\x12"
@@ -96,10 +96,11 @@ def parts(obj: Any) -> Parts:
         parameters.pop(key, None)
     if name == "Pipeline":
         parameters["steps"] = dict(obj.steps)
-    if name == "DeepActivations":
-        checksums = _checksums(obj)
-        return parameters | _portable_network(obj), {"saved_networks": checksums} if checksums else {}
-    return parameters, {key: getattr(obj, key) for key in KINDS[name].state if hasattr(obj, key)}
+    state = {key: getattr(obj, key) for key in KINDS[name].state if hasattr(obj, key)}
+    if name in _BESIDE:
+        parameters |= _portable_network(obj)
+        state |= {"saved_networks": checksums} if (checksums := _checksums(obj)) else {}
+    return parameters, state
 
 
 def build(name: str, parameters: dict[str, Any], state: dict[str, Any]) -> Any:
@@ -118,24 +119,27 @@ def build(name: str, parameters: dict[str, Any], state: dict[str, Any]) -> Any:
 
 def check(name: str, parameters: dict[str, Any], state: dict[str, Any]) -> None:
     """Raise an error unless parameters and state are those of an object of that kind."""
-    kind_class, forms = _class(name), {**KINDS[name].state, **_BESIDE.get(name, {})}
+    kind_class, learnt, beside = _class(name), KINDS[name].state, _BESIDE.get(name, {})
     known = set(inspect.signature(kind_class).parameters) - _LEFT_OUT.get(name, set())
     unknown = (set(state) | set(parameters)) - known
     if not dataclasses.is_dataclass(kind_class):
-        unknown = (set(parameters) - known) | (set(state) - set(forms))
+        unknown = (set(parameters) - known) | (set(state) - set(learnt) - set(beside))
     if unknown:
         raise ParameterError(f"a {name} has no parameter or attribute {min(unknown)!r}")
     if name == "Pipeline":
         for key, step in parameters["steps"].items():
             if step != "passthrough" and not hasattr(step, "get_params"):
                 raise ParameterError(f"the step {key!r} of a Pipeline is not an estimator")
-    if name == "DeepActivations":
+    if name in _BESIDE:
         _check_model(parameters["model"])
         _check_checksums(parameters["model"], state)
     lengths: dict[str, int] = {}
-    for key in forms if state else ():  # an estimator that is not fitted has no state
-        if not _has_form(state.get(key), forms[key], lengths):
-            raise ParameterError(f"{key} of a {name} is not valid: it must be {forms[key]!r}")
+    # An estimator that is not fitted has learnt nothing, and a network without a name has no checksum.
+    forms = dict(learnt) if set(state) - set(beside) else {}
+    forms |= {key: form for key, form in beside.items() if key in state}
+    for key, form in forms.items():
+        if not _has_form(state.get(key), form, lengths):
+            raise ParameterError(f"{key} of a {name} is not valid: it must be {form!r}")
 
 
 def _class(name: str) -> Any:
