@@ -181,7 +181,7 @@ class Preset:
 
 
 PRESETS = {
-    "fast": Preset(("lbp",)),
+    "fast": Preset(("lbp", "colour")),
     "best": Preset(
         ("lbp", "flow", "deep", "patch-words"),
         network_stride=12,
@@ -202,7 +202,7 @@ def preset_bags(name: str, **frames: Any) -> dict[str, BagTransformer]:
     Examples
     --------
     >>> preset_bags("fast", start=1)
-    {'LBP': LocalBinaryPatterns(frames={'start': 1})}
+    {'LBP': LocalBinaryPatterns(frames={'start': 1}), 'colour': ColourHistogram(frames={'start': 1})}
     """
     if name not in PRESETS:
         raise ParameterError(f"the preset is {name!r}, but it must be one of {', '.join(map(repr, PRESETS))}")

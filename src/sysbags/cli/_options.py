@@ -44,7 +44,7 @@ Preset = Annotated[
     PresetName | None,
     typer.Option(
         show_default=False,
-        help="Bags that are a good start: fast (patterns of every frame) or best (with a network).",
+        help="Bags that are a good start: fast (patterns and colour) or best (with a network).",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
