@@ -49,7 +49,7 @@ class Settings:
     ] = None
     order: Annotated[str | None, _option("Order of the systems.", "5", "N|auto")] = None
     kernel: Annotated[Kernel | None, _option("Kernel between two bags.", "chi2")] = None
-    words: Annotated[int | None, _option(f"Visual words of {WORDS}.", "500", "N", 1)] = None
+    words: Annotated[int | None, _option(f"Visual words of {WORDS}.", "500 or 512", "N", 1)] = None
     window: Annotated[int | None, _option("Frames in a bag.", "1", "N", 1)] = None
     start: Annotated[int | None, _option("First frame, counted from 0.", False, "N", 0)] = None
     stop: Annotated[int | None, _option("Frame to stop before.", False, "N", 1)] = None
@@ -136,7 +136,11 @@ class Settings:
             "keep_aspect": self.keep_aspect,
             "model": self.network,
         }
-        options = {option: values[option] for option in taken if values.get(option) is not None}
+        options = {
+            option: values[option]
+            for option in taken
+            if values.get(option) is not None and name in names_with_option(option)
+        }
         return make_bag(name, window=self.window or 1, frames=frames or None, **options)
 
     def make_identifier(self) -> SystemIdentifier:
