@@ -8,6 +8,7 @@ chosen inside the training sets. Which row is best is seen on the test sets: do 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +70,14 @@ def main() -> None:
 
     print("\n".join(facts("python -m benchmarks.tokens FOLDER", ("numpy", "onnxruntime"))), end="\n\n")
     print("| stream | kernel | accuracy | 95 % interval |\n| --- | --- | ---: | ---: |", flush=True)
-    for title, kernel, evaluated in (
+    rows: list[tuple[str, str, Callable[[], Evaluation]]] = [
         ("class token, raw", "linear", lambda: of_streams(0)),
         ("average of the patch tokens, raw", "linear", lambda: of_streams(1)),
         ("class token, two halves", "chi2", lambda: of_bags("class")),
         ("512 words of patch tokens", "chi2", lambda: of_bags("words")),
         ("words + class token", "chi2", lambda: of_bags("words", "class")),
-    ):
+    ]
+    for title, kernel, evaluated in rows:
         rate = evaluated().methods[0].rate
         interval = f"{100 * rate.low:.1f} to {100 * rate.high:.1f}"
         print(f"| {title} | {kernel} | {100 * rate.share:.1f} % | {interval} |", flush=True)
