@@ -168,7 +168,8 @@ def unknown_classes(experiment: Experiment, points: Array) -> Iterator[str]:
     total = np.zeros((len(codes), len(codes)))
     for systems in experiment.bags.values():
         (a,), (mu,) = systems.weights(grid)
-        total += systems.squared(grid, a, mu)[0] / systems.scale(grid, a, mu)
+        squared = systems.squared(grid, a, mu)[0]
+        total += squared / half_mean(squared)
     areas: dict[str, list[float]] = {"largest p-value": [], "largest score": [], "maximum softmax": []}
     for code, name in enumerate(np.unique(items.labels)):
         unknown = codes == code
