@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["CLASSIFIERS", "NamedClassifier"]
+__all__ = ["CLASSIFIERS", "DISTANCE_CLASSIFIERS", "NamedClassifier"]
 
 
 class NamedClassifier(NamedTuple):
@@ -67,3 +67,6 @@ CLASSIFIERS = {
         },
     ),
 }
+
+# Those that need nothing but distances, and so take every metric.
+DISTANCE_CLASSIFIERS = {name: CLASSIFIERS[name] for name in ("nearest-system", "nearest-mean")}

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels, check_weight
-from sysbags.classifiers.registry import CLASSIFIERS
+from sysbags.classifiers.registry import DISTANCE_CLASSIFIERS
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
@@ -27,7 +27,7 @@ from sysbags.systems.system import System
 __all__ = ["Choice", "LeaveOneOut", "choose_settings", "leave_one_out"]
 
 # What the predictors call the classifiers.
-SYSTEM_CLASSIFIER = {name: CLASSIFIERS[name].predictor for name in ("nearest-mean", "nearest-system")}
+SYSTEM_CLASSIFIER = {name: entry.predictor for name, entry in DISTANCE_CLASSIFIERS.items()}
 
 
 def leave_one_out(

@@ -8,7 +8,7 @@ from pathlib import Path
 from sysbags._common.parallel import check_jobs
 from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
-from sysbags.classifiers.registry import CLASSIFIERS
+from sysbags.classifiers.registry import DISTANCE_CLASSIFIERS
 from sysbags.distances.registry import METRICS
 from sysbags.report.results import LeaveOneOut
 from sysbags.systems.system import System
@@ -129,7 +129,7 @@ class Outcome:
             for distance in (*DISTANCES.values(), AVERAGES)
         ]
         chance = f"{100 * self.chance:.1f} %"
-        return ["distance", *(classifier.title for classifier in CLASSIFIERS.values())], [
+        return ["distance", *(classifier.title for classifier in DISTANCE_CLASSIFIERS.values())], [
             *rows,
             ["chance", chance, chance],
         ]
