@@ -13,10 +13,10 @@ import numpy as np
 
 from sysbags._common.stages import Stages
 from sysbags._common.types import Array, IntArray
-from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.evaluate.vector_predictors import vector_predictor
 from sysbags.report.demo import (
     AVERAGES,
+    COMPARED,
     DISTANCES,
     LAMBDA_A,
     LAMBDA_MU,
@@ -69,7 +69,7 @@ def experiment(settings: Settings, stages: Stages | None = None) -> Outcome:
     results = {}
     for metric, distance in DISTANCES.items():
         with stage(f"leave-one-out, {distance}"):
-            for classifier in CLASSIFIERS:
+            for classifier in COMPARED:
                 results[metric, classifier] = leave_one_out(
                     gram,
                     labels,
