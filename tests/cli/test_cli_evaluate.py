@@ -369,13 +369,52 @@ def test_a_class_without_a_usable_clip_is_told_of(capsys, copy):
     assert "00.mp4" in err
 
 
-def test_further_bags_are_judged_together(capsys, place):
-    """With a further bag the kernel machine on all bags is the main method; zero weight leaves one alone."""
-    output = evaluate(capsys, place, *FIXED, "--add-bag", "colour", "--add-bag", "flow")
-    main = output["methods"][0]
-    assert (main["name"], main["classifier"]) == ("LBP + colour + flow systems, alignment", "kernel ridge")
-    assert main["main"]
-    assert {"ridge", "weight of colour", "weight of flow"} <= set(main["settings"])
+def test_several_bags_are_judged_together(capsys, place):
+    """Every classifier uses all bags, and chooses among them; kernel ridge is the main method."""
+    output = evaluate(capsys, place, *FIXED, "--bags", "lbp,colour,flow")
+    assert [(line["name"], line["classifier"]) for line in output["methods"]] == [
+        ("LBP + colour + flow systems, alignment", classifier)
+        for classifier in ("kernel ridge", "nearest mean", "1-NN")
+    ]
+    assert output["methods"][0]["main"]
+    assert {"ridge", "width", "bags"} <= set(output["methods"][0]["settings"])
+    names = {"LBP", "colour", "flow"}
+    for line in output["methods"]:
+        chosen = line["settings"]["bags"]
+        for choice in chosen if isinstance(chosen, dict) else [chosen]:
+            assert set(choice.split(" + ")) <= names
+
+
+def test_one_classifier_alone(capsys, place):
+    every = evaluate(capsys, place, *FIXED)["methods"]
+    predicted = {line["classifier"]: line["predictions"] for line in every}
+    names = {"kernel-ridge": "kernel ridge", "nearest-mean": "nearest mean", "nearest-system": "1-NN"}
+    for word, classifier in names.items():
+        [line] = evaluate(capsys, place, *FIXED, "--classifier", word)["methods"]
+        assert (line["classifier"], line["predictions"]) == (classifier, predicted[classifier])
+    [line] = evaluate(capsys, place, *FIXED, "--classifier", "auto")["methods"]
+    chosen = line["settings"]["classifier"]
+    assert set(chosen if isinstance(chosen, dict) else [chosen]) <= set(names.values())
+
+
+def test_confidence_is_printed(capsys, place):
+    code, out, _ = call(capsys, "evaluate", place / "set", "--cache", place / "cache", *FIXED)
+    assert code == 0
+    assert re.search(r"^Confidence of the first line: expected calibration error 0\.\d{3}$", out, re.M)
+    rows = re.findall(r"^ (\d+) % +(\d+\.\d) % +(\d+\.\d) % +(\d\.\d\d) +(\d+\.\d) %", out, re.M)
+    confidence = evaluate(capsys, place, *FIXED)["confidence"]
+    expected = [
+        (
+            f"{100 * row['level']:.0f}",
+            f"{100 * row['clips']:.1f}",
+            f"{100 * row['sources']:.1f}",
+            f"{row['size']:.2f}",
+            f"{100 * row['empty']:.1f}",
+        )
+        for row in confidence["coverage"]
+    ]
+    assert rows == expected
+    assert len(rows) > 1
 
 
 # --- metrics and forms
@@ -623,9 +662,9 @@ def test_streams_that_are_no_histograms_need_another_kernel(capsys, sounds):
         (
             "plain.npz",
             ("--bag", "surf", "--window", "3", "--max-frames", "9"),
-            "a file of streams has no clips to read: leave out --bag, --window, --max-frames",
+            "a file of streams has no clips to read: leave out --bags, --window, --max-frames",
         ),
-        ("plain.npz", ("--add-bag", "flow"), "a file of streams has no clips to read: leave out --add-bag"),
+        ("plain.npz", ("--bags", "lbp,flow"), "a file of streams has no clips to read: leave out --bags"),
         ("plain.npz", ("--order", "40"), "order 40 needs at least 41 frames"),
         ("plain.npz", ("--folds", "3"), "--folds goes with --protocol folds or predefined"),
     ],

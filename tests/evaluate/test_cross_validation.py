@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from helpers import gram_in_form_of, in_form_of, make_stream, vote
 from sysbags import NearestMean, alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
-from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError, SysbagsError
 from sysbags.evaluate import LeaveOneOut, leave_one_out
+from sysbags.evaluate.cross_validation import SYSTEM_CLASSIFIER
 from sysbags.systems.system import System
 
 # A mean stops when its objective falls by less than 1e-9 of the members' size. The objective is second order
@@ -144,7 +144,7 @@ def test_baselines_use_the_medoid_without_the_item(systems, gram, metric):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("classifier", CLASSIFIERS)
+@pytest.mark.parametrize("classifier", SYSTEM_CLASSIFIER)
 def test_item_alone_in_its_class(gram, classifier, metric):
     gram = gram_in_form_of(metric, gram)
     result = leave_one_out(gram, LABELS, classifier=classifier, metric=metric)
@@ -154,7 +154,7 @@ def test_item_alone_in_its_class(gram, classifier, metric):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("classifier", CLASSIFIERS)
+@pytest.mark.parametrize("classifier", SYSTEM_CLASSIFIER)
 def test_same_bits_for_any_number_of_threads(gram, classifier, metric):
     gram = gram_in_form_of(metric, gram)
     first, second, third = (
@@ -213,7 +213,7 @@ def test_systems_of_different_orders():
 def test_infinite_distances_do_not_lead_back_to_the_item():
     """Observers that share nothing are infinitely far apart for Martin; still no item may vote for itself."""
     gram = cross_gram([unit_system(0.5, [0, 1]), unit_system(0.5, [2, 3]), unit_system(0.5, [4, 5])])
-    for classifier in CLASSIFIERS:
+    for classifier in SYSTEM_CLASSIFIER:
         result = leave_one_out(gram, ["a", "b", "c"], classifier=classifier, metric="martin")
         assert not np.any(result.predictions == result.labels)
 
@@ -227,7 +227,7 @@ def test_accuracy_and_confusion():
     np.testing.assert_array_equal(result.confusion, [[1, 0, 1], [0, 1, 0], [2, 0, 1]])
 
 
-@pytest.mark.parametrize("classifier", CLASSIFIERS)
+@pytest.mark.parametrize("classifier", SYSTEM_CLASSIFIER)
 def test_confusion_counts_every_item(gram, classifier):
     result = leave_one_out(gram, LABELS, classifier=classifier)
     expected = [
@@ -272,7 +272,7 @@ def test_nothing_is_modified(gram):
     arrays = (gram.observer, gram.mean, gram.rows.transition, gram.rows.observer_gram, gram.rows.mean_norm)
     before = [array.copy() for array in arrays]
     labels = LABELS.copy()
-    for classifier in CLASSIFIERS:
+    for classifier in SYSTEM_CLASSIFIER:
         for metric in METRICS:
             leave_one_out(gram_in_form_of(metric, gram), labels, classifier=classifier, metric=metric)
     for array, copy in zip(arrays, before, strict=True):
@@ -283,7 +283,10 @@ def test_nothing_is_modified(gram):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"classifier": "nearest"}, "classifier is 'nearest', but it must be one of 'nearest-system'"),
+        (
+            {"classifier": "nearest"},
+            "classifier is 'nearest', but it must be one of 'nearest-mean', 'nearest-system'",
+        ),
         ({"metric": "euclidean"}, "metric is 'euclidean', but it must be one of 'alignment', 'covariance'"),
         ({"lambda_a": -1}, "lambda_a is -1, but it must be a finite number that is 0 or more"),
         ({"lambda_mu": np.nan}, "lambda_mu is nan, but it must be a finite number"),

@@ -9,11 +9,11 @@ import pytest
 
 from helpers import gram_in_form_of, in_form_of, make_stream
 from sysbags import alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
-from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
 from sysbags.evaluate import Choice, choose_settings, cross_validation, leave_one_out
 from sysbags.evaluate.alternatives import GRIDS, matching_grids
+from sysbags.evaluate.cross_validation import SYSTEM_CLASSIFIER
 
 LABELS = np.array(list("aaaabbbbccc"))
 GROUPS = np.array([7, 7, 1, 2, 1, 3, 3, 4, 5, 5, 5])  # 1 straddles two classes, 5 is a whole class
@@ -105,7 +105,7 @@ def test_medoids_are_chosen_without_the_group(systems, gram, metric):
             assert result.distances[i, c] in (between[i, medoids] if members else [np.inf])
 
 
-@pytest.mark.parametrize("classifier", CLASSIFIERS)
+@pytest.mark.parametrize("classifier", SYSTEM_CLASSIFIER)
 @pytest.mark.parametrize("metric", METRICS)
 def test_groups_of_one_are_leave_one_out(gram, classifier, metric):
     gram = gram_in_form_of(metric, gram)
@@ -165,7 +165,7 @@ def first_within_one_error(accuracies):
     )
 
 
-@pytest.mark.parametrize("classifier", CLASSIFIERS)
+@pytest.mark.parametrize("classifier", SYSTEM_CLASSIFIER)
 @pytest.mark.parametrize("groups", [None, GROUPS])
 def test_the_chosen_setting_is_that_of_a_loop(classifier, groups):
     systems = loose("orthonormal")

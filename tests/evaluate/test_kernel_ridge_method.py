@@ -70,7 +70,7 @@ def splits(left_out):
             )
 
 
-def assert_estimator(predictor, settings, systems_by_bag, shares, lambda_a, lambda_mu, items):
+def assert_estimator(predictor, settings, systems_by_bag, lambda_a, lambda_mu, items):
     """Fit `KernelRidgeClassifier` without each group, with everything in its own units.
 
     Units of bags, ridge and width are those of all training clips here, and those of the clips that are
@@ -79,10 +79,8 @@ def assert_estimator(predictor, settings, systems_by_bag, shares, lambda_a, lamb
     weights = {"metric": METRIC, "lambda_a": lambda_a, "lambda_mu": lambda_mu}
     tables = [sysbags.pairwise_distances(bag, **weights) for bag in systems_by_bag]
     known = items.training
-    bag_weights = [
-        share / half_mean(table[np.ix_(known, known)]) for share, table in zip(shares, tables, strict=True)
-    ]
-    total = sum(weight * table for weight, table in zip(bag_weights, tables, strict=True))
+    units = [half_mean(table[np.ix_(known, known)]) for table in tables] if len(tables) > 1 else [1.0]
+    total = sum(table / unit for table, unit in zip(tables, units, strict=True))
     clips = list(zip(*systems_by_bag, strict=True))
     hits = []
     for left_out in LEFT_OUT if items.test_group is None else (None,):
@@ -96,13 +94,16 @@ def assert_estimator(predictor, settings, systems_by_bag, shares, lambda_a, lamb
                 width = settings["width"] * ratio
                 curved = gaussian_distances(total, settings["width"] * half_mean(total[inside]))
                 ratio = half_mean(curved[inside]) / half_mean(curved[fitted])
+            own = [half_mean(table[fitted]) for table in tables] if len(tables) > 1 else [1.0]
+            bag_weights = [scale / unit for scale, unit in zip(own, units, strict=True)]
             if items.test_group is not None:
-                assert ratio == 1.0
+                assert (ratio, set(bag_weights)) == (1.0, {1.0})
             model = sysbags.KernelRidgeClassifier(
                 **weights, ridge=settings["ridge"] * ratio, width=width, bag_weights=bag_weights
             )
             model.fit([clips[k] for k in train], items.codes[train])
             assert model.negative_share_ < 1e-12
+            np.testing.assert_allclose(model.scales_, own, rtol=1e-9)
             np.testing.assert_array_equal(predicted[tested], model.predict([clips[k] for k in tested]))
             hits += (predicted[tested] == items.codes[tested]).tolist()
     return hits
@@ -111,7 +112,7 @@ def assert_estimator(predictor, settings, systems_by_bag, shares, lambda_a, lamb
 @pytest.mark.parametrize("test_group", [None, 2])
 def test_one_bag_is_the_estimator_without_the_group(views, unit_views, test_group):
     items = evaluation_set(test_group=test_group)
-    alternatives = system_ridge_alternatives(["one"], [Systems(views[:1], items)], matching_grids(METRIC))
+    alternatives = system_ridge_alternatives({"one": Systems(views[:1], items)}, matching_grids(METRIC))
     assert len(alternatives) == 2 * 3 * 2 * 3  # lambda_a, lambda_mu, width, ridge
     known = [unit_views[0][k] for k in items.training]
     unit = 1.0 / np.mean([np.trace(system.observer_gram) for system in known])
@@ -121,7 +122,7 @@ def test_one_bag_is_the_estimator_without_the_group(views, unit_views, test_grou
         assert (settings["metric"], settings["normal form"]) == (METRIC, "unit-variance")
         assert min(abs(settings["lambda_mu"] - unit * np.array([1.0, 0.0, 10.0]))) < 1e-9 * unit
         weights = settings["lambda_a"], settings["lambda_mu"]
-        hits += assert_estimator(predictor, settings, unit_views[:1], [1.0], *weights, items)
+        hits += assert_estimator(predictor, settings, unit_views[:1], *weights, items)
     assert test_group is None or seen == {
         (ridge, width) for ridge in (0.1, 0.03, 0.3) for width in ("none", 1.0)
     }
@@ -133,16 +134,17 @@ def test_one_bag_is_the_estimator_without_the_group(views, unit_views, test_grou
 @pytest.mark.parametrize("test_group", [None, 8])
 def test_two_bags_are_the_estimator_without_the_group(views, unit_views, test_group):
     items = evaluation_set(test_group=test_group)
-    bags = [Systems([view], items) for view in views[:2]]
+    bags = {name: Systems([view], items) for name, view in zip(("one", "two"), views, strict=False)}
     grids = matching_grids(METRIC, lambda_a=0.8, lambda_mu=0.5)  # the same numbers for both bags
-    alternatives = system_ridge_alternatives(["one", "two"], bags, grids)
-    assert len(alternatives) == 3 * 2 * 3  # weight of the second bag, width, ridge
+    alternatives = system_ridge_alternatives(bags, grids)
+    assert len(alternatives) == 3 * 2 * 3  # which bags, width, ridge
     hits = []
     for settings, predictor in alternatives[:: 1 if test_group else 5]:
-        shares = [1.0, settings["weight of two"]]
-        hits += assert_estimator(predictor, settings, unit_views[:2], shares, 0.8, 0.5, items)
+        chosen = [unit_views[("one", "two").index(name)] for name in settings["bags"].split(" + ")]
+        hits += assert_estimator(predictor, settings, chosen, 0.8, 0.5, items)
     assert test_group or 0.3 < np.mean(hits) < 1.0
-    assert [settings["weight of two"] for settings, _ in alternatives] == [1.0] * 6 + [0.5] * 6 + [0.0] * 6
+    chosen = [settings["bags"] for settings, _ in alternatives]
+    assert chosen == ["one + two"] * 6 + ["one"] * 6 + ["two"] * 6
 
 
 def ridge_twin(squared, codes, settings, known, train, tested):
@@ -159,13 +161,14 @@ def ridge_twin(squared, codes, settings, known, train, tested):
     return present[model.predict(points[tested]).argmax(axis=1)]
 
 
-def assert_ridge(alternatives, tables, items, every=1):
+def assert_ridge(alternatives, tables, items, every=1, names=()):
     hits = []
     for settings, predictor in list(alternatives)[::every]:
-        further = [value for name, value in settings.items() if name.startswith("weight of")]
-        units = [half_mean(table[np.ix_(items.training, items.training)]) for table in tables]
+        chosen = settings["bags"].split(" + ") if names else [None]
         total = sum(
-            share * table / unit for share, table, unit in zip([1.0, *further], tables, units, strict=True)
+            table / half_mean(table[np.ix_(items.training, items.training)])
+            for name, table in zip(names or [None], tables, strict=True)
+            if name in chosen
         )
         for left_out in LEFT_OUT:
             predicted = predictor.predict(left_out)
@@ -186,7 +189,7 @@ def negative_share(squared):
 def test_alignment_distances_are_made_euclidean(views, test_group):
     items = evaluation_set(test_group=test_group)
     grids = matching_grids(lambda_a=0.0, lambda_mu=0.0)
-    alternatives = system_ridge_alternatives(["one"], [Systems(views[2:], items)], grids)
+    alternatives = system_ridge_alternatives({"one": Systems(views[2:], items)}, grids)
     squared = sysbags.pairwise_distances(views[2].systems, lambda_a=0.0, lambda_mu=0.0)
     assert negative_share(squared) > 0.02
     assert_ridge(alternatives, [squared], items)
@@ -201,7 +204,8 @@ def test_distances_that_no_points_have(test_group):
         np.fill_diagonal(table, 0.0)
         assert negative_share(table) > 0.15
         tables.append(table)
-    assert_ridge(ridge_alternatives(["a", "b"], [[table] for table in tables], items, {}), tables, items)
+    alternatives = ridge_alternatives(["a", "b"], [[table] for table in tables], items, {})
+    assert_ridge(alternatives, tables, items, names=["a", "b"])
 
 
 def chi2(points):
@@ -213,12 +217,11 @@ def test_averages_over_time():
     averages = [np.stack([s.mean(axis=0) for s in streams_of(bins, seed)]) for bins, seed in ((6, 0), (9, 1))]
     [one] = vector_methods("averages", averages[:1], items, ["kernel ridge"], "chi2")
     assert_ridge(one.alternatives(), [chi2(averages[0])], items)
-    both = average_ridge_method(["LBP", "colour"], [[points] for points in averages], items)
+    names = ["LBP", "colour"]
+    both = average_ridge_method(names, [[points] for points in averages], items)
     assert (both.name, both.classifier) == ("LBP + colour bags averaged over time", "kernel ridge")
-    assert_ridge(both.alternatives(), [chi2(points) for points in averages], items, every=5)
-    assert [settings.keys() for settings, _ in both.alternatives()] == [
-        {"width", "ridge", "weight of colour"}
-    ] * 18
+    assert_ridge(both.alternatives(), [chi2(points) for points in averages], items, 5, names)
+    assert [settings.keys() for settings, _ in both.alternatives()] == [{"width", "ridge", "bags"}] * 18
 
 
 def test_a_test_set_has_no_say_in_the_units(monkeypatch):
@@ -227,7 +230,7 @@ def test_a_test_set_has_no_say_in_the_units(monkeypatch):
     monkeypatch.setattr(
         alternatives_module,
         "KernelRidge",
-        lambda squared, codes, groups, penalty: solved.append((squared, penalty)),
+        lambda squared, codes, groups, penalty, shown: solved.append((squared, penalty)),
     )
     items, rng = evaluation_set(test_group=8), np.random.default_rng(0)
     training, points = np.ix_(items.training, items.training), rng.normal(size=(2, 15, 3))
@@ -265,14 +268,14 @@ def test_clips_that_are_all_the_same():
         assert set(predictor.predict()) <= {0, 1, 2}
 
 
-def test_a_bag_of_weight_0_has_no_say(views):
+def test_a_bag_that_is_not_chosen_has_no_say(views):
     items = evaluation_set()
     first, second, third = (Systems([view], items) for view in views)
     grids = matching_grids()
-    alternatives = system_ridge_alternatives(["a", "b"], [first, second], grids)
-    changed = system_ridge_alternatives(["a", "b"], [first, third], grids)
+    alternatives = system_ridge_alternatives({"a": first, "b": second}, grids)
+    changed = system_ridge_alternatives({"a": first, "b": third}, grids)
     assert len(alternatives) == 4 * 3 * 2 * 3  # of each grid only the first weights
-    same = [settings["weight of b"] == 0.0 for settings, _ in alternatives]
+    same = [settings["bags"] == "a" for settings, _ in alternatives]
     assert any(same)
     assert not all(same)
     different = 0
@@ -287,8 +290,8 @@ def test_codebooks_by_folds_and_plain_bags_go_together(views):
     items = evaluation_set()
     grids = matching_grids(METRIC, lambda_a=0.9, lambda_mu=0.5)
     plain = Systems(views[1:2], items)
-    mixed = system_ridge_alternatives(["a", "b"], [Systems(views, items), plain], grids)
-    versions = [system_ridge_alternatives(["a", "b"], [Systems([v], items), plain], grids) for v in views]
+    mixed = system_ridge_alternatives({"a": Systems(views, items), "b": plain}, grids)
+    versions = [system_ridge_alternatives({"a": Systems([v], items), "b": plain}, grids) for v in views]
     for place, (settings, predictor) in enumerate(mixed):
         predicted = predictor.predict()
         for k, alternatives in enumerate(versions):

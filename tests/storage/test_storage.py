@@ -21,12 +21,14 @@ import sysbags
 from clips import moving_frames
 from helpers import make_system
 from sysbags import bags, storage
+from sysbags.classifiers.calibration import Calibration
 from sysbags.errors import FileError, ParameterError
 from sysbags.storage.kinds import KINDS
 from sysbags.storage.tree import Reader, Writer
 
 CLIPS = [moving_frames(14, 40, 48, seed=seed) for seed in range(6)]
 LABELS = ["sea", "wood", "sea", "wood", "sea", "wood"]
+SCORES = -np.random.default_rng(0).random((6, 2))
 SYSTEMS = [make_system(seed) for seed in range(6)]
 
 
@@ -67,6 +69,10 @@ def distances(system):
 EXAMPLES = {
     "System": (lambda: SYSTEMS[0].compress(8), distances),
     "FrechetMean": (lambda: sysbags.frechet_mean(SYSTEMS), lambda mean: distances(mean.system)),
+    "Calibration": (
+        lambda: Calibration.fit(SCORES, -SCORES, np.arange(6) % 2, np.arange(6) // 2),
+        lambda calibration: calibration.p_values(SCORES[:4], -SCORES[:4]),
+    ),
     "LocalBinaryPatterns": (lambda: bags.LocalBinaryPatterns(8, 2, "uniform", window=3, step=2), stream),
     "VisualWords": (
         lambda: bags.VisualWords(6, "sift", assignment="soft", frames={"stride": 2}).fit(CLIPS),
@@ -159,7 +165,7 @@ def test_round_trip(tmp_path, kind):
     assert storage.describe(tmp_path / "model.sysbags")["kind"] == kind
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"System", "FrechetMean", "Pipeline"}))
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"System", "FrechetMean", "Calibration", "Pipeline"}))
 def test_round_trip_before_fit(tmp_path, kind):
     estimator = EXAMPLES[kind][0]()
     blank = type(estimator)(**estimator.get_params(deep=False))

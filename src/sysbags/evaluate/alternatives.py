@@ -217,11 +217,6 @@ class Systems:
         terms: list[tuple[Array, Array]] = self._known[key]
         return terms
 
-    def scale(self, grid: WeightGrid, lambda_a: float, lambda_mu: float) -> float:
-        """Return the variance of the training clips, by which the distances of several bags are divided."""
-        training = np.ix_(self.items.training, self.items.training)
-        return half_mean(self.squared(grid, lambda_a, lambda_mu)[0][training]) or 1.0
-
     def squared(self, grid: WeightGrid, lambda_a: float, lambda_mu: float) -> list[Array]:
         """Return the squared distances between all clips, for each codebook fold."""
         return [first + lambda_mu * mean for first, mean in self.terms(grid, lambda_a)]
@@ -280,6 +275,20 @@ def subsets(names: Sequence[str]) -> list[tuple[int, ...]]:
     return [some for size in range(count, 0, -1) for some in combinations(range(count), size)]
 
 
+def _units(squared: Sequence[Array], items: EvaluationSet) -> list[float]:
+    """Return what the squared distances of each bag are divided by in their sum: the variance of its clips.
+
+    A bag that is alone is not divided, so that distances are those of a classifier of the chosen bags.
+    """
+    training = np.ix_(items.training, items.training)
+    return [1.0] if len(squared) < 2 else [half_mean(between[training]) or 1.0 for between in squared]
+
+
+def _total(squared: Sequence[Array], items: EvaluationSet) -> Array:
+    """Return the sum of the squared distances of some bags, each in its own unit."""
+    return np.asarray(sum(part / unit for part, unit in zip(squared, _units(squared, items), strict=True)))
+
+
 def _chosen_bags(names: Sequence[str], chosen: Sequence[int]) -> dict[str, Any]:
     return {"bags": " + ".join(names[k] for k in chosen)} if len(names) > 1 else {}
 
@@ -311,21 +320,22 @@ def neighbour_alternatives(
     compact = [grid for grid in grids if not (by_mean and METRICS[grid.metric].averages)]
     for choice in _weightings(systems, compact or grids):
         pairs = list(zip(systems, choice.numbers, strict=True))
-        scales = [1.0] if len(pairs) == 1 else [bag.scale(choice.grid, *weights) for bag, weights in pairs]
-        squared = [] if by_mean else [bag.squared(choice.grid, *weights) for bag, weights in pairs]
+        needed = not by_mean or len(pairs) > 1  # alone, means need no distances between clips
+        squared = [bag.squared(choice.grid, *weights) for bag, weights in pairs] if needed else []
         families = [bag.families(classifier, choice.grid, a) for bag, (a, _) in pairs] if by_mean else []
         for count, chosen in product(n_neighbors, subsets(names)):
             predictors: list[Predictor] = []
             for version in range(max(len((families or squared)[k]) for k in chosen)):
+                between = [_cyclic(squared[k], version) for k in chosen] if needed else []
                 if by_mean:
                     parts = [
-                        (1.0 / scales[k], _cyclic(families[k], version)(choice.numbers[k][1], 1))
-                        for k in chosen
+                        (1.0 / unit, _cyclic(families[k], version)(choice.numbers[k][1], 1))
+                        for k, unit in zip(chosen, _units(between, items), strict=True)
                     ]
-                    predictors.append(parts[0][1] if len(pairs) == 1 else SmallestSum(parts))
+                    predictors.append(parts[0][1] if len(parts) == 1 else SmallestSum(parts))
                 else:
-                    total = sum(_cyclic(squared[k], version) / scales[k] for k in chosen)
-                    predictors.append(NearestNeighbors(np.asarray(total), items.codes, items.groups, count))
+                    total = _total(between, items)
+                    predictors.append(NearestNeighbors(total, items.codes, items.groups, count))
             title = classifier if count == 1 else f"{count}-NN"
             settings = _settings(title, choice.grid, *choice.shown) | _chosen_bags(names, chosen)
             alternatives.append((settings, items.combine(predictors)))
@@ -368,7 +378,7 @@ def ridge_alternatives(
 ) -> Iterator[Alternative]:
     """Yield kernel ridge on sums of squared distances over all or some bags, for all ridges and widths.
 
-    Of several bags, the distances of each are divided by the variance of the training clips first. Those that
+    In a sum, the distances of each bag are divided by the variance of the training clips first. Those that
     are not Euclidean are repaired for all items at once, which uses no label.
 
     Parameters
@@ -382,14 +392,10 @@ def ridge_alternatives(
         What else there is to say.
     """
     training = np.ix_(items.training, items.training)
-    if len(bags) > 1:
-        bags = [
-            [squared / (half_mean(squared[training]) or 1.0) for squared in versions] for versions in bags
-        ]
     for chosen, width in product(subsets(names), WIDTHS):
         repaired = []
         for version in range(max(len(bags[k]) for k in chosen)):
-            total = np.asarray(sum(_cyclic(bags[k], version) for k in chosen))
+            total = _total([_cyclic(bags[k], version) for k in chosen], items)
             squared = (
                 total if width is None else gaussian_distances(total, width * half_mean(total[training]))
             )
