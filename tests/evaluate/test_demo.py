@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import sysbags
-from sysbags.classifiers.registry import CLASSIFIERS
+from sysbags.classifiers.registry import DISTANCE_CLASSIFIERS
 from sysbags.cli import main
 from sysbags.datasets import TEXTURES
 from sysbags.evaluate import demo
 from sysbags.report import demo_page
-from sysbags.report.demo import AVERAGES, COMPARED, DISTANCES, ORDER, Settings
+from sysbags.report.demo import AVERAGES, DISTANCES, ORDER, Settings
 
 RATE = re.compile(r"\d+\.\d % \(\d+ of \d+\)")
 
@@ -28,7 +28,9 @@ def test_the_table_is_above_chance_and_below_certainty(outcome):
     assert outcome.chance == 1 / 8
     right = {(rate.distance, rate.classifier): rate.right / rate.total for rate in outcome.rates}
     assert set(right) == {
-        (distance, classifier) for distance in (*DISTANCES.values(), AVERAGES) for classifier in COMPARED
+        (distance, classifier)
+        for distance in (*DISTANCES.values(), AVERAGES)
+        for classifier in DISTANCE_CLASSIFIERS
     }
     assert right["alignment", "nearest-mean"] >= outcome.chance + 0.4
     assert right["alignment", "nearest-system"] >= outcome.chance + 0.4
@@ -66,7 +68,7 @@ def test_command(tmp_path, capsys):
     output = capsys.readouterr().out
     for name in (
         *DISTANCES.values(),
-        *(CLASSIFIERS[name].title for name in COMPARED),
+        *(entry.title for entry in DISTANCE_CLASSIFIERS.values()),
         AVERAGES,
         "chance",
         "12.5 %",
