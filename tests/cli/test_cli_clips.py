@@ -27,6 +27,7 @@ def classes(tmp_path_factory):
 def model(classes, tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "m"
     words = ["--bag", "sift", "--words", "8", "--order", "2", "--lambda-a", "1", "--lambda-mu", "2", "--json"]
+    words += ["--classifier", "nearest-mean"]
     assert main(["fit", str(classes), "--out", str(path), *words]) == 0
     return path
 
@@ -284,7 +285,7 @@ def unit_models(classes, tmp_path_factory):
     folder = tmp_path_factory.mktemp("unit")
     for metric in METRICS:
         words = ["--metric", metric, "--normal-form", "unit-variance", "--order", "2"]
-        words += ["--lambda-a", "0.5", "--lambda-mu", "3", "--json"]
+        words += ["--lambda-a", "0.5", "--lambda-mu", "3", "--classifier", "nearest-mean", "--json"]
         assert main(["fit", str(classes), "--out", str(folder / metric), *words]) == 0
     return folder
 

@@ -402,7 +402,7 @@ def test_confidence_is_printed(capsys, place):
     assert code == 0
     assert re.search(r"^Confidence of the first line: expected calibration error 0\.\d{3}$", out, re.M)
     rows = re.findall(r"^ (\d+) % +(\d+\.\d) % +(\d+\.\d) % +(\d\.\d\d) +(\d+\.\d) %", out, re.M)
-    confidence = evaluate(capsys, place, *FIXED)["confidence"]
+    confidence = evaluate(capsys, place, *FIXED, "--report", place / "c.html")["confidence"]
     expected = [
         (
             f"{100 * row['level']:.0f}",

@@ -156,11 +156,11 @@ class KernelRidgeClassifier(SystemClassifier):
             See `NearestSystem.fit`.
         """
         check_choice(self.metric, "metric", WEIGHTED_METRICS)
-        bags = self._start(systems, grams)
-        classes, codes = check_labels(labels, len(bags[0]))
         ridge, width = check_positive(self.ridge, "ridge"), self.width
         if width is not None:
             check_positive(width, "width")
+        bags = self._start(systems, grams)
+        classes, codes = check_labels(labels, len(bags[0]))
         squared = self._between(bags, None, grams)
         self.variance_ = half_mean(squared)
         if width is not None:
