@@ -56,7 +56,8 @@ def left_out(model, systems, labels, groups):
             twin.set_params(ridge=model.ridge * model.variance_ / twin.variance_).fit(known, labels[rest])
         compared = twin.compare([systems[k] for k in own])
         cells = np.ix_(own, np.searchsorted(classes, twin.classes_))
-        scores[cells], distances[cells] = compared.scores, compared.distances
+        scores[cells] = model._calibrated_scores(compared.scores)
+        distances[cells] = compared.distances
     return scores, distances
 
 

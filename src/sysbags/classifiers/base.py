@@ -139,8 +139,9 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         classes, seed = self.classes_.tolist(), seed_of(self.random_state)
         calibration, chances, fits = self.calibration_, None, None
         if calibration is not None:
-            chances = calibration.probabilities(compared.scores)
-            fits = calibration.p_values(compared.scores, compared.distances)
+            scores = self._calibrated_scores(compared.scores)
+            chances = calibration.probabilities(scores)
+            fits = calibration.p_values(scores, compared.distances)
 
         def by_class(values: Array | None, k: int) -> dict[Any, float] | None:
             return None if values is None else dict(zip(classes, values[k].tolist(), strict=True))
@@ -254,7 +255,11 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
 
     def _class_scores(self, systems: Sequence[Item]) -> tuple[Array, Array]:
         compared = self.compare(systems)
-        return compared.scores, compared.distances
+        return self._calibrated_scores(compared.scores), compared.distances
+
+    def _calibrated_scores(self, scores: Array) -> Array:
+        """Return scores in the form that probabilities are calibrated from; by default as they are."""
+        return scores
 
     def _calibrate(self, bags: list[list[System]], codes: IntArray, groups: npt.ArrayLike | None) -> None:
         """Calibrate by cross-validation, if that is asked for."""

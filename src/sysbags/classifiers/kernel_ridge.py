@@ -25,8 +25,16 @@ from sysbags.distances.weights import Weight
 from sysbags.errors import DistanceWarning
 from sysbags.systems.system import System
 
-__all__ = ["KernelRidgeClassifier", "bordered", "euclidean_part", "gaussian_distances", "targets"]
+__all__ = [
+    "KernelRidgeClassifier",
+    "bordered",
+    "euclidean_part",
+    "gaussian_distances",
+    "log_shares",
+    "targets",
+]
 
+SMALLEST_SHARE = 0.01  # scores may be below -1
 LARGE_REPAIR = 0.05  # of the spectrum; it is then worth a warning
 
 WEIGHTED_METRICS = tuple(name for name, metric in METRICS.items() if metric.weighted)  # always finite
@@ -198,6 +206,9 @@ class KernelRidgeClassifier(SystemClassifier):
         scores = self.compare(systems).scores
         return scores[:, 1] if len(self.classes_) == 2 else scores
 
+    def _calibrated_scores(self, scores: Array) -> Array:
+        return log_shares(scores)
+
     def _compare(self, bags: list[list[System]]) -> Comparison:
         """Compute the scores, and the distances to the nearest training clip of each class."""
         between = self._between(bags, by_bag(self.systems_))
@@ -266,6 +277,21 @@ def bordered(squared: Array, penalty: float) -> Array:
     matrix[np.arange(items), np.arange(items)] = penalty
     matrix[items, items] = 0.0
     return matrix
+
+
+def log_shares(scores: Array) -> Array:
+    """Return the logarithm of ``(1 + scores) / 2``, what least squares estimate the probabilities by.
+
+    Scores are fitted to 1 for a class and to -1 for the others, so that they estimate 2 p - 1. Values
+    below 0.01 are set to it; -inf stays. The temperature of a calibration is then a power of these numbers.
+
+    Examples
+    --------
+    >>> np.exp(log_shares(np.array([1.0, 0.0, -0.5, -1.2, -np.inf])))
+    array([1.  , 0.5 , 0.25, 0.01, 0.  ])
+    """
+    shares = np.log(np.maximum(0.5 * (1.0 + scores), SMALLEST_SHARE))
+    return np.where(np.isfinite(scores), shares, -np.inf)
 
 
 def targets(codes: IntArray, classes: int) -> Array:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer
-from sysbags.classifiers.kernel_ridge import bordered, targets
+from sysbags.classifiers.kernel_ridge import bordered, log_shares, targets
 from sysbags.classifiers.votes import NO_PREDICTION, majority_vote
 from sysbags.errors import ParameterError
 
@@ -389,11 +389,15 @@ class KernelRidge:
 
     def predict(self, excluding: int | None = None) -> IntArray:
         """Return the class code of each item; see `Predictor`."""
-        scores = self.scores(excluding)
+        scores = self._fitted(excluding)
         return np.where(np.isfinite(scores).any(axis=1), scores.argmax(axis=1), NO_PREDICTION)
 
     def scores(self, excluding: int | None = None) -> Array:
-        """Return what is fitted to 1 for a class and to -1 for the others; see `ScorePredictor`."""
+        """Return `log_shares` of what is fitted to 1 for a class and to -1 for the others."""
+        return log_shares(self._fitted(excluding))
+
+    def _fitted(self, excluding: int | None) -> Array:
+        """Return the scores of the classes, -inf for classes without items."""
         inverse, coefficients = self._inverse, self._coefficients
         training_counts = self._counts.sum(axis=0) - self._counts[self._group_indices]
         if excluding is not None and len(self._groups) == 2:
