@@ -15,6 +15,7 @@ from clips import write_clip
 from sysbags.cli import main
 from sysbags.datasets import make_clips
 from sysbags.video import frames as read_frames
+from tiny_networks import write_network
 
 SHAPE = {"frames": 14, "height": 48, "width": 64}
 TEXTURES = ["waves", "rain"]
@@ -232,6 +233,39 @@ def test_a_preset(capsys, place, tmp_path):
     )
     assert (code, out) == (2, "")
     assert "--preset says which bags are used: leave out --bags" in err
+
+
+@pytest.mark.parametrize(
+    ("bags", "classifier", "words"),
+    [
+        ("lbp,sift", "nearest-mean", ("--words", 6, "--lambda-a", 0.25, "--lambda-mu", 5)),
+        ("flow,deep", "nearest-system", ("--network", "tiny", "--network-stride", 2)),
+        ("deep", "kernel-ridge", ("--network", "tiny", "--metric", "covariance")),
+    ],
+)
+def test_models_of_other_bags(capsys, tmp_path, monkeypatch, bags, classifier, words):
+    """From the command line and back: what is printed is what the file says."""
+    if "deep" in bags:
+        for name in ("onnxruntime", "onnx"):
+            pytest.importorskip(name)
+        write_network(tmp_path, output="channels")
+        monkeypatch.setenv("SYSBAGS_MODELS", str(tmp_path))
+    shape = {"frames": 14, "height": 96, "width": 128}
+    paths, _ = make_clips(tmp_path / "set", per_class=4, textures=TEXTURES, **shape)
+    words = ("--bags", bags, "--classifier", classifier, "--order", 2, *words)
+    output = call_json(capsys, "fit", tmp_path / "set", "--out", tmp_path / "m", *words)
+    assert output["clips"] == 8
+    model = sysbags.load(tmp_path / "m")
+    clips = call_json(capsys, "classify", tmp_path / "m", *paths)["clips"]
+    assert [clip["label"] for clip in clips] == model.predict(paths).tolist()
+    for clip, chances in zip(clips, model.predict_proba(paths), strict=True):
+        assert list(clip["probabilities"].values()) == pytest.approx(chances.tolist(), rel=1e-9)
+    if "," in bags:
+        titles = {"lbp": "LBP", "sift": "SIFT word", "flow": "flow", "deep": "deep"}
+        names = [titles[name] for name in bags.split(",")]
+        assert set(output["bags"].split(" + ")) <= set(names)
+        if output["bags"] == " + ".join(names):
+            assert all(list(clip["parts"]) == names for clip in clips)
 
 
 def test_a_model_without_a_calibration(capsys, place, tmp_path):
