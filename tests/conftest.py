@@ -44,6 +44,7 @@ SLOW = (
     "tests/evaluate/test_evaluation.py",
     "tests/evaluate/test_kernel_ridge_method.py",
     "tests/evaluate/test_predictors.py",
+    "tests/evaluate/test_training.py",
     "tests/evaluate/test_trials.py",
     "tests/evaluate/test_vector_predictors.py",
     "tests/report",

@@ -11,8 +11,16 @@ import pytest
 
 from sysbags import bags
 from sysbags.bags.base import BagTransformer
-from sysbags.bags.registry import BAGS, CLASSES, check_option, make_bag, names_with_option
-from sysbags.cli._options import Bag
+from sysbags.bags.registry import (
+    BAGS,
+    CLASSES,
+    PRESETS,
+    check_option,
+    make_bag,
+    names_with_option,
+    preset_bags,
+)
+from sysbags.cli._settings import Settings
 from sysbags.errors import ParameterError
 from sysbags.storage.kinds import KINDS
 
@@ -59,12 +67,14 @@ def test_each_name_makes_its_bag(name):
     assert type(transformer) is getattr(bags, bag.bag_class.name)
     assert transformer.get_params(deep=False).items() >= {**bag.arguments, "window": 2}.items()
     assert transformer.requires_fit == bool(bag.bag_class.learnt)
-    assert Bag(name) == name
+    assert Settings(bags=name).names() == [name]
 
 
 def test_the_command_line_has_these_names_and_tables_tell_them_apart():
-    assert [str(bag) for bag in Bag] == list(BAGS)
-    assert BAGS[Bag("deep-words")].title == "deep word"
+    plain = [name for name, bag in BAGS.items() if not bag.bag_class.needs_deep]
+    bags_by_title = Settings(bags=",".join(plain)).make_all_bags()
+    assert list(bags_by_title) == [BAGS[name].title for name in plain]
+    assert BAGS["deep-words"].title == "deep word"
     assert len({bag.title for bag in BAGS.values()}) == len(BAGS)
 
 
@@ -86,3 +96,40 @@ def test_options_of_some_bags_are_refused_by_others():
         check_option("lbp", "words", "--words")
     with pytest.raises(ParameterError, match="the bag is 'nothing', but it must be one of 'lbp', 'surf'"):
         make_bag("nothing")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets(name, tmp_path, monkeypatch):
+    """The bags by their titles; of networks the first that is there, at its own stride."""
+    preset = PRESETS[name]
+    if not set(preset.bags) <= set(BAGS):
+        pytest.skip("one of its bags is not there")
+    for variable in ("SYSBAGS_MODELS", "XDG_DATA_HOME"):  # no networks but those in packages are found
+        monkeypatch.setenv(variable, str(tmp_path))
+    made = preset_bags(name, start=3)
+    assert list(made) == [BAGS[member].title for member in preset.bags]
+    for member, bag in zip(preset.bags, made.values(), strict=True):
+        assert type(bag).__name__ == BAGS[member].bag_class.name
+        stride = {"stride": preset.network_stride} if BAGS[member].bag_class.needs_deep else {}
+        assert bag.frames == {"start": 3, **stride}
+        if stride:
+            assert bag.model == preset.network()
+    assert (preset.network() is None) == (not preset.networks)
+    assert preset.network() in (None, *preset.networks)
+
+
+def test_the_network_of_a_preset_is_the_first_that_is_found(monkeypatch):
+    from sysbags.bags import network_files
+
+    preset = PRESETS["best"]
+    for found in preset.networks:
+        there = {found: Path("network.onnx")}
+        monkeypatch.setattr(network_files, "network_path", lambda entry, there=there: there.get(entry.name))
+        assert preset.network() == found
+    monkeypatch.setattr(network_files, "network_path", lambda entry: None)
+    assert preset.network() == preset.networks[-1]
+
+
+def test_presets_that_are_not_there():
+    with pytest.raises(ParameterError, match="the preset is 'slow', but it must be one of 'fast', 'best'"):
+        preset_bags("slow")

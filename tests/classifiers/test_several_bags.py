@@ -6,10 +6,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
 
 import sysbags
 from sysbags import KernelRidgeClassifier, NearestMean, NearestSystem
-from sysbags.datasets import make_streams
+from sysbags.bags import BagUnion, ColourHistogram, LocalBinaryPatterns
+from sysbags.datasets import make_frames, make_streams
 from sysbags.errors import ParameterError
 
 SETTINGS = [
@@ -132,6 +135,41 @@ def test_the_parts_of_a_distance_are_those_of_the_bags(bags, estimator):
         assert sum(explanation.parts.values()) == pytest.approx(total, rel=1e-9)
         assert list(explanation.probabilities.values()) == pytest.approx(chances[k].tolist(), rel=1e-12)
         assert list(explanation.p_values.values()) == fits[k].tolist()
+
+
+def test_a_grid_search_from_clips_to_labels():
+    """Parameters of one bag, of the systems and of the classifier, in one search."""
+    names = ["waves", "rain"] * 4
+    clips = [np.stack(list(make_frames(name, 10, 48, 64, random_state=k))) for k, name in enumerate(names)]
+    union = BagUnion([("lbp", LocalBinaryPatterns()), ("colour", ColourHistogram(grid=1))])
+    pipeline = Pipeline(
+        [
+            ("bags", union),
+            ("systems", sysbags.SystemIdentifier(2, normal_form="unit-variance")),
+            ("classify", KernelRidgeClassifier(probability=True)),
+        ]
+    )
+    grid = {"bags__lbp__radius": [1, 2], "classify__ridge": [0.1, 1.0], "systems__order": [2, 3]}
+    folds = [(np.arange(4), np.arange(4, 8)), (np.arange(4, 8), np.arange(4))]
+    search = GridSearchCV(pipeline, grid, cv=folds, error_score="raise").fit(clips, names)
+    assert len(search.cv_results_["params"]) == 8
+    assert union.bags[0][1].radius == 1  # what is given is not modified
+    for setting, score in zip(
+        search.cv_results_["params"], search.cv_results_["mean_test_score"], strict=True
+    ):
+        bags = [
+            LocalBinaryPatterns(radius=setting["bags__lbp__radius"]).transform(clips),
+            ColourHistogram(grid=1).transform(clips),
+        ]
+        identifier = sysbags.SystemIdentifier(setting["systems__order"], normal_form="unit-variance")
+        items = list(zip(*(identifier.fit_transform(bag) for bag in bags), strict=True))
+        hits = []
+        for train, test in folds:
+            model = KernelRidgeClassifier(ridge=setting["classify__ridge"])
+            model.fit([items[k] for k in train], [names[k] for k in train])
+            hits.append(np.mean(model.predict([items[k] for k in test]) == [names[k] for k in test]))
+        assert score == np.mean(hits)
+    np.testing.assert_allclose(search.best_estimator_.predict_proba(clips).sum(axis=1), 1.0, rtol=1e-12)
 
 
 @pytest.mark.parametrize("estimator", [NearestMean, NearestSystem, KernelRidgeClassifier])

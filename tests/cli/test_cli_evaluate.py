@@ -401,7 +401,7 @@ def test_confidence_is_printed(capsys, place):
     code, out, _ = call(capsys, "evaluate", place / "set", "--cache", place / "cache", *FIXED)
     assert code == 0
     assert re.search(r"^Confidence of the first line: expected calibration error 0\.\d{3}$", out, re.M)
-    rows = re.findall(r"^ (\d+) % +(\d+\.\d) % +(\d+\.\d) % +(\d\.\d\d) +(\d+\.\d) %", out, re.M)
+    rows = re.findall(r"^ +(\d+) % +(\S+) % +(\S+) % +(\S+) +(\S+) %", out, re.M)
     confidence = evaluate(capsys, place, *FIXED, "--report", place / "c.html")["confidence"]
     expected = [
         (

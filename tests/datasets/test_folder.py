@@ -158,6 +158,19 @@ def test_an_empty_class_folder_is_skipped_if_two_others_remain(tmp_path):
     assert class_folders(tmp_path).notes() == []
 
 
+def test_clips_beside_the_class_folders_are_told_of(tmp_path):
+    for name in ("a/0.mp4", "b/0.mp4", "stray.mp4", ".hidden.mp4", "notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    clips = class_folders(tmp_path)
+    assert [path.name for path in clips.paths] == ["0.mp4", "0.mp4"]
+    assert clips.notes() == ["skipped: stray.mp4 is in no class folder"]
+    rows = ["clip,label", "a/0.mp4,x", "b/0.mp4,y", "stray.mp4,y"]
+    (tmp_path / "index.csv").write_text("\n".join(rows))
+    assert len(class_folders(tmp_path).paths) == 3
+    assert class_folders(tmp_path).notes() == []
+
+
 def test_what_looks_like_a_clip(tmp_path):
     fill(tmp_path, "walk/1.png", "notes/1.txt", "photo.png", "clip.MP4")
     names = ["walk", "notes", "photo.png", "clip.MP4", "new.avi", "new.html", "nowhere/new.webm"]

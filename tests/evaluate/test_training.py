@@ -7,6 +7,7 @@ import pytest
 from sklearn.base import clone
 
 import sysbags
+from clips import moving_frames, write_clip
 from sysbags.bags import ColourHistogram, LocalBinaryPatterns, VisualWords
 from sysbags.classifiers.calibration import Calibration
 from sysbags.datasets import make_clips, make_streams
@@ -154,8 +155,25 @@ def test_bad_clips_and_lonely_classes(clips, tmp_path):
     model = trained.pipeline[-1]
     assert len(model.calibration_.distances) == 8  # of grass nothing is left when it is left out
     assert model.classes_.tolist() == ["grass", "rain", "waves"]
-    with pytest.raises(ParameterError, match="classifier|methods"):
+    with pytest.raises(ParameterError, match=r"methods is .forest."):
         train(paths, labels, classifier="forest")
+
+
+def test_a_clip_that_a_further_bag_cannot_use_is_skipped(clips, tmp_path):
+    paths, labels, cache = clips
+    short = write_clip(tmp_path / "short.mp4", moving_frames(8, 48, 64))
+    bags = {"LBP": LocalBinaryPatterns(), "late": ColourHistogram(frames={"start": 9})}
+    given = [*paths, short], [*labels, "grass"]
+    result = evaluate(*given, bags=bags, methods=["1-NN"], cache=cache, **PAPER)
+    trained = train(*given, bags=bags, classifier="1-NN", cache=cache, **PAPER)
+    for failures in (result.failures, trained.failures):
+        [(path, error)] = failures.items()
+        assert path == short
+        assert str(error).startswith("the bag late: ")
+        assert "short.mp4" in str(error)
+    assert len(result.clips) == len(trained.items.clips) == 12
+    [method] = evaluate(paths, labels, bags=bags, methods=["1-NN"], cache=cache, **PAPER).methods
+    assert trained.method.predictions == result.methods[0].predictions == method.predictions
 
 
 # --- compression
@@ -222,6 +240,17 @@ def test_the_smallest_size_that_changes_no_prediction(streams, tmp_path, kind, b
         sysbags.save(tmp_path / "model", exact.compressed(size))
         sizes.append((tmp_path / "model").stat().st_size)
     assert sizes == sorted(set(sizes))
+
+
+def test_a_center_needs_as_many_samples_as_its_order(streams):
+    """An average of covariances has the sum of the orders of its members, here of six or seven clips."""
+    systems = sysbags.SystemIdentifier(3, normal_form="unit-variance").fit_transform(streams[0])
+    model = sysbags.NearestMean(metric="covariance", lambda_a="scale", lambda_mu="scale")
+    found = choose_size(model, systems, LABELS, np.arange(24))
+    assert found.size is None or found.size >= 18
+    model.fit(systems, LABELS)
+    with pytest.raises(ParameterError, match="size is 10, but an observer of order 24 needs at least 24"):
+        model.compressed(10)
 
 
 def test_nothing_to_hold_out(streams):

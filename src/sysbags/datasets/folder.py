@@ -37,6 +37,8 @@ class ClipFolder:
     trials : dict of str to list of str
         The official splits of the index: for each column, "train" or "test" for each clip, or "" if the
         clip is not used in this trial.
+    unlabelled : list of str
+        Video files beside the class folders, which are skipped.
     """
 
     paths: list[Path]
@@ -44,10 +46,13 @@ class ClipFolder:
     sources: list[str] | None
     empty: list[str] = field(default_factory=list)
     trials: dict[str, list[str]] = field(default_factory=dict)
+    unlabelled: list[str] = field(default_factory=list)
 
     def notes(self) -> list[str]:
-        """Return one sentence for each class folder that is skipped."""
-        return [f"skipped: the class folder {name} holds no clip" for name in self.empty]
+        """Return one sentence for each class folder that is skipped, and for each clip without a class."""
+        return [f"skipped: the class folder {name} holds no clip" for name in self.empty] + [
+            f"skipped: {name} is in no class folder" for name in self.unlabelled
+        ]
 
 
 def class_folders(folder: str | os.PathLike[str]) -> ClipFolder:
@@ -105,8 +110,10 @@ def class_folders(folder: str | os.PathLike[str]) -> ClipFolder:
     root = Path(folder)
     classes = [entry for entry in _entries(root) if entry.is_dir()]
     index = _read_index(root / INDEX)
+    unlabelled: list[str] = []
     if index is None or index.labels is None:
         paths, labels, empty = _clips_of_classes(root, classes)
+        unlabelled = [entry.name for entry in _entries(root) if not entry.is_dir() and looks_like_clip(entry)]
         names = [_name(path, root) for path in paths]
         if index is not None:
             _check_index(root / INDEX, index.clips, names, "class folder and file")
@@ -114,13 +121,14 @@ def class_folders(folder: str | os.PathLike[str]) -> ClipFolder:
         names = _clips_of_labels(root, index.labels)
         paths, labels, empty = [root / name for name in names], [index.labels[name] for name in names], []
     if index is None:
-        return ClipFolder(paths, labels, None, empty)
+        return ClipFolder(paths, labels, None, empty, unlabelled=unlabelled)
     return ClipFolder(
         paths,
         labels,
         None if index.sources is None else [index.sources[name] for name in names],
         empty,
         {trial: [parts[name] for name in names] for trial, parts in index.trials.items()},
+        unlabelled,
     )
 
 

@@ -22,7 +22,7 @@ from sysbags.classifiers.identifier import SystemIdentifier
 from sysbags.classifiers.kernel_ridge import KernelRidgeClassifier
 from sysbags.classifiers.nearest import NearestMean, NearestSystem
 from sysbags.distances.gram import CrossGram
-from sysbags.errors import SysbagsError
+from sysbags.errors import ParameterError, SysbagsError
 from sysbags.evaluate.evaluation import make_experiment, prepare
 from sysbags.evaluate.experiment import Experiment
 from sysbags.evaluate.methods import AUTO, classifier_alternatives, evaluate_method
@@ -259,7 +259,10 @@ def choose_size(
     for size in SIZES:
         if size >= largest:
             break
-        found = exact.compressed(size).compare(new)
+        try:
+            found = exact.compressed(size).compare(new)
+        except ParameterError:  # too few samples for the order of a center
+            continue
         error = _relative_error(found.scores, expected.scores)
         changed = int((found.codes != expected.codes).sum())
         if error <= SCORE_ERROR and not changed:
