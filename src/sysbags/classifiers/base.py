@@ -90,6 +90,17 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         """The training clips or centers that clips are compared with."""
 
     @abstractmethod
+    def fit(
+        self,
+        systems: Sequence[Item],
+        labels: npt.ArrayLike,
+        groups: npt.ArrayLike | None = None,
+        *,
+        grams: Sequence[CrossGram] | None = None,
+    ) -> Self:
+        """Learn from clips and their labels."""
+
+    @abstractmethod
     def _keep(self, members: list[Any], errors: Array) -> None:
         """Set the training clips or centers, and the errors of their compression."""
 

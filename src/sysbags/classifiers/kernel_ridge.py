@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -155,7 +155,7 @@ class KernelRidgeClassifier(SystemClassifier):
         groups: npt.ArrayLike | None = None,
         *,
         grams: Sequence[CrossGram] | None = None,
-    ) -> KernelRidgeClassifier:
+    ) -> Self:
         """Solve for the coefficients.
 
         Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -103,7 +103,7 @@ class NearestSystem(SystemClassifier):
         groups: npt.ArrayLike | None = None,
         *,
         grams: Sequence[CrossGram] | None = None,
-    ) -> NearestSystem:
+    ) -> Self:
         """Keep the training clips and their labels.
 
         Parameters
@@ -260,7 +260,7 @@ class NearestMean(SystemClassifier):
         groups: npt.ArrayLike | None = None,
         *,
         grams: Sequence[CrossGram] | None = None,
-    ) -> NearestMean:
+    ) -> Self:
         """Compute the center of each class.
 
         Parameters

@@ -30,6 +30,7 @@ from sysbags.evaluate.system_predictors import PredictorFamily, metric_predictor
 from sysbags.systems.system import NORMAL_FORMS, System
 
 __all__ = [
+    "AND",
     "GRIDS",
     "Alternative",
     "SystemSet",
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 RIDGES = (0.1, 0.03, 0.3)
+AND = " + "  # between the names of bags, none of which has it
 WIDTHS = (None, 1.0)
 
 Alternative = tuple[dict[str, Any], Predictor]
@@ -290,7 +292,7 @@ def _total(squared: Sequence[Array], items: EvaluationSet) -> Array:
 
 
 def _chosen_bags(names: Sequence[str], chosen: Sequence[int]) -> dict[str, Any]:
-    return {"bags": " + ".join(names[k] for k in chosen)} if len(names) > 1 else {}
+    return {"bags": AND.join(names[k] for k in chosen)} if len(names) > 1 else {}
 
 
 def neighbour_alternatives(

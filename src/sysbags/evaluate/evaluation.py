@@ -20,7 +20,7 @@ from sysbags._common.validation import check_choice, check_labels
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.registry import BAGS, make_bag
 from sysbags.errors import FileError, ParameterError
-from sysbags.evaluate.alternatives import matching_grids
+from sysbags.evaluate.alternatives import AND, matching_grids
 from sysbags.evaluate.comparators import COMPARATORS
 from sysbags.evaluate.compilation import compiled_ahead
 from sysbags.evaluate.experiment import Experiment, Request, Shown
@@ -379,6 +379,9 @@ def _named_bags(bags: BagsLike) -> dict[str, BagTransformer | None]:
     if not isinstance(bags, (str, BagTransformer)) and not bags:
         raise ParameterError("bags is empty, but there must be at least one")
     if isinstance(bags, Mapping):
+        for name in bags:
+            if AND in name:
+                raise ParameterError(f"a bag is called {name!r}, but a name must not have {AND!r} in it")
         return dict(bags)
     listed = [bags] if isinstance(bags, (str, BagTransformer)) else list(bags)
     named: dict[str, BagTransformer | None] = {}

@@ -16,13 +16,14 @@ from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.union import BagUnion
-from sysbags.classifiers.base import Item, SystemClassifier
+from sysbags.classifiers.base import Item, SystemClassifier, by_bag
 from sysbags.classifiers.calibration import Calibration
 from sysbags.classifiers.identifier import SystemIdentifier
 from sysbags.classifiers.kernel_ridge import KernelRidgeClassifier
 from sysbags.classifiers.nearest import NearestMean, NearestSystem
 from sysbags.distances.gram import CrossGram
 from sysbags.errors import ParameterError, SysbagsError
+from sysbags.evaluate.alternatives import AND
 from sysbags.evaluate.evaluation import make_experiment, prepare
 from sysbags.evaluate.experiment import Experiment
 from sysbags.evaluate.methods import AUTO, classifier_alternatives, evaluate_method
@@ -151,11 +152,10 @@ def train(
     with stages("classifier"):
         model = _classifier(settings[best], items)
         parts = _final_parts(experiment, settings[best])
-        known: dict[str, Any] = {"grams": [part.gram for part in parts]}
         systems = [part.systems for part in parts]
         training: list[Item] = systems[0] if len(parts) == 1 else list(zip(*systems, strict=True))
         units = np.arange(len(items.codes)) if items.sources is None else items.sources
-        model.fit(training, items.labels, **known)
+        model.fit(training, items.labels, grams=[part.gram for part in parts])
         if isinstance(predictors[best], ScorePredictor):
             scores, distances = predictors[best].scores(), predictors[best].distances()
             model.calibration_ = Calibration.fit(scores, distances, items.codes, units)
@@ -201,7 +201,7 @@ class _Part(NamedTuple):
 
 def _chosen(experiment: Experiment, settings: Mapping[str, Any]) -> list[str]:
     """Return the names of the bags that were chosen."""
-    return settings["bags"].split(" + ") if "bags" in settings else list(experiment.bags)
+    return settings["bags"].split(AND) if "bags" in settings else list(experiment.bags)
 
 
 def _final_parts(experiment: Experiment, settings: Mapping[str, Any]) -> list[_Part]:
@@ -253,12 +253,8 @@ def choose_size(
     exact = clone(model).fit([systems[k] for k in training], labels[training])
     new = [systems[k] for k in held_out]
     expected = exact.compare(new)
-    largest = max(
-        system.size for item in exact.members_ for system in (item if isinstance(item, tuple) else [item])
-    )
-    for size in SIZES:
-        if size >= largest:
-            break
+    largest = max(system.size for bag in by_bag(exact.members_) for system in bag)
+    for size in (size for size in SIZES if size < largest):
         try:
             found = exact.compressed(size).compare(new)
         except ParameterError:  # too few samples for the order of a center
