@@ -665,6 +665,7 @@ def test_streams_that_are_no_histograms_need_another_kernel(capsys, sounds):
             "a file of streams has no clips to read: leave out --bags, --window, --max-frames",
         ),
         ("plain.npz", ("--bags", "lbp,flow"), "a file of streams has no clips to read: leave out --bags"),
+        ("plain.npz", ("--preset", "fast"), "a file of streams has no clips to read: leave out --preset"),
         ("plain.npz", ("--order", "40"), "order 40 needs at least 41 frames"),
         ("plain.npz", ("--folds", "3"), "--folds goes with --protocol folds or predefined"),
     ],

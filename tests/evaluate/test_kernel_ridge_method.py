@@ -1,4 +1,4 @@
-"""Kernel ridge on one bag or several: each alternative is an estimator, fitted anew without the group."""
+"""One bag or several: each alternative is an estimator of the chosen bags, fitted anew without the group."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sysbags.evaluate.alternatives import (
     Systems,
     SystemSet,
     matching_grids,
+    neighbour_alternatives,
     ridge_alternatives,
     system_ridge_alternatives,
 )
@@ -145,6 +146,49 @@ def test_two_bags_are_the_estimator_without_the_group(views, unit_views, test_gr
     assert test_group or 0.3 < np.mean(hits) < 1.0
     chosen = [settings["bags"] for settings, _ in alternatives]
     assert chosen == ["one + two"] * 6 + ["one"] * 6 + ["two"] * 6
+
+
+@pytest.mark.parametrize("test_group", [None, 8])
+@pytest.mark.parametrize("metric", [METRIC, "alignment"])
+@pytest.mark.parametrize("kind", ["nearest mean", "1-NN", "3-NN"])
+def test_neighbours_and_means_of_two_bags_are_the_estimator_without_the_group(
+    views, unit_views, kind, metric, test_group
+):
+    items = evaluation_set(test_group=test_group)
+    bags = {name: Systems([view], items) for name, view in zip(("one", "two"), views, strict=False)}
+    weights = {"lambda_a": 0.8, "lambda_mu": 0.5}
+    grids = matching_grids(metric, "unit-variance", **weights)
+    title, count = ("nearest mean", 1) if kind == "nearest mean" else ("1-NN", int(kind[0]))
+    alternatives = neighbour_alternatives(bags, title, grids, [count])
+    assert [settings["bags"] for settings, _ in alternatives] == ["one + two", "one", "two"]
+    known, hits = np.ix_(items.training, items.training), []
+    for settings, predictor in alternatives:
+        assert settings["classifier"] == kind
+        views_chosen = [unit_views[("one", "two").index(name)] for name in settings["bags"].split(" + ")]
+        units = np.array(
+            [half_mean(sysbags.pairwise_distances(v, None, metric, **weights)[known]) for v in views_chosen]
+        )
+        clips = list(zip(*views_chosen, strict=True))
+        for left_out in LEFT_OUT if test_group is None else (None,):
+            predicted, distances = predictor.predict(left_out), predictor.distances(left_out)
+            np.testing.assert_array_equal(predictor.scores(left_out), -distances)
+            for train, tested in splits(left_out):
+                if test_group is not None and GROUPS[tested[0]] != test_group:
+                    continue
+                if kind == "nearest mean":
+                    model = sysbags.NearestMean(metric=metric, **weights)
+                else:
+                    model = sysbags.NearestSystem(count, metric=metric, **weights)
+                rest, codes = [clips[k] for k in train], items.codes[train]
+                model.fit(rest, codes)
+                if len(units) > 1:
+                    model.set_params(bag_weights=model.scales_ / units).fit(rest, codes)
+                compared = model.compare([clips[k] for k in tested])
+                np.testing.assert_array_equal(predicted[tested], model.classes_[compared.codes])
+                found = distances[np.ix_(tested, model.classes_)]
+                np.testing.assert_allclose(found, compared.distances, rtol=1e-6)
+                hits += (predicted[tested] == items.codes[tested]).tolist()
+    assert test_group or 0.3 < np.mean(hits) < 1.0
 
 
 def ridge_twin(squared, codes, settings, known, train, tested):

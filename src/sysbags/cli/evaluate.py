@@ -136,7 +136,7 @@ def evaluate(
             raise FileError(f"{atlas} is a file, but the atlas is written into a folder")
         for file in (atlas / "atlas.html", atlas / "atlas.json") if atlas.is_dir() else (atlas,):
             check_out(file, [folder])
-    data, stages = _read(folder, settings), Stages()
+    data, stages = _read(folder, settings, preset), Stages()
     settings = settings.with_preset(preset)
     if len(set(data.labels)) < 2:
         raise FileError(f"{folder} holds a single class, {data.labels[0]}, but there must be at least two")
@@ -208,12 +208,13 @@ class _Data(NamedTuple):
     names: list[str] | None = None
 
 
-def _read(folder: Path, settings: Settings) -> _Data:
+def _read(folder: Path, settings: Settings, preset: str | None) -> _Data:
     """List the clips of a folder, or read a file of streams."""
     if folder.suffix == ".npz":
         from sysbags.datasets.stream_files import read_streams
 
-        given = [name for name in settings.given() if name not in ("--order", "--kernel")]
+        given = ["--preset"] if preset is not None else []
+        given += [name for name in settings.given() if name not in ("--order", "--kernel")]
         if given:
             raise ParameterError(f"a file of streams has no clips to read: leave out {', '.join(given)}")
         streams = read_streams(folder)

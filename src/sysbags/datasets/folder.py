@@ -60,7 +60,7 @@ def class_folders(folder: str | os.PathLike[str]) -> ClipFolder:
 
     A clip is a video file, recognised by its suffix, or a folder of images. Classes and clips come in natural
     order (2 before 10); names that begin with a dot are ignored. A class folder without a clip is skipped
-    if at least two classes remain.
+    if at least two classes remain, and so are video files beside the class folders.
 
     The folder may hold a table ``index.csv``, in UTF-8. It must list exactly the clips that are there: with a
     missing row, clips of one recording would be in the training and the test set at once. Its columns are:
