@@ -119,7 +119,7 @@ def test_a_coverage_that_so_few_clips_cannot_give(capsys, place):
 def test_coverages_that_cannot_be(capsys, place, text):
     code, out, err = call(capsys, "classify", place / "lbp", clips_of(place)[0], f"--coverage={text}")
     assert (code, out) == (2, "")
-    assert f"--coverage is '{text}', but it must be between 0 and 1, such as 0.9 or 90%" in err
+    assert f"--coverage is '{text}', but it must be above 0 and below 1, such as 0.9 or 90%" in err
 
 
 def test_folders_are_searched(capsys, place):
@@ -166,8 +166,9 @@ def test_a_table(capsys, place, tmp_path):
         assert float(row["squared_distance"]) == clip["distances"][clip["label"]]
         assert row["set"] == ";".join(clip["set"])
         assert row["error"] == ""
-    assert [row["label"] for row in rows[2:]] == ["none of these", "none of these", ""]
-    assert [row["set"] for row in rows[2:]] == ["", "", ""]
+    assert [row["set"] for row in rows[2:]] == ["none of these", "none of these", ""]
+    assert rows[3]["label"] == rows[4]["label"] == ""  # no prediction
+    assert rows[2]["label"] == clips[2]["label"]
     assert "order" in rows[3]["error"]
     assert "bad.mp4" in rows[4]["error"]
     code, _, _ = call(capsys, "classify", place / "lbp", paths[0], "--csv", paths[0])
@@ -221,7 +222,7 @@ def test_a_class_of_one_clip_and_a_stray_clip(capsys, place, tmp_path):
 def test_a_preset(capsys, place, tmp_path):
     words = ("--metric", "normalized-covariance", "--order", 3, "--classifier", "kernel-ridge")
     fast = call_json(capsys, "fit", place / "set", "--out", tmp_path / "m", "--preset", "fast", *words)
-    plain = call_json(capsys, "fit", place / "set", "--out", tmp_path / "n", *words)
+    plain = call_json(capsys, "fit", place / "set", "--out", tmp_path / "n", "--bags", "lbp,colour", *words)
     for name in ("accuracy", "lambda_a", "lambda_mu", "ridge", "width", "compression"):
         assert fast[name] == plain[name]
     paths = clips_of(place)

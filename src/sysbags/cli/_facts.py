@@ -53,7 +53,10 @@ def saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
         facts["metric"] = last.metric
     if not hasattr(last, "weights_"):
         return facts, []
-    facts |= dict(zip(("lambda_a", "lambda_mu"), last.weights_[0].tolist(), strict=True))
+    if len(last.weights_) == 1:
+        facts |= dict(zip(("lambda_a", "lambda_mu"), last.weights_[0].tolist(), strict=True))
+    else:
+        facts |= {"lambda_a": last.weights_[:, 0].tolist(), "lambda_mu": last.weights_[:, 1].tolist()}
     facts["classes"] = [str(name) for name in last.classes_]
     if last.calibration_ is not None:
         facts["calibration"] = {

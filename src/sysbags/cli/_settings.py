@@ -89,7 +89,8 @@ class Settings:
         network = self.network or preset.network()
         if self.network is None and network not in preset.networks[:1] and network is not None:
             better = preset.networks[0]
-            note(f"the network {better} would be better than {network}: `sysbags models` says how to get it")
+            how = f"`sysbags models fetch {better}` says how to get it; --network names one of your own"
+            note(f"the network {better} would be better than {network}: {how}")
         stride = self.network_stride or preset.network_stride
         return replace(self, bags=",".join(preset.bags), network=network, network_stride=stride)
 

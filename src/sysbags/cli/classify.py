@@ -58,14 +58,14 @@ def classify(
     n_jobs: NJobs = -1,
     as_json: Json = False,
 ) -> None:
-    """Predict the class of each clip, with its probability and its distances to all classes.
+    """Predict the class of each clip, with probabilities and the parts of its distance to that class.
 
     Several models may be named before the clips. Probabilities are calibrated by clips that were left out
     when the model was fitted. With --coverage there is also the set of classes that holds the true class with
     that probability; a clip that fits no class, or that shows no motion at all, is none of these. Distances
-    are squared; transition, observer and mean, or covariances and mean, or the bags, are their shares of the
-    distance to the predicted class. A clip that cannot be read is reported and skipped, and the exit code is
-    then 2.
+    are squared, and --json has those to all classes; transition, observer and mean, or covariances and mean,
+    or the bags, are their shares of the distance to the predicted class. A clip that cannot be read is
+    reported and skipped, and the exit code is then 2.
 
     Example: sysbags classify scenes.model new.mp4 --coverage 90%
     """
@@ -109,7 +109,9 @@ def _share(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0.0 < value < 1.0:
-        raise ParameterError(f"--coverage is {text!r}, but it must be between 0 and 1, such as 0.9 or 90%")
+        raise ParameterError(
+            f"--coverage is {text!r}, but it must be above 0 and below 1, such as 0.9 or 90%"
+        )
     return value
 
 
@@ -160,7 +162,10 @@ def _classified(
             yield {"path": clip, **entry}
         elif alpha is not None and isinstance(read.failures[clip], OrderError):
             # It can be read, and shows nothing that a system describes: no class fits.
-            yield {"path": clip, "label": None, "set": [], "reason": str(read.failures[clip])}
+            reason = str(read.failures[clip]).removeprefix(f"{clip}: ")
+            for k, name in enumerate(names):
+                reason = reason.replace(f"bag {k}: ", f"{name}: ", 1)
+            yield {"path": clip, "label": None, "set": [], "reason": reason}
         else:
             yield {"path": clip, "error": str(read.failures[clip])}
 
@@ -179,8 +184,9 @@ def _without_model(entry: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if name != "model"}
 
 
-def _label(entry: dict[str, Any]) -> str:
-    return NONE_OF_THESE if entry["label"] is None or entry.get("set") == [] else str(entry["label"])
+def _set(entry: dict[str, Any], separator: str) -> str:
+    """Return the classes of a prediction set as text; empty if there is no set."""
+    return separator.join(map(str, entry["set"])) or NONE_OF_THESE if "set" in entry else ""
 
 
 def _write(path: Path, entries: list[dict[str, Any]], with_model: bool) -> None:
@@ -195,9 +201,9 @@ def _write(path: Path, entries: list[dict[str, Any]], with_model: bool) -> None:
             label = entry.get("label")
             row = [
                 entry["path"],
-                "" if "error" in entry else _label(entry),
+                "" if label is None else label,
                 "" if label is None or entry["probabilities"] is None else entry["probabilities"][label],
-                ";".join(map(str, entry.get("set", ()))),
+                _set(entry, ";"),
                 "" if label is None else entry["distances"][label],
                 entry.get("error", entry.get("reason", "")),
             ]
@@ -214,9 +220,9 @@ def _show(entries: list[dict[str, Any]], top: int) -> None:
 
 
 def _row(entry: dict[str, Any], names: list[str], with_set: bool, top: int) -> list[str]:
-    sets = [", ".join(map(str, entry["set"])) or "-"] if with_set else []
+    sets = [_set(entry, ", ")] if with_set else []
     if entry["label"] is None:
-        return [str(entry["path"]), NONE_OF_THESE, *sets, *("-" for _ in names), entry["reason"]]
+        return [str(entry["path"]), "-", *sets, *("-" for _ in names), entry["reason"]]
     parts, chances = entry["parts"], entry["probabilities"]
     total = sum(parts.values())
     shares = [f"{100 * parts[name] / total:.0f}%" if total else "-" for name in names]
@@ -224,4 +230,4 @@ def _row(entry: dict[str, Any], names: list[str], with_set: bool, top: int) -> l
     ranked = sorted(values.items(), key=lambda item: item[1] if chances is None else -item[1])[:top]
     texts = [number(value) if chances is None else f"{100 * value:.0f}%" for _, value in ranked]
     listed = ", ".join(f"{name} {text}" for (name, _), text in zip(ranked, texts, strict=True))
-    return [str(entry["path"]), _label(entry), *sets, *shares, listed]
+    return [str(entry["path"]), str(entry["label"]), *sets, *shares, listed]

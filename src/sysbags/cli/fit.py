@@ -184,8 +184,8 @@ def _show(facts: dict[str, Any]) -> None:
     size = ""
     if compression["size"] is not None and compression["clips"]:
         size = (
-            f"; {compression['size']} samples per system change the scores of {compression['clips']} "
-            f"held-out clips by {100 * compression['error']:.1f} %, and none of their predictions"
+            f"; with {compression['size']} samples per system the scores of held-out clips "
+            f"({compression['clips']}) change by {100 * compression['error']:.1f} %, their predictions do not"
         )
     say(f"saved in {facts['model']} ({facts['bytes'] / 1e6:.2f} MB){size}")
     show_table(["stage", "seconds"], [[name, number(seconds)] for name, seconds in facts["seconds"].items()])

@@ -298,7 +298,8 @@ def make_experiment(
     isolated_classes = single_group_classes(labels_read, described.items.groups.tolist())
     if given.parts is None and len(isolated_classes) == len(set(labels_read)):
         raise FileError(
-            "each class has its clips in a single group, so none can be left out: there must be two groups"
+            "each class has a single clip, or clips of a single source, so none can be left out: "
+            "at least one class must have two"
         )
     single_groups = () if given.parts is not None else tuple(isolated_classes)
     experiment = Experiment(title, described, request, context)

@@ -18,7 +18,7 @@ from sysbags.bags.cached import cached_streams
 from sysbags.distances.alignment_matrix import alignment_matrix
 from sysbags.distances.weights import scaled_weights
 from sysbags.errors import SysbagsError
-from sysbags.evaluate.alternatives import Systems, SystemSet, WeightGrid
+from sysbags.evaluate.alternatives import AND, Systems, SystemSet, WeightGrid
 from sysbags.evaluate.atlas import atlas
 from sysbags.evaluate.cached import cached_gram
 from sysbags.evaluate.comparators import comparator_methods
@@ -156,7 +156,7 @@ class Experiment:
             single_group_classes=single_groups,
             seconds=stages.seconds,
             facts={
-                "bag": "streams" if shown.bags is None else " ".join(str(shown.bags).split()),
+                "bag": self._described(shown),
                 "order": shown.order,
                 "kernel": shown.kernel,
                 "alignment distance of curves, map and atlas": {
@@ -171,6 +171,12 @@ class Experiment:
             },
         )
         return evaluation, shown
+
+    def _described(self, shown: Shown) -> str:
+        """The bags in words; of several, curves, map and atlas show the first."""
+        first, *further = [shown.bags, *list(self.request.bags.values())[1:]]
+        texts = ["streams" if bag is None else " ".join(str(bag).split()) for bag in (first, *further)]
+        return AND.join(texts)
 
     def _shown(self, main: Mapping[str, Any]) -> Shown:
         """Return the setting of the main method, if that is an alignment distance, or else the usual one."""

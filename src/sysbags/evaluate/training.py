@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,8 +85,8 @@ class TrainedModel:
     pipeline: Pipeline
     method: Method
     settings: dict[str, Any]
-    tried: list[dict[str, Any]]
-    items: EvaluationSet
+    tried: list[dict[str, Any]] = field(repr=False)
+    items: EvaluationSet = field(repr=False)
     compression: Compression
     failures: Mapping[Path, SysbagsError]
     single_group_classes: tuple[str, ...]
