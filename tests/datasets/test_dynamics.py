@@ -7,12 +7,12 @@ from scipy.stats import binom
 
 from sysbags import alignment_distance, cross_gram, identify, video
 from sysbags.bags import LocalBinaryPatterns
-from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.datasets import class_folders, dynamics
 from sysbags.datasets._scenery import TURN
 from sysbags.datasets.dynamics import DYNAMICS, SURFACES, make_dynamics_clips, make_dynamics_frames
 from sysbags.errors import FileError, ParameterError
 from sysbags.evaluate import leave_one_out
+from sysbags.evaluate.cross_validation import SYSTEM_CLASSIFIER
 from sysbags.evaluate.vector_predictors import vector_predictor
 
 SMALL = {"frames": 12, "height": 32, "width": 48}
@@ -210,7 +210,7 @@ def test_systems_tell_the_classes_apart_and_averages_do_not(streams):
     codes = np.array([DYNAMICS.index(name) for name, _ in streams])
     surfaces = np.array([list(SURFACES).index(surface) for _, surface in streams])
     gram = cross_gram([identify(stream, order=2) for stream in streams.values()])
-    for classifier in CLASSIFIERS:
+    for classifier in SYSTEM_CLASSIFIER:
         # Not even the surface has been seen before.
         result = leave_one_out(gram, codes, groups=surfaces, classifier=classifier, lambda_a=4.0)
         assert result.accuracy > 0.9, classifier
