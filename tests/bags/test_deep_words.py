@@ -16,7 +16,6 @@ from sysbags._common.cache import Cache
 from sysbags.bags import DeepActivations, LocalBinaryPatterns, networks
 from sysbags.bags.cached import cached_streams, cached_streams_of_several
 from sysbags.bags.networks import network
-from sysbags.cli._options import Bag
 from sysbags.cli._settings import Settings
 from sysbags.errors import ParameterError, StreamError, VideoError
 
@@ -105,13 +104,13 @@ def test_model_files_keep_the_name(tmp_path, stream):
 
 
 def test_the_command_line_makes_them():
-    bags = Settings(bag=Bag("deep-words"), size=64, max_frames=4).make_bags()
+    bags = Settings(bags="deep-words", size=64, max_frames=4).make_bags()
     assert (bags.model, bags.size, bags.frames) == (WORDS, 64, {"max_frames": 4})
-    bags = Settings(bag=Bag("deep-words")).make_bags()
+    bags = Settings(bags="deep-words").make_bags()
     assert (bags.size, bags.frames) == (None, None)  # the network's own
-    bags = Settings(bag=Bag("deep"), size=64).make_bags()
+    bags = Settings(bags="deep", size=64).make_bags()
     assert (bags.model, bags.size) == ("efficientnet-lite0", 64)
-    bags = Settings(bag=Bag("colour"), size=64, window=2).make_bags()
+    bags = Settings(bags="colour", size=64, window=2).make_bags()
     assert (type(bags).__name__, bags.frames, bags.window) == ("ColourHistogram", {"size": 64}, 2)
 
 
@@ -128,10 +127,9 @@ def test_frames_may_keep_their_shape():
 
 
 def test_the_shape_is_for_networks():
-    assert Settings(bag=Bag("deep"), keep_aspect=True, size=256).make_bags().keep_aspect
-    assert Settings(bag=Bag("deep"), keep_aspect=True, words=3).of(Bag("colour")).given() == ["--bag"]
+    assert Settings(bags="deep", keep_aspect=True, size=256).make_bags().keep_aspect
     with pytest.raises(ParameterError, match="--keep-aspect is for the bags deep, deep-words and"):
-        Settings(bag=Bag("lbp"), keep_aspect=True).make_bags()
+        Settings(bags="lbp", keep_aspect=True).make_bags()
 
 
 @pytest.fixture

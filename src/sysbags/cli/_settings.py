@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sysbags.bags.registry import BAGS, PRESETS, make_bag, names_with_option
+from sysbags.bags.registry import BAGS, PRESETS, check_option, make_bag, names_with_option
 from sysbags.cli._options import Kernel
 from sysbags.cli._output import note
 from sysbags.errors import ParameterError
@@ -115,12 +115,9 @@ class Settings:
         names = self.names()
         for option in ("words", "keep_aspect", "network"):
             if getattr(self, option) is not None:
-                users = names_with_option(PARAMETERS.get(option, option))
-                if not set(names) & set(users):
-                    shown = f"--{option.replace('_', '-')}"
-                    raise ParameterError(
-                        f"{shown} is for the bags {' and '.join(users)}, but there is only {', '.join(names)}"
-                    )
+                parameter = PARAMETERS.get(option, option)
+                if not set(names) & set(names_with_option(parameter)):
+                    check_option(names[0], parameter, f"--{option.replace('_', '-')}")
         return {BAGS[name].title: self._make(name, seed) for name in names}
 
     def _make(self, name: str, seed: int) -> BagTransformer:

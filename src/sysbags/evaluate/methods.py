@@ -109,7 +109,8 @@ def evaluate_method(
         accuracies = nested_accuracies(
             predictors, items.codes, items.groups, wanted=wanted, n_jobs=items.n_jobs
         )
-        chosen = one_standard_error_rule(accuracies, len(items.training))
+        families = [setting.get("bags") for setting in settings]
+        chosen = one_standard_error_rule(accuracies, len(items.training), families)
         codes = nested_predictions(predictors, chosen, items.groups, wanted=wanted)
         usual = settings[int(np.bincount(chosen).argmax())]
         names = dict.fromkeys(name for k in chosen for name in settings[k])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -83,7 +83,9 @@ def nested_predictions(
     return predictions
 
 
-def choose(predictors: Sequence[Predictor], codes: IntArray) -> tuple[int, Array]:
+def choose(
+    predictors: Sequence[Predictor], codes: IntArray, families: Sequence[Hashable] | None = None
+) -> tuple[int, Array]:
     """Choose a predictor by cross-validation, as nested selection does it for each group.
 
     Parameters
@@ -91,6 +93,8 @@ def choose(predictors: Sequence[Predictor], codes: IntArray) -> tuple[int, Array
     predictors : sequence of Predictor
     codes : (K,) array of int
         The class of each item.
+    families : sequence, optional
+        See `one_standard_error_rule`.
 
     Returns
     -------
@@ -100,10 +104,12 @@ def choose(predictors: Sequence[Predictor], codes: IntArray) -> tuple[int, Array
         Of all predictors; that of the chosen one is optimistic, as it made the choice.
     """
     accuracies = np.array([np.mean(predictor.predict() == codes) for predictor in predictors])
-    return int(one_standard_error_rule(accuracies[None], len(codes))[0]), accuracies
+    return int(one_standard_error_rule(accuracies[None], len(codes), families)[0]), accuracies
 
 
-def one_standard_error_rule(accuracies: Array, items: int) -> IntArray:
+def one_standard_error_rule(
+    accuracies: Array, items: int, families: Sequence[Hashable] | None = None
+) -> IntArray:
     """Choose, in each row, the first predictor within one standard error of the best (Breiman et al., 1984).
 
     The very best is a poor choice where many are alike: without a group, those settings look best that are
@@ -115,12 +121,21 @@ def one_standard_error_rule(accuracies: Array, items: int) -> IntArray:
         See `nested_accuracies`.
     items : int
         How many items they are shares of, about.
+    families : sequence, optional
+        The family of each predictor, such as the bags that it uses. No family is more usual than another: the
+        one whose first predictor is best is taken, of equals the first, and the rule chooses within it.
 
     Examples
     --------
     >>> one_standard_error_rule(np.array([[0.70, 0.60, 0.72], [0.50, 0.60, 0.72]]), 100)
     array([0, 2])
+    >>> one_standard_error_rule(np.array([[0.70, 0.71, 0.72, 0.74]]), 100, ["lbp", "lbp", "flow", "flow"])
+    array([2])
     """
-    best = accuracies.max(axis=1, keepdims=True)
+    names: list[Hashable] = [None] * accuracies.shape[1] if families is None else list(families)
+    firsts = list({name: names.index(name) for name in names}.values())
+    best_first = np.take(firsts, accuracies[:, firsts].argmax(axis=1))
+    allowed = np.array([[name == names[first] for name in names] for first in best_first])
+    best = np.where(allowed, accuracies, -np.inf).max(axis=1, keepdims=True)
     error = np.sqrt(best * (1.0 - best) / items)
-    return np.asarray((accuracies >= best - error).argmax(axis=1))
+    return np.asarray((allowed & (accuracies >= best - error)).argmax(axis=1))

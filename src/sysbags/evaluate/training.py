@@ -145,7 +145,7 @@ def train(
     with stages("settings"):
         alternatives = classifier_alternatives(classifier, experiment.bags, grids)
         settings, predictors = zip(*alternatives, strict=True)
-        best, _ = choose(predictors, items.codes)
+        best, _ = choose(predictors, items.codes, [setting.get("bags") for setting in settings])
     with stages("estimate"):
         [spec] = experiment.methods()
         method, _ = evaluate_method(replace(spec, alternatives=lambda: alternatives), items, None)
