@@ -79,7 +79,7 @@ def test_clips_are_calibrated_in_the_units_of_the_model(clips, monkeypatch, kind
     bags = LocalBinaryPatterns() if chosen == "only one" else both()
     if chosen != "only one":
         place = CHOICES[kind][chosen]
-        monkeypatch.setattr(training, "choose", lambda predictors, codes: (place, None))
+        monkeypatch.setattr(training, "choose", lambda *_: (place, None))
     trained = train(paths, labels, SOURCES, classifier=kind, compress=None, bags=bags, cache=cache, **options)
     assert trained.settings.get("bags", "only one") == chosen
     model, systems = trained.pipeline[-1], systems_of(trained, paths)
