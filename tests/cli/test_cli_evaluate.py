@@ -178,13 +178,13 @@ def test_words_are_learnt_by_thirds(capsys, place, monkeypatch):
     """Each clip is judged by a codebook that has not seen it, and a clip that cannot be read hinders none."""
     from sysbags.evaluate import features
 
-    folds, streams = [], features.codebook_streams
+    folds, streams = [], features.fitted_by_folds
 
     def spy(cache, bags, paths, codebook_folds, **options):
         folds.append(dict(zip(paths, codebook_folds.tolist(), strict=True)))
         return streams(cache, bags, paths, codebook_folds, **options)
 
-    monkeypatch.setattr(features, "codebook_streams", spy)
+    monkeypatch.setattr(features, "fitted_by_folds", spy)
     output = evaluate(
         capsys, place, *FIXED, "--bag", "sift", "--words", 8, "--protocol", "folds", "--folds", 3
     )
@@ -302,7 +302,7 @@ def test_the_same_bits_for_any_number_of_threads(capsys, place):
         (("--lambda-mu", "-1"), "--lambda-mu is '-1', but it must be a number that is 0 or more, or auto"),
         (("--order", "x"), "--order is 'x', but it must be a whole number"),
         (("--order", "40"), "none of the clips can be used: "),
-        (("--words", "5"), "--words is for the bags surf and sift"),
+        (("--words", "5"), "--words is for the bags surf, sift and patch-words"),
         (("--report", "{place}/no/r.html"), "no does not exist"),
         (("--folds", "3"), "--folds goes with --protocol folds or predefined"),
         (("--folds", "10", "--protocol", "leave-one-out"), "--folds goes with --protocol folds"),
@@ -323,7 +323,7 @@ def test_mistakes_are_told_in_one_sentence(capsys, place, argv, sentence):
     ("removed", "sources", "sentence"),
     [
         (["waves"], {}, "holds a single class, fire, but there must be at least two"),
-        ([], {"fire": "x", "waves": "y"}, "each class has its clips in a single group"),
+        ([], {"fire": "x", "waves": "y"}, "each class has a single clip, or clips of a single source"),
         (["fire/*.mp4"], {}, "holds no clip"),
     ],
 )

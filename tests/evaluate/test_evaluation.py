@@ -826,7 +826,7 @@ def test_folds(data):
         ({"methods": ["NCC"]}, ParameterError, "methods is 'NCC', but it must be one of 'nearest mean'"),
         ({"labels": ["a"] * 6}, ParameterError, "all clips have the class a, but there must be at least two"),
         ({"labels": list("ab")}, ParameterError, "labels have shape (2,)"),
-        ({"groups": list("xxxyyy")}, FileError, "each class has its clips in a single group"),
+        ({"groups": list("xxxyyy")}, FileError, "each class has a single clip, or clips of a single source"),
         ({"bags": "gist"}, ParameterError, "bags is 'gist', but it must be one of 'lbp'"),
         ({"bags": [3]}, ParameterError, "bags holds a int, but it must hold names or bags"),
         ({"protocol": "holdout"}, ParameterError, "protocol is 'holdout', but it must be one of"),
