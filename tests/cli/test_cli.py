@@ -97,7 +97,10 @@ def test_help_imports_nothing_heavy():
         ),
         ("fit {clips} --out m --lambda-mu nan", "--lambda-mu is 'nan'"),
         ("fit {clips} --out m --stride 0", "Invalid value for '--stride'"),
-        ("fit {clips} --out m --words 9", "--words is for the bags surf, sift and patch-words, but the bag is lbp"),
+        (
+            "fit {clips} --out m --words 9",
+            "--words is for the bags surf, sift and patch-words, but the bag is lbp",
+        ),
         ("fit {clips} --out m --n-jobs 0", "n_jobs is 0"),
         ("fit nowhere --out m", "there is no folder nowhere"),
         ("fit {clips}/waves --out m", "holds no folder"),

@@ -267,7 +267,7 @@ def test_nearest_mean_has_averages_and_no_medoids(systems, metric, given_gram):
     assert METRICS[metric].averages
     labels = np.array(["a", "b", "a", "a", "b"])
     model = sysbags.NearestMean(metric=metric, lambda_a=0.5, lambda_mu=2.0)
-    model.fit(systems, labels, gram=sysbags.cross_gram(systems) if given_gram else None)
+    model.fit(systems, labels, grams=[sysbags.cross_gram(systems)] if given_gram else None)
     for label, center in zip(model.classes_, model.centers_, strict=True):
         members = [systems[k] for k in np.flatnonzero(labels == label)]
         expected = covariance_mean(members, normalized_by=0.5 if metric == "normalized-covariance" else None)

@@ -285,7 +285,7 @@ def test_nothing_is_modified(gram):
     [
         (
             {"classifier": "nearest"},
-            "classifier is 'nearest', but it must be one of 'nearest-mean', 'nearest-system'",
+            "classifier is 'nearest', but it must be one of 'nearest-system', 'nearest-mean'",
         ),
         ({"metric": "euclidean"}, "metric is 'euclidean', but it must be one of 'alignment', 'covariance'"),
         ({"lambda_a": -1}, "lambda_a is -1, but it must be a finite number that is 0 or more"),
