@@ -12,6 +12,7 @@ from sklearn.kernel_ridge import KernelRidge as KernelRidgeRegression
 from sklearn.linear_model import Ridge
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.preprocessing import KernelCenterer
+from sklearn.utils.class_weight import compute_sample_weight
 
 import sysbags
 from sysbags.classifiers.base import half_mean
@@ -80,13 +81,15 @@ def random_table(rng, count):
     return table + table.T
 
 
-def least_squares(points, codes, judged, penalty, classes):
+def least_squares(points, codes, judged, penalty, classes, weights=None):
     """Linear functions of the points themselves, with a free constant and the penalty ``penalty ||w||^2``."""
+    weights = np.ones(len(codes)) if weights is None else weights
     design = np.hstack([points, np.ones((len(points), 1))])
     diagonal = penalty * np.eye(design.shape[1])
     diagonal[-1, -1] = 0.0
     wanted = np.where(codes[:, None] == np.arange(classes), 1.0, -1.0)
-    solution = np.linalg.solve(design.T @ design + diagonal, design.T @ wanted)
+    weighted = design.T * weights
+    solution = np.linalg.solve(weighted @ design + diagonal, weighted @ wanted)
     return np.hstack([judged, np.ones((len(judged), 1))]) @ solution
 
 
@@ -120,14 +123,15 @@ def test_without_any_group_it_is_ridge_regression_of_the_rest(seed, penalty):
     rng = np.random.default_rng(seed)
     points, codes = rng.normal(size=(16, 3)), np.arange(16) % 3
     groups = rng.permutation(np.repeat(np.arange(6), [4, 3, 3, 3, 2, 1]))
-    predict = KernelRidge(squares(points), codes, groups, penalty).predict
+    weights = rng.uniform(0.2, 5.0, size=16)
+    predict = KernelRidge(squares(points), codes, groups, penalty, weights).predict
     for group in (None, 0, 5):
         predicted = predict(group)
         for i in range(16):
             train = (groups != groups[i]) & (groups != group)
             if groups[i] == group:
                 continue
-            scores = least_squares(points[train], codes[train], points[[i]], penalty, 3)[0]
+            scores = least_squares(points[train], codes[train], points[[i]], penalty, 3, weights[train])[0]
             scores[~np.isin(np.arange(3), codes[train])] = -np.inf
             assert scores[predicted[i]] > scores.max() - 1e-9  # equal but for round-off
 
@@ -156,7 +160,7 @@ def test_closed_form_is_the_estimator_fitted_anew(clips):
         ridge = penalty / half_mean(between[np.ix_(train, train)])
         # It divides the distances of each bag by their variance.
         scales = [half_mean(term[np.ix_(train, train)]) for term in terms]
-        model = KernelRidgeClassifier(**WEIGHTS, ridge=ridge, bag_weights=scales)
+        model = KernelRidgeClassifier(**WEIGHTS, ridge=ridge, bag_weights=scales, class_weight=None)
         model.fit([pairs[k] for k in train], labels[train])
         assert (
             model.predict([pairs[k] for k in judged]).tolist()
@@ -167,21 +171,23 @@ def test_closed_form_is_the_estimator_fitted_anew(clips):
 # --- Euclidean distances
 
 
-@given(seeds, st.floats(0.01, 10.0), st.floats(-3.0, 3.0))
+@given(seeds, st.floats(0.01, 10.0), st.floats(-3.0, 3.0), st.sampled_from(["balanced", None]))
 @settings(max_examples=25, deadline=None)
-def test_on_points_it_is_ridge_regression(seed, ridge, exponent):
-    """Of the points themselves, with a penalty in the unit of their variance."""
+def test_on_points_it_is_ridge_regression(seed, ridge, exponent, class_weight):
+    """Of the points themselves, with a penalty in the unit of their variance and weights of scikit-learn."""
     rng = np.random.default_rng(seed)
     points, judged = 10.0**exponent * rng.normal(size=(12, 3)), 10.0**exponent * rng.normal(size=(5, 3))
-    codes = rng.permutation(np.arange(12) % 3)
-    model = KernelRidgeClassifier(**ON_POINTS, ridge=ridge).fit(point_systems(points), codes)
+    codes = rng.permutation([0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2])
+    model = KernelRidgeClassifier(**ON_POINTS, ridge=ridge, class_weight=class_weight)
+    model.fit(point_systems(points), codes)
+    weights = compute_sample_weight(class_weight, codes)
     variance = points.var(axis=0, ddof=1).sum()
     assert model.variance_ == pytest.approx(variance, rel=1e-9)
     # Round-off of scores of about 1, divided by the smallest ridge.
     assert model.negative_share_ < 1e-12
-    expected = least_squares(points, codes, judged, ridge * variance, 3)
+    expected = least_squares(points, codes, judged, ridge * variance, 3, weights)
     np.testing.assert_allclose(model.decision_function(point_systems(judged)), expected, rtol=0, atol=1e-9)
-    expected = Ridge(alpha=ridge * variance).fit(points, targets(codes, 3)).predict(points)
+    expected = Ridge(alpha=ridge * variance).fit(points, targets(codes, 3), weights).predict(points)
     np.testing.assert_allclose(model.decision_function(point_systems(points)), expected, rtol=0, atol=1e-9)
 
 
@@ -328,7 +334,8 @@ def test_scores_are_those_of_points_on_the_positive_axes(seed, ridge, width):
         used = 2.0 - 2.0 * np.exp(-table / (2.0 * width * half_mean(table[:11, :11])))
     points, places = embedding(used, training, judged)
     np.testing.assert_allclose(places[:11], points, rtol=0, atol=1e-12)
-    expected = least_squares(points, codes, places, ridge * half_mean(used[:11, :11]), 3)
+    weights = compute_sample_weight("balanced", codes)
+    expected = least_squares(points, codes, places, ridge * half_mean(used[:11, :11]), 3, weights)
     # Coordinates on axes of small eigenvalues are quotients of round-off by their roots.
     np.testing.assert_allclose(model.decision_function(items(judged)), expected, rtol=0, atol=1e-7)
 
@@ -468,7 +475,7 @@ def test_gaussian_distances_by_hand():
 @pytest.mark.parametrize(("labels", "expected"), [("abbb", "b"), ("aaab", "a"), ("abcc", "c")])
 def test_training_clips_that_are_all_the_same(labels, expected, width):
     """Nothing is left but the averages: the most frequent class, for whatever is classified."""
-    model = KernelRidgeClassifier(**ON_POINTS, width=width)
+    model = KernelRidgeClassifier(**ON_POINTS, width=width, class_weight=None)
     model.fit(point_systems(np.ones((4, 2))), list(labels))
     assert (model.variance_, model.negative_share_) == (0.0, 0.0)
     np.testing.assert_array_equal(model.coefficients_, 0.0)
@@ -542,6 +549,7 @@ def test_two_classes_have_one_score(clips):
         ({"width": 0.0}, "width is 0, but it must be above 0"),
         ({"width": -1.0}, "width is -1.0"),
         ({"width": np.nan}, "width is nan"),
+        ({"class_weight": "auto"}, "class_weight is 'auto', but it must be one of 'balanced'"),
         ({"bag_weights": [1.0, 1.0]}, "bag_weights has 2 numbers, but a clip has 1 systems"),
         ({"bag_weights": [-1.0]}, "a bag's weight is -1.0"),
         (
@@ -561,7 +569,7 @@ def test_bad_options(clips, options, sentence):
 
 def test_a_penalty_of_zero_is_refused():
     with pytest.raises(ParameterError, match="the penalty is 0, but it must be above 0"):
-        bordered(TRIANGLE, 0.0)
+        KernelRidge(TRIANGLE, np.array([0, 0, 1]), np.arange(3), 0.0)
 
 
 def test_bad_systems(clips):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from sysbags._common.cache import fingerprint
 from sysbags._common.types import Array
-from sysbags._common.validation import check_integer
+from sysbags._common.validation import check_choice, check_integer
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.networks import (
     NetworkRunner,
@@ -200,8 +200,8 @@ class DeepActivations(NetworkBags):
     positions.
 
     A transformer, such as ``model="dinov2-small"``, has tokens: one of the class and one for each patch. The
-    channels of the token of the class have signs, so the bag has two bins for each: the positive part of all
-    channels, and then the negative part of all.
+    channels of the token of the class, or of the average of the patches, have signs, so the bag has two bins
+    for each: the positive part of all channels, and then the negative part of all.
 
     Parameters
     ----------
@@ -235,6 +235,8 @@ class DeepActivations(NetworkBags):
     output : {"channels", "tokens"}, optional
         Whether layers with three axes are tokens, the first of which is that of the class. By default as the
         network says, as for `size`; "channels" for others.
+    tokens : {"class", "patches"}, default="class"
+        Which token the bag is of: that of the class, or the average of the patches. Ignored for channels.
     window, step : int, default=1, None
         Pool `window` frames into one bag, every `step` frames; the step is by default the window.
     frames : mapping, optional
@@ -264,6 +266,7 @@ class DeepActivations(NetworkBags):
         mean: float | Sequence[float] | None = None,
         std: float | Sequence[float] | None = None,
         output: str | None = None,
+        tokens: str = "class",
         window: int = 1,
         step: int | None = None,
         frames: Mapping[str, Any] | None = None,
@@ -278,6 +281,7 @@ class DeepActivations(NetworkBags):
         self.mean = mean
         self.std = std
         self.output = output
+        self.tokens = tokens
         self.window = window
         self.step = step
         self.frames = frames
@@ -285,7 +289,8 @@ class DeepActivations(NetworkBags):
 
     def counter(self) -> Counter:
         """Return the function from outputs of layers to the masses of their channels."""
-        return partial(_layer_masses, grid=check_integer(self.grid, "grid"))
+        of_class = check_choice(self.tokens, "tokens", ("class", "patches")) == "class"
+        return partial(_layer_masses, grid=check_integer(self.grid, "grid"), of_class=of_class)
 
 
 def _check_activations(activations: npt.NDArray[Any], name: str, count: int, done: int) -> None:
@@ -304,14 +309,14 @@ def _check_activations(activations: npt.NDArray[Any], name: str, count: int, don
         )
 
 
-def _layer_masses(outputs: Outputs, output: str, grid: int) -> Array:
+def _layer_masses(outputs: Outputs, output: str, grid: int, of_class: bool) -> Array:
     """Concatenate the masses of layers, (frames, p), those of each layer divided by their sum."""
     parts = []
     for layer, activations in outputs.items():
         name = f"{layer_name(layer)} of the model"
         if output == "tokens" and activations.ndim == 3:
             check_tokens(activations, name)
-            activations = signed_halves(activations[:, 0])
+            activations = signed_halves(activations[:, 0] if of_class else activations[:, 1:].mean(axis=1))
         masses = channel_masses(activations, grid, name=name)
         sums = masses.sum(axis=1, keepdims=True)
         parts.append(masses / np.where(sums > 0.0, sums, 1.0))

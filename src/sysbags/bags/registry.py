@@ -144,6 +144,7 @@ BAGS = {
         NamedBag(
             "deep-words", "deep word", CLASSES["DeepActivations"], {"model": "efficientnet-lite0-words"}
         ),
+        NamedBag("deep-patches", "deep patch", CLASSES["DeepActivations"], {"tokens": "patches"}),
         NamedBag("patch-words", "patch word", CLASSES["PatchWords"]),
     )
 }
@@ -156,36 +157,44 @@ class Preset:
     Attributes
     ----------
     bags : tuple of str
-        Names in `BAGS`.
+        Names in `BAGS`, of bags that use every frame.
+    networks : mapping
+        Names of networks and the bags of each; the first that is found is used. Other networks have the bags
+        of the first.
     network_stride : int, optional
         Bags of networks use every frame of so many.
-    networks : tuple of str
-        Of networks the first that is found is used.
     """
 
     bags: tuple[str, ...]
+    networks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     network_stride: int | None = None
-    networks: tuple[str, ...] = ()
 
     def network(self) -> str | None:
-        """Return the network that is used, None if the bags need none."""
+        """Return the network that is used, None if there is none."""
         if not self.networks:
             return None
         from sysbags.bags.network_files import find_network, network_path
 
-        for name in self.networks:
+        *preferred, last = self.networks
+        for name in preferred:
             entry = find_network(name)
             if entry is not None and network_path(entry) is not None:
                 return name
-        return self.networks[-1]
+        return last
+
+    def bag_names(self, network: str | None) -> tuple[str, ...]:
+        """Return the names of all bags with a network."""
+        if network is None:
+            return self.bags
+        return *self.bags, *self.networks.get(network, next(iter(self.networks.values())))
 
 
 PRESETS = {
     "fast": Preset(("lbp", "colour")),
     "best": Preset(
-        ("lbp", "flow", "deep", "patch-words"),
+        ("lbp", "colour", "flow"),
+        {"dinov2-small": ("deep", "deep-patches"), "efficientnet-lite0": ("deep", "deep-words")},
         network_stride=12,
-        networks=("dinov2-small", "efficientnet-lite0"),
     ),
 }
 
@@ -206,13 +215,13 @@ def preset_bags(name: str, **frames: Any) -> dict[str, BagTransformer]:
     """
     if name not in PRESETS:
         raise ParameterError(f"the preset is {name!r}, but it must be one of {', '.join(map(repr, PRESETS))}")
-    preset = PRESETS[name]
+    preset, network = PRESETS[name], PRESETS[name].network()
     bags = {}
-    for bag in (BAGS[member] for member in preset.bags):
+    for bag in (BAGS[member] for member in preset.bag_names(network)):
         options: dict[str, Any] = {}
         reading = dict(frames)
         if bag.bag_class.needs_deep:
-            options["model"] = preset.network()
+            options = {} if "model" in bag.arguments else {"model": network}
             reading["stride"] = preset.network_stride
         bags[bag.title] = make_bag(bag.name, frames=reading or None, **options)
     return bags
@@ -259,9 +268,9 @@ def names_with_option(option: str) -> list[str]:
     Examples
     --------
     >>> names_with_option("keep_aspect"), names_with_option("window")
-    (['deep', 'deep-words', 'patch-words'], [])
+    (['deep', 'deep-words', 'deep-patches', 'patch-words'], [])
     >>> names_with_option("model")
-    ['deep', 'patch-words']
+    ['deep', 'deep-patches', 'patch-words']
     """
     return [
         name for name, bag in BAGS.items() if option in bag.bag_class.options and option not in bag.arguments

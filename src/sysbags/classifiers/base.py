@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from copy import copy
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from sysbags._common.estimator import SequenceEstimator
 from sysbags._common.parallel import run
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_choice, check_integer, check_weight
+from sysbags._common.validation import check_choice, check_integer, check_labels, check_weight
 from sysbags.classifiers.calibration import Calibration, ConfidenceMixin, cross_fitted_scores
 from sysbags.classifiers.explanation import Explanation
 from sysbags.distances.alignment import align
@@ -63,9 +63,11 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     variance of the bag: half the mean squared distance of two training clips. With one bag the distance is
     that of the metric.
 
-    A subclass has the parameters below, sets `labels_`, those of its `members_`, in `fit` and implements
-    `_compare`.
+    A subclass has the parameters below and implements `_learn` and `_compare`. `kept` names the attribute of
+    what clips are compared with.
     """
+
+    kept: ClassVar[str] = "systems_"
 
     metric: str
     lambda_a: Weight
@@ -76,6 +78,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     random_state: int | np.random.Generator | None
     n_jobs: int | None
     labels_: npt.NDArray[Any]
+    compression_errors_: Array
     weights_: Array
     scales_: Array
 
@@ -85,11 +88,11 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         return np.unique(self.labels_)
 
     @property
-    @abstractmethod
     def members_(self) -> list[Any]:
         """The training clips or centers that clips are compared with."""
+        members: list[Any] = getattr(self, self.kept)
+        return members
 
-    @abstractmethod
     def fit(
         self,
         systems: Sequence[Item],
@@ -98,11 +101,38 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         *,
         grams: Sequence[CrossGram] | None = None,
     ) -> Self:
-        """Learn from clips and their labels."""
+        """Learn from clips and their labels.
+
+        Parameters
+        ----------
+        systems : sequence of System, or of sequences of System
+            One system per clip, or one per bag of each clip.
+        labels : (K,) array_like
+        groups : (K,) array_like, optional
+            What must not be split when `probability` is calibrated, such as the source of a clip.
+        grams : sequence of CrossGram, optional
+            ``cross_gram`` of the systems of each bag, where it is there: the kernel is not evaluated again.
+        """
+        self._check()
+        bags = self._start(systems, grams)
+        classes, codes = check_labels(labels, len(bags[0]))
+        members, self.labels_ = self._learn(bags, classes, codes, grams)
+        self._keep(members)
+        self._calibrate(bags, codes, groups)
+        return self
+
+    def _check(self) -> None:
+        """Check parameters that other classifiers do not have."""
 
     @abstractmethod
-    def _keep(self, members: list[Any], errors: Array) -> None:
-        """Set the training clips or centers, and the errors of their compression."""
+    def _learn(
+        self,
+        bags: list[list[System]],
+        classes: npt.NDArray[Any],
+        codes: IntArray,
+        grams: Sequence[CrossGram] | None,
+    ) -> tuple[list[list[System]], npt.NDArray[Any]]:
+        """Learn from clips, given bag by bag; return what to compare with, bag by bag, and its labels."""
 
     @abstractmethod
     def _compare(self, bags: list[list[System]]) -> Comparison:
@@ -178,7 +208,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         """Return a copy that keeps at most `size` samples of each of its systems; see `System.compress`."""
         twin = copy(self)
         twin.compress = check_integer(size, "size")
-        twin._keep(*twin._compressed(by_bag(self.members_)))
+        twin._keep(by_bag(self.members_))
         return twin
 
     def _by_bag(self, systems: Sequence[Item]) -> list[list[System]]:
@@ -283,8 +313,8 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         units = np.arange(len(codes)) if groups is None else groups
         self.calibration_ = Calibration.fit(scores, distances, codes, units)
 
-    def _compressed(self, bags: list[list[System]]) -> tuple[list[Any], Array]:
-        """Return clips as they are learnt, with fewer samples if that is asked for, and their errors."""
+    def _keep(self, bags: list[list[System]]) -> None:
+        """Set what to compare with, with fewer samples if that is asked for, and the errors of that."""
         if self.compress is not None:
             size = self.compress
             bags = [run(lambda system: system.compress(size), bag, self.n_jobs, "samples") for bag in bags]
@@ -292,9 +322,8 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
             [0.0 if s.compression_error is None else s.compression_error["relative"] for s in bag]
             for bag in bags
         ]
-        return [clip if len(bags) > 1 else clip[0] for clip in zip(*bags, strict=True)], np.max(
-            errors, axis=0
-        )
+        self.compression_errors_ = np.max(errors, axis=0)
+        setattr(self, self.kept, [clip if len(bags) > 1 else clip[0] for clip in zip(*bags, strict=True)])
 
 
 def by_bag(systems: Any) -> list[list[System]]:

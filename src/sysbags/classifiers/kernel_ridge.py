@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils.class_weight import compute_sample_weight
 
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_choice, check_labels, check_positive
+from sysbags._common.validation import check_choice, check_positive
 from sysbags.classifiers.base import (
     Comparison,
     Item,
@@ -45,16 +46,18 @@ class KernelRidgeClassifier(SystemClassifier):
 
     Each class has a score ``f(x) = b - 1/2 sum_i a_i d(x, x_i)^2`` with ``sum_i a_i = 0``: a linear
     function in the space in which the distances are Euclidean. It is fitted by least squares to 1 for the
-    clips of the class and to -1 for all others, with the penalty ``ridge * variance``. The class with the
+    clips of the class and to -1 for all others, with the penalty ``ridge * variance``. By default each class
+    has the same weight in the sum of squares, so that large classes are not preferred. The class with the
     largest score is predicted. With a `width`, the scores are linear functions of Gaussians of the distances
     instead: d^2 is replaced by ``2 - 2 exp(-d^2 / (2 width * variance))``.
 
-    With K the centred matrix `-D / 2` of the training clips, the coefficients are ``a = (K + ridge)^-1 Y``.
-    In a Euclidean space K has no negative eigenvalue. Distances between covariances are Euclidean, alignment
-    distances are not: directions of negative eigenvalues have no meaning for a linear function, and would be
-    divided by nearly nothing where an eigenvalue is close to minus the ridge. So K is replaced by its
-    positive part, its nearest matrix without negative eigenvalues: negative eigenvalues are set to 0, and the
-    coefficients have no part in their directions, in training and in prediction alike.
+    With W the weights of the training clips and K the matrix `-D / 2`, a and b are the solution
+    of ``(K + penalty W^-1) a + b = Y`` and ``sum_i a_i = 0``. In a Euclidean space the centred K has no
+    negative eigenvalue. Distances between covariances are Euclidean, alignment distances are not: directions
+    of negative eigenvalues have no meaning for a linear function, and would be divided by nearly nothing
+    where an eigenvalue is close to minus the penalty. So K is replaced by its positive part, its nearest
+    matrix without negative eigenvalues: negative eigenvalues are set to 0, and the coefficients have no part
+    in their directions, in training and in prediction alike.
 
     A clip may have several systems, one per bag: then d^2 is the weighted sum of their squared distances,
     those of each bag divided by its variance, see `sysbags.classifiers.base.SystemClassifier`.
@@ -70,6 +73,8 @@ class KernelRidgeClassifier(SystemClassifier):
         Penalty, above 0, relative to the variance: half the mean squared distance of two training clips.
     width : float, optional
         Width of the Gaussian, above 0, relative to the variance. By default there is no Gaussian.
+    class_weight : "balanced", mapping or None, default="balanced"
+        Weights of clips by class, as in scikit-learn: "balanced" is ``K / (C * clips of the class)``, None 1.
     bag_weights : sequence of float, optional
         One weight per bag, by default 1.
     compress : int, optional
@@ -123,6 +128,8 @@ class KernelRidgeClassifier(SystemClassifier):
     True
     """
 
+    systems_: list[Any]
+
     def __init__(
         self,
         *,
@@ -131,6 +138,7 @@ class KernelRidgeClassifier(SystemClassifier):
         lambda_mu: Weight = "scale",
         ridge: float = 0.1,
         width: float | None = None,
+        class_weight: str | Mapping[Any, float] | None = "balanced",
         bag_weights: Sequence[float] | None = None,
         compress: int | None = None,
         probability: bool = False,
@@ -142,64 +150,52 @@ class KernelRidgeClassifier(SystemClassifier):
         self.lambda_mu = lambda_mu
         self.ridge = ridge
         self.width = width
+        self.class_weight = class_weight
         self.bag_weights = bag_weights
         self.compress = compress
         self.probability = probability
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(
-        self,
-        systems: Sequence[Item],
-        labels: npt.ArrayLike,
-        groups: npt.ArrayLike | None = None,
-        *,
-        grams: Sequence[CrossGram] | None = None,
-    ) -> Self:
-        """Solve for the coefficients.
-
-        Parameters
-        ----------
-        systems, labels, groups, grams
-            See `NearestSystem.fit`.
-        """
+    def _check(self) -> None:
         check_choice(self.metric, "metric", WEIGHTED_METRICS)
-        ridge, width = check_positive(self.ridge, "ridge"), self.width
-        if width is not None:
-            check_positive(width, "width")
-        bags = self._start(systems, grams)
-        classes, codes = check_labels(labels, len(bags[0]))
+        check_positive(self.ridge, "ridge")
+        if self.width is not None:
+            check_positive(self.width, "width")
+        if not isinstance(self.class_weight, Mapping | None):
+            check_choice(self.class_weight, "class_weight", ("balanced",))
+
+    def _learn(
+        self,
+        bags: list[list[System]],
+        classes: npt.NDArray[Any],
+        codes: IntArray,
+        grams: Sequence[CrossGram] | None,
+    ) -> tuple[list[list[System]], npt.NDArray[Any]]:
+        """Solve for the coefficients."""
         squared = self._between(bags, None, grams)
         self.variance_ = half_mean(squared)
-        if width is not None:
-            squared = gaussian_distances(squared, width * self.variance_)
+        if self.width is not None:
+            squared = gaussian_distances(squared, self.width * self.variance_)
         eigenvalues, vectors, self.negative_share_ = _positive_part(squared)
         if self.negative_share_ > LARGE_REPAIR:
             warnings.warn(
                 f"the distances are far from Euclidean: {100 * self.negative_share_:.0f} % of their spectrum "
                 'is negative and is set to 0; the metric "normalized-covariance" needs no such repair',
                 DistanceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        values = targets(codes, len(classes))
-        penalty = ridge * half_mean(squared)
-        averages = values.mean(axis=0)
-        parts = (vectors.T @ (values - averages)) / (eigenvalues + penalty)[:, None]
-        coefficients = vectors @ parts
+        values, weights = (
+            targets(codes, len(classes)),
+            compute_sample_weight(self.class_weight, classes[codes]),
+        )
+        unit = half_mean(squared) or 1.0  # where all distances are 0, any penalty gives the same
+        matrix = bordered(_between_points(eigenvalues, vectors) / unit, self.ridge / weights)
+        solved = np.linalg.solve(matrix, np.pad(values, ((0, 1), (0, 0)))) / unit
+        coefficients = vectors @ (vectors.T @ solved[:-1])  # no part in directions of negative eigenvalues
         self.coefficients_ = coefficients - coefficients.mean(axis=0)  # their sum is 0 but for round-off
-        self.intercepts_ = averages + 0.5 * squared.mean(axis=0) @ self.coefficients_
-        self._keep(*self._compressed(bags))
-        self.labels_ = classes[codes]
-        self._calibrate(bags, codes, groups)
-        return self
-
-    @property
-    def members_(self) -> list[Any]:
-        """The training clips."""
-        return self.systems_
-
-    def _keep(self, members: list[Any], errors: Array) -> None:
-        self.systems_, self.compression_errors_ = members, errors
+        self.intercepts_ = np.average(values + 0.5 * squared @ self.coefficients_, axis=0, weights=weights)
+        return bags, classes[codes]
 
     def decision_function(self, systems: Sequence[Item]) -> Array:
         """Return the scores of the classes, (K, C); for two classes, as in scikit-learn, one per clip."""
@@ -243,6 +239,11 @@ def euclidean_part(squared: Array) -> Array:
     eigenvalues, vectors, negative_share = _positive_part(squared)
     if negative_share == 0.0:
         return squared
+    return _between_points(eigenvalues, vectors)
+
+
+def _between_points(eigenvalues: Array, vectors: Array) -> Array:
+    """Return the squared distances of points with these eigenvalues and eigenvectors of inner products."""
     kernel = (vectors * eigenvalues) @ vectors.T
     norms = np.diag(kernel)
     return np.maximum(norms[:, None] + norms - kernel - kernel.T, 0.0)
@@ -265,16 +266,15 @@ def _positive_part(squared: Array) -> tuple[Array, Array, float]:
     return np.maximum(eigenvalues[kept], 0.0), vectors[:, kept], negative / total if negative else 0.0
 
 
-def bordered(squared: Array, penalty: float) -> Array:
-    """Return the matrix of the linear equations of Euclidean distances.
+def bordered(squared: Array, penalties: Array) -> Array:
+    """Return the matrix of the linear equations of Euclidean distances, given the penalty of each item.
 
-    ``[[-D / 2 + penalty I, 1], [1', 0]] [a; b] = [Y; 0]`` gives the coefficients of all classes at once.
+    ``[[-D / 2 + penalties, 1], [1', 0]] [a; b] = [Y; 0]`` gives the coefficients of all classes at once.
     """
-    check_positive(penalty, "the penalty")
     items = len(squared)
     matrix = np.ones((items + 1, items + 1))
     matrix[:items, :items] = -0.5 * squared
-    matrix[np.arange(items), np.arange(items)] = penalty
+    matrix[np.arange(items), np.arange(items)] = penalties
     matrix[items, items] = 0.0
     return matrix
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_integer, check_labels
+from sysbags._common.validation import check_integer
 from sysbags.classifiers.base import Comparison, Item, SystemClassifier, by_bag, nearest_of_each_class
 from sysbags.classifiers.votes import majority_vote
 from sysbags.distances.gram import CrossGram
@@ -73,6 +73,8 @@ class NearestSystem(SystemClassifier):
     array(['a', 'a', 'b', 'b'], dtype='<U1')
     """
 
+    systems_: list[Any]
+
     def __init__(
         self,
         n_neighbors: int = 1,
@@ -96,41 +98,16 @@ class NearestSystem(SystemClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(
+    def _learn(
         self,
-        systems: Sequence[Item],
-        labels: npt.ArrayLike,
-        groups: npt.ArrayLike | None = None,
-        *,
-        grams: Sequence[CrossGram] | None = None,
-    ) -> Self:
-        """Keep the training clips and their labels.
-
-        Parameters
-        ----------
-        systems : sequence of System, or of sequences of System
-            One system per clip, or one per bag of each clip.
-        labels : (K,) array_like
-        groups : (K,) array_like, optional
-            What must not be split when `probability` is calibrated, such as the source of a clip.
-        grams : sequence of CrossGram, optional
-            ``cross_gram`` of the systems of each bag, where it is there: the kernel is not evaluated again.
-        """
-        bags = self._start(systems, grams)
-        classes, codes = check_labels(labels, len(bags[0]))
-        self._keep(*self._compressed(bags))
-        self.labels_ = classes[codes]
-        self._count(self.n_neighbors)
-        self._calibrate(bags, codes, groups)
-        return self
-
-    @property
-    def members_(self) -> list[Any]:
-        """The training clips."""
-        return self.systems_
-
-    def _keep(self, members: list[Any], errors: Array) -> None:
-        self.systems_, self.compression_errors_ = members, errors
+        bags: list[list[System]],
+        classes: npt.NDArray[Any],
+        codes: IntArray,
+        grams: Sequence[CrossGram] | None,
+    ) -> tuple[list[list[System]], npt.NDArray[Any]]:
+        """Keep the training clips."""
+        self._count(self.n_neighbors, len(codes))
+        return bags, classes[codes]
 
     def kneighbors(
         self, systems: Sequence[Item], n_neighbors: int | None = None, return_distance: bool = True
@@ -152,7 +129,8 @@ class NearestSystem(SystemClassifier):
         """
         check_is_fitted(self)
         distances = self._between(self._by_bag(systems), by_bag(self.systems_))
-        count = self._count(self.n_neighbors if n_neighbors is None else n_neighbors)
+        asked = self.n_neighbors if n_neighbors is None else n_neighbors
+        count = self._count(asked, len(self.systems_))
         nearest = np.argsort(distances, axis=1, kind="stable")[:, :count]
         return (np.take_along_axis(distances, nearest, axis=1), nearest) if return_distance else nearest
 
@@ -160,16 +138,14 @@ class NearestSystem(SystemClassifier):
         """Vote among the nearest training clips; ties go to the nearest. A score is minus a distance."""
         between = self._between(bags, by_bag(self.systems_))
         classes, codes = np.unique(self.labels_, return_inverse=True)
-        nearest = np.argsort(between, axis=1, kind="stable")[:, : self._count(self.n_neighbors)]
+        nearest = np.argsort(between, axis=1, kind="stable")[:, : self._count(self.n_neighbors, len(codes))]
         distances, members = nearest_of_each_class(between, codes, len(classes))
         return Comparison(majority_vote(codes[nearest], len(classes)), -distances, distances, members)
 
-    def _count(self, n_neighbors: int) -> int:
+    def _count(self, n_neighbors: int, clips: int) -> int:
         count = check_integer(n_neighbors, "n_neighbors")
-        if count > len(self.systems_):
-            raise ParameterError(
-                f"n_neighbors is {count}, but there are only {len(self.systems_)} training systems"
-            )
+        if count > clips:
+            raise ParameterError(f"n_neighbors is {count}, but there are only {clips} training systems")
         return count
 
 
@@ -232,6 +208,9 @@ class NearestMean(SystemClassifier):
     True
     """
 
+    kept = "centers_"
+    centers_: list[Any]
+
     def __init__(
         self,
         *,
@@ -253,24 +232,15 @@ class NearestMean(SystemClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(
+    def _learn(
         self,
-        systems: Sequence[Item],
-        labels: npt.ArrayLike,
-        groups: npt.ArrayLike | None = None,
-        *,
-        grams: Sequence[CrossGram] | None = None,
-    ) -> Self:
-        """Compute the center of each class.
-
-        Parameters
-        ----------
-        systems, labels, groups, grams
-            See `NearestSystem.fit`.
-        """
-        bags = self._start(systems, grams)
-        self.labels_, codes = check_labels(labels, len(bags[0]))
-        members = [np.flatnonzero(codes == code) for code in range(len(self.labels_))]
+        bags: list[list[System]],
+        classes: npt.NDArray[Any],
+        codes: IntArray,
+        grams: Sequence[CrossGram] | None,
+    ) -> tuple[list[list[System]], npt.NDArray[Any]]:
+        """Compute the center of each class."""
+        members = [np.flatnonzero(codes == code) for code in range(len(classes))]
         centers = [
             [
                 self._center(k, [bag[i] for i in rows], None if grams is None else grams[k].subset(rows))
@@ -278,17 +248,7 @@ class NearestMean(SystemClassifier):
             ]
             for k, bag in enumerate(bags)
         ]
-        self._keep(*self._compressed(centers))
-        self._calibrate(bags, codes, groups)
-        return self
-
-    @property
-    def members_(self) -> list[Any]:
-        """The centers."""
-        return self.centers_
-
-    def _keep(self, members: list[Any], errors: Array) -> None:
-        self.centers_, self.compression_errors_ = members, errors
+        return centers, classes
 
     def distances(self, systems: Sequence[Item]) -> Array:
         """Return the squared distances of clips to the centers of the classes, (K, C)."""

@@ -87,12 +87,12 @@ class Settings:
         if self.bags is not None:
             raise ParameterError("--preset says which bags are used: leave out --bags")
         network = self.network or preset.network()
-        if self.network is None and network not in preset.networks[:1] and network is not None:
-            better = preset.networks[0]
+        better = next(iter(preset.networks), None)
+        if self.network is None and network != better:
             how = f"`sysbags models fetch {better}` says how to get it; --network names one of your own"
             note(f"the network {better} would be better than {network}: {how}")
         stride = self.network_stride or preset.network_stride
-        return replace(self, bags=",".join(preset.bags), network=network, network_stride=stride)
+        return replace(self, bags=",".join(preset.bag_names(network)), network=network, network_stride=stride)
 
     def names(self) -> list[str]:
         """Return the names of the bags."""

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_integer
+from sysbags._common.validation import check_integer, check_positive
 from sysbags.classifiers.kernel_ridge import bordered, log_shares, targets
 from sysbags.classifiers.votes import NO_PREDICTION, majority_vote
 from sysbags.errors import ParameterError
@@ -355,6 +355,8 @@ class KernelRidge:
         Class and group of each item.
     penalty : float, default=1.0
         In the unit of squared distances.
+    weights : (K,) array, optional
+        Of the items in the sum of squares, by default 1. They stay if items are left out.
     shown : (K, K) array, optional
         What `distances` is about, if `distances` were changed for the linear system.
 
@@ -372,12 +374,14 @@ class KernelRidge:
         codes: IntArray,
         groups: IntArray,
         penalty: float = 1.0,
+        weights: Array | None = None,
         shown: Array | None = None,
     ) -> None:
         items, classes = len(codes), int(codes.max()) + 1
         self._squared, self._codes = distances if shown is None else shown, codes
         self._targets = targets(codes, classes)
-        self._inverse = np.linalg.inv(bordered(distances, penalty))[:items, :items]
+        penalties = check_positive(penalty, "the penalty") / (np.ones(items) if weights is None else weights)
+        self._inverse = np.linalg.inv(bordered(distances, penalties))[:items, :items]
         self._coefficients = self._inverse @ self._targets
         self._groups, self._group_indices = np.unique(groups, return_inverse=True)
         self._counts = np.zeros((len(self._groups), classes), dtype=np.int64)
