@@ -26,7 +26,7 @@ from sysbags.evaluate.alternatives import AND, matching_grids
 from sysbags.evaluate.comparators import COMPARATORS
 from sysbags.evaluate.compilation import compiled_ahead
 from sysbags.evaluate.experiment import Experiment, Request, Shown
-from sysbags.evaluate.methods import AUTO
+from sysbags.evaluate.methods import AUTO, METHODS
 from sysbags.evaluate.reading import (
     DescribedClips,
     LabelledClips,
@@ -40,8 +40,6 @@ from sysbags.report.results import Details, Evaluation
 from sysbags.systems.identification import identify_first
 
 __all__ = ["METHODS", "Prepared", "evaluate", "make_experiment", "prepare", "single_group_classes"]
-
-METHODS = ("nearest mean", "1-NN", "kernel ridge")
 
 BagsLike = str | BagTransformer | Sequence[str | BagTransformer] | Mapping[str, BagTransformer]
 
@@ -93,7 +91,7 @@ def evaluate(
         How clips are described, by name (`sysbags.bags.registry.BAGS`) or as an object; the keys of a mapping
         are what tables call them. With several, distances are sums over all or some of them, which is chosen
         too. Ignored for streams.
-    methods : sequence of {"nearest mean", "1-NN", "kernel ridge", "auto"}
+    methods : sequence of {"kernel ridge", "nearest mean", "1-NN", "auto"}
         Classifiers of systems; "auto" chooses among the others.
     protocol : {"leave-one-out", "folds", "by-source", "predefined"}, optional
         What is left out together; by default the trials, where there are any, or else the groups, where there
@@ -148,9 +146,9 @@ def evaluate(
     >>> result = evaluate(streams, labels, order=2, lambda_a=0.25, lambda_mu=0.0)
     >>> for method in result.methods:
     ...     print(method.name, method.classifier, method.rate.total)
+    stream systems, alignment kernel ridge 8
     stream systems, alignment nearest mean 8
     stream systems, alignment 1-NN 8
-    stream systems, alignment kernel ridge 8
     >>> result.predictions.shape, result.confusion.shape
     ((8,), (2, 2))
     """
