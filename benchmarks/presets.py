@@ -85,6 +85,7 @@ def rivals(clips: ClipFolder, points: dict[str, Array], folds: int = 10) -> list
         parts = clips.trials.get(trial) if clips.trials else None
         used = [k for k, part in enumerate(parts or clips.paths) if part]
         given = LabelledClips(
+            title="clips",
             clips=[clips.paths[k] for k in used],
             names=[str(clips.paths[k]) for k in used],
             labels=[clips.labels[k] for k in used],
@@ -251,7 +252,7 @@ def main() -> None:
     print("\n".join(facts(command, ("numpy", "scikit-learn", "numba", "av", "onnxruntime"))), end="\n\n")
     if arguments.unknown:
         prepared = prepare(clips.paths, clips.labels, clips.sources, **options)
-        experiment, _ = make_experiment("clips", *prepared)
+        experiment, _ = make_experiment(*prepared)
         print("| class left out | largest p-value | largest score | maximum softmax of logistic regression |")
         print("| --- | ---: | ---: | ---: |", flush=True)
         for line in unknown_classes(experiment, list(points.values())[-1]):

@@ -1,15 +1,21 @@
-"""Small but whole evaluations, made from generated streams by simple loops."""
+"""Small but whole evaluations, made from generated streams by simple loops, and the choice of settings."""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
-from sysbags import align, frechet_mean, identify, pairwise_distances
+from sysbags import align, cross_gram, frechet_mean, identify, pairwise_distances
 from sysbags.classifiers.calibration import Calibration
+from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.datasets import TEXTURES, make_frames, make_streams
+from sysbags.evaluate.alternatives import Systems, SystemSet, matching_grids
+from sysbags.evaluate.methods import classifier_alternatives
+from sysbags.evaluate.selection import choose
+from sysbags.evaluate.splits import EvaluationSet
 from sysbags.report.results import (
     ClassMean,
     Clip,
@@ -234,4 +240,30 @@ def _mean(label, systems, clips, rng, frames=30):
         eigenvalues=np.linalg.eigvals(mean.transition).astype(complex),
         histogram=histogram,
         dynamics=histogram * (1.0 + 0.5 * swing),
+    )
+
+
+def chosen_settings(systems, labels, *, groups=None, classifier="nearest-mean", n_jobs=None, **given):
+    """What training chooses for some systems, in the orthonormal form, and what it chooses from."""
+    units = np.unique(np.arange(len(labels)) if groups is None else groups, return_inverse=True)[1]
+    items = EvaluationSet(
+        clips=tuple(Clip(str(k), None, label) for k, label in enumerate(labels)),
+        groups=units,
+        codebook_folds=None,
+        protocol="",
+        n_jobs=n_jobs,
+    )
+    known = Systems([SystemSet(list(systems), cross_gram(systems))], items)
+    kind = CLASSIFIERS[classifier].predictor
+    alternatives = classifier_alternatives(kind, {"systems": known}, matching_grids(**given))
+    tried, predictors = zip(*alternatives, strict=True)
+    best, accuracies = choose(predictors, items.codes)
+    return SimpleNamespace(
+        settings={name: value for name, value in tried[best].items() if name != "classifier"},
+        tried=tried,
+        accuracies=accuracies,
+        accuracy=accuracies[best],
+        predictions=np.unique(labels)[predictors[best].predict()],
+        distances=predictors[best].distances(),
+        sets=known.sets(tried[best]["normal form"]),
     )

@@ -10,7 +10,7 @@ import pytest
 import sysbags
 from helpers import make_stream, make_system
 from sysbags.errors import IncompatibleSystemsError, OrderError, ParameterError, StreamError, SysbagsError
-from sysbags.evaluate import choose_settings, leave_one_out
+from sysbags.evaluate import leave_one_out
 from sysbags.means import covariance_mean
 
 STREAM = make_stream(np.random.default_rng(0))
@@ -309,21 +309,6 @@ TABLE = {
         lambda: leave_one_out(GRAM, [0, 1, 0], lambda_a="scale"),
         ParameterError,
         "lambda_a is 'scale', but it must be a finite number",
-    ),
-    "settings of two collections": (
-        lambda: choose_settings(SYSTEMS, RECTANGULAR, [0, 1, 0]),
-        ParameterError,
-        "one collection with itself",
-    ),
-    "settings of a form that the metric has not": (
-        lambda: choose_settings(SYSTEMS, GRAM, [0, 1, 0], metric="covariance", normal_form="orthonormal"),
-        ParameterError,
-        "the metric covariance needs the unit-variance form, but the form is orthonormal",
-    ),
-    "settings of a metric without weights": (
-        lambda: choose_settings(SYSTEMS, GRAM, [0, 1, 0], metric="martin"),
-        ParameterError,
-        "metric is 'martin', but it must be one of",
     ),
     "kernel ridge with the Martin distance": (
         lambda: sysbags.KernelRidgeClassifier(metric="martin").fit(SYSTEMS, [0, 1, 0]),

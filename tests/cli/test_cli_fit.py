@@ -13,10 +13,11 @@ import pytest
 import sysbags
 from cli_folder import FRAMES, call, call_json, flicker, make_classes, waves
 from clips import write_clip
+from evaluations import chosen_settings
 from sysbags.cli import main
 from sysbags.distances.gram import SystemStack
 from sysbags.distances.weights import scaled_weights
-from sysbags.evaluate import choose_settings, leave_one_out
+from sysbags.evaluate import leave_one_out
 
 # What JSON and the settings of a choice call the same.
 SETTINGS = {
@@ -69,10 +70,6 @@ def identified(paths, order=3, normal_form="orthonormal"):
     return sysbags.SystemIdentifier(order, normal_form=normal_form).transform(streams)
 
 
-def choose(systems, labels, **options):
-    return choose_settings(systems, sysbags.cross_gram(systems), labels, **options)
-
-
 def test_fit_says_what_it_did(capsys, classes, tmp_path):
     code, out, err = call(capsys, "fit", classes, "--out", tmp_path / "m", "--order", 3)
     assert (code, err) == (0, "")
@@ -100,7 +97,7 @@ def test_settings_are_chosen_by_leave_one_out_on_the_training_clips(capsys, clas
     words = ("--order", 3, "--classifier", classifier)
     output = call_json(capsys, "fit", classes, "--out", tmp_path / "m", *words)
     systems, labels = systems_of(classes)
-    chosen = choose(systems, labels, classifier=classifier)
+    chosen = chosen_settings(systems, labels, classifier=classifier)
     for name, key in SETTINGS.items():
         assert output[name] == chosen.settings[key]
     assert output["settings_tried"] == len(chosen.tried) > 40
@@ -126,7 +123,7 @@ def test_settings_are_chosen_by_leave_one_out_on_the_training_clips(capsys, clas
 def test_a_metric_and_a_form_may_be_given(capsys, classes, tmp_path, metric, form):
     words = ("--order", 3, "--metric", metric, "--normal-form", form, "--classifier", "nearest-mean")
     output = call_json(capsys, "fit", classes, "--out", tmp_path / "m", *words)
-    chosen = choose(*systems_of(classes), metric=metric, normal_form=form)
+    chosen = chosen_settings(*systems_of(classes), metric=metric, normal_form=form)
     assert (output["metric"], output["normal_form"]) == (metric, form)
     assert (output["lambda_a"], output["lambda_mu"]) == (
         chosen.settings["lambda_a"],
@@ -157,7 +154,7 @@ def test_one_weight_given(capsys, classes, tmp_path):
     words = ("--order", 3, "--lambda-a", 4, "--classifier", "nearest-system")
     output = call_json(capsys, "fit", classes, "--out", tmp_path / "m", *words)
     systems, labels = systems_of(classes)
-    chosen = choose(systems, labels, lambda_a=4.0, classifier="nearest-system")
+    chosen = chosen_settings(systems, labels, lambda_a=4.0, classifier="nearest-system")
     assert (output["metric"], output["normal_form"]) == ("alignment", "orthonormal")
     assert (output["lambda_a"], output["lambda_mu"]) == (4.0, chosen.settings["lambda_mu"])
     assert output["chosen"] == ["lambda_mu"]
@@ -168,7 +165,7 @@ def test_one_weight_given(capsys, classes, tmp_path):
         lambda_mu=output["lambda_mu"],
         classifier="nearest-system",
     )
-    assert result.accuracy == chosen.result.accuracy
+    assert result.accuracy == chosen.accuracy
 
 
 def test_weights_of_a_metric_are_numbers_in_its_own_unit(capsys, classes, tmp_path):
@@ -217,7 +214,7 @@ def test_sources_are_left_out_together(capsys, classes, tmp_path):
     words = ("--order", 3, "--classifier", "nearest-mean")
     output = call_json(capsys, "fit", folder, "--out", tmp_path / "m", *words)
     groups = ["0", "1", "2"] * 2
-    chosen = choose(*systems_of(folder), groups=groups)
+    chosen = chosen_settings(*systems_of(folder), groups=groups)
     assert output["left_out"] == "source"
     for name, key in SETTINGS.items():
         assert output[name] == chosen.settings[key]

@@ -7,13 +7,15 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from evaluations import chosen_settings
 from helpers import gram_in_form_of, in_form_of, make_stream
 from sysbags import alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
 from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
-from sysbags.evaluate import Choice, choose_settings, cross_validation, leave_one_out
+from sysbags.evaluate import leave_one_out
 from sysbags.evaluate.alternatives import GRIDS, matching_grids
 from sysbags.evaluate.cross_validation import SYSTEM_CLASSIFIER
+from sysbags.evaluate.selection import choose
 
 LABELS = np.array(list("aaaabbbbccc"))
 GROUPS = np.array([7, 7, 1, 2, 1, 3, 3, 4, 5, 5, 5])  # 1 straddles two classes, 5 is a whole class
@@ -169,9 +171,7 @@ def first_within_one_error(accuracies):
 @pytest.mark.parametrize("groups", [None, GROUPS])
 def test_the_chosen_setting_is_that_of_a_loop(classifier, groups):
     systems = loose("orthonormal")
-    gram = cross_gram(systems)
-    chosen = choose_settings(systems, gram, LABELS, groups=groups, classifier=classifier, n_jobs=2)
-    assert isinstance(chosen, Choice)
+    chosen = chosen_settings(systems, LABELS, groups=groups, classifier=classifier, n_jobs=2)
     # Means are those of the alignment distance: averages of covariances grow with the class.
     by_mean = classifier == "nearest-mean"
     table = {key: grid for key, grid in TABLE.items() if key[0] == "alignment" or not by_mean}
@@ -188,13 +188,14 @@ def test_the_chosen_setting_is_that_of_a_loop(classifier, groups):
     k = first_within_one_error([result.accuracy for _, result in expected])
     assert chosen.settings == {name: chosen.tried[k][name] for name in chosen.settings}
     assert chosen.settings.keys() == {"metric", "normal form", "lambda_a", "lambda_mu"}
-    assert chosen.result.predictions.tolist() == expected[k][1].predictions.tolist()
-    np.testing.assert_allclose(chosen.result.distances, expected[k][1].distances, rtol=1e-7, atol=1e-10)
+    assert chosen.predictions.tolist() == expected[k][1].predictions.tolist()
+    np.testing.assert_allclose(chosen.distances, expected[k][1].distances, rtol=1e-7, atol=1e-10)
     assert len(set(chosen.accuracies)) > 1  # otherwise nothing was chosen
-    # What is handed back can be fitted to: systems in the form that was chosen, and their CrossGram.
-    assert {system.normal_form for system in chosen.systems} == {chosen.settings["normal form"]}
-    np.testing.assert_allclose(chosen.gram.observer, cross_gram(chosen.systems).observer, atol=1e-12)
-    assert chosen.gram.rows.normal_form == chosen.settings["normal form"]
+    # What a model is fitted to: systems in the form that was chosen, and their CrossGram.
+    [(members, gram)] = chosen.sets
+    assert {system.normal_form for system in members} == {chosen.settings["normal form"]}
+    np.testing.assert_allclose(gram.observer, cross_gram(members).observer, atol=1e-12)
+    assert gram.rows.normal_form == chosen.settings["normal form"]
 
 
 @pytest.mark.parametrize(
@@ -209,8 +210,7 @@ def test_the_chosen_setting_is_that_of_a_loop(classifier, groups):
     ],
 )
 def test_what_is_given_is_not_chosen(options, keys):
-    systems = loose("orthonormal")
-    chosen = choose_settings(systems, cross_gram(systems), LABELS, classifier="nearest-system", **options)
+    chosen = chosen_settings(loose("orthonormal"), LABELS, classifier="nearest-system", **options)
     expected = by_hand("nearest-system", None, {key: TABLE[key] for key in keys})
     assert [(tried["metric"], tried["normal form"]) for tried in chosen.tried] == [
         (settings["metric"], settings["normal form"]) for settings, _ in expected
@@ -267,46 +267,21 @@ def test_all_grids_are_there():
     ]
 
 
-def test_classes_keep_their_order_if_there_are_many():
-    """Twelve of them: as text, class 10 comes before class 2."""
-    systems = [identify(member(kind, k, 0.6), order=2) for kind in range(12) for k in range(3)]
-    labels, gram = np.repeat(np.arange(12), 3), cross_gram(systems)
-    weights = {"lambda_a": 0.25, "lambda_mu": 10.0}
-    chosen = choose_settings(systems, gram, labels, classifier="nearest-system", **weights)
-    expected = leave_one_out(gram, labels, classifier="nearest-system", **weights)
-    assert chosen.result.predictions.tolist() == expected.predictions.tolist()
-    np.testing.assert_array_equal(chosen.result.distances, expected.distances)
-    assert chosen.accuracies.tolist() == [expected.accuracy]
-    assert 0.5 < expected.accuracy < 1.0
-
-
-def test_the_usual_setting_is_taken_unless_another_is_clearly_better(monkeypatch):
+def test_the_usual_setting_is_taken_unless_another_is_clearly_better():
     """Of ten items, an accuracy of 0.9 has a standard error of 0.095: 0.8 is not within it, 0.9 is."""
-    codes, correct = np.repeat([0, 1], 5), iter([])
+    codes = np.repeat([0, 1], 5)
 
     class Stub:
-        def __init__(self):
-            self.correct = next(correct)
+        def __init__(self, correct):
+            self.correct = correct
 
         def predict(self, excluding=None):
             return np.where(np.arange(10) < self.correct, codes, 1 - codes)
 
-        def distances(self, excluding=None):
-            return np.zeros((10, 2))
-
-    def alternatives(systems, classifier, grids):
-        settings = [{"normal form": "orthonormal", "place": k} for k in range(4)]
-        return [({"classifier": classifier, **setting}, Stub()) for setting in settings]
-
-    monkeypatch.setattr(cross_validation, "neighbour_alternatives", alternatives)
-    systems = [identify(member(0, k), order=2) for k in range(10)]
-    gram = cross_gram(systems)
     for rates, place in [((8, 9, 9, 8), 1), ((9, 9, 9, 9), 0), ((9, 10, 5, 10), 1), ((4, 5, 2, 6), 1)]:
-        correct = iter(rates)
-        chosen = choose_settings(systems, gram, ["a"] * 5 + ["b"] * 5)
-        np.testing.assert_array_equal(chosen.accuracies, np.array(rates) / 10)
-        assert chosen.settings["place"] == place
-        assert chosen.result.accuracy == rates[place] / 10
+        best, accuracies = choose([Stub(correct) for correct in rates], codes)
+        np.testing.assert_array_equal(accuracies, np.array(rates) / 10)
+        assert best == place
 
 
 @pytest.mark.parametrize(
@@ -314,11 +289,22 @@ def test_the_usual_setting_is_taken_unless_another_is_clearly_better(monkeypatch
     [
         ({"groups": GROUPS[:-1]}, "groups have shape (10,), but there must be one for each of the 11"),
         ({"groups": np.zeros(11)}, "there is only one group"),
+        ({"classifier": "mean"}, "classifier is 'mean', but it must be one of"),
+    ],
+)
+def test_mistakes(gram, options, sentence):
+    with pytest.raises(ParameterError) as caught:
+        leave_one_out(gram, LABELS, **options)
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
         ({"lambda_a": -1.0}, "lambda_a is -1.0, but it must be a finite number"),
-        ({"lambda_mu": -2.0, "classifier": "nearest-system"}, "lambda_mu is -2.0, but it must be a finite"),
+        ({"lambda_mu": -2.0}, "lambda_mu is -2.0, but it must be a finite"),
         ({"lambda_a": "large"}, "lambda_a is 'large', but it must be a finite number"),
         ({"lambda_a": 2.0, "metric": "covariance"}, "lambda_a is 2.0, but it must be a number in [0, 1]"),
-        ({"classifier": "mean"}, "classifier is 'mean', but it must be one of"),
         ({"metric": "martin"}, "metric is 'martin', but it must be one of 'normalized-covariance'"),
         ({"normal_form": "diagonal"}, "normal_form is 'diagonal', but it must be one of 'orthonormal'"),
         (
@@ -327,7 +313,7 @@ def test_the_usual_setting_is_taken_unless_another_is_clearly_better(monkeypatch
         ),
     ],
 )
-def test_mistakes(systems, gram, options, sentence):
+def test_settings_that_cannot_be(systems, options, sentence):
     with pytest.raises(ParameterError) as caught:
-        choose_settings(systems, gram, LABELS, **options)
+        chosen_settings(systems, LABELS, **options)
     assert sentence in str(caught.value)

@@ -157,6 +157,8 @@ def test_bad_clips_and_lonely_classes(clips, tmp_path):
     assert model.classes_.tolist() == ["grass", "rain", "waves"]
     with pytest.raises(ParameterError, match=r"methods is .forest."):
         train(paths, labels, classifier="forest")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'weights'"):
+        train(paths, labels, weights=1.0)
 
 
 def test_a_clip_that_a_further_bag_cannot_use_is_skipped(clips, tmp_path):

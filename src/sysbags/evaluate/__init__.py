@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from sysbags.evaluate.cross_validation import Choice, choose_settings, leave_one_out
+from sysbags.evaluate.cross_validation import leave_one_out
 from sysbags.evaluate.evaluation import METHODS, evaluate, single_group_classes
 from sysbags.evaluate.training import TrainedModel, train
 from sysbags.report.results import Evaluation, LeaveOneOut
 
 __all__ = [
     "METHODS",
-    "Choice",
     "Evaluation",
     "LeaveOneOut",
     "TrainedModel",
-    "choose_settings",
     "evaluate",
     "leave_one_out",
     "single_group_classes",

@@ -7,7 +7,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +26,7 @@ from sysbags.evaluate.alternatives import AND, matching_grids
 from sysbags.evaluate.comparators import COMPARATORS
 from sysbags.evaluate.compilation import compiled_ahead
 from sysbags.evaluate.experiment import Experiment, Request, Shown
-from sysbags.evaluate.methods import AUTO
+from sysbags.evaluate.methods import AUTO, METHODS
 from sysbags.evaluate.reading import (
     DescribedClips,
     LabelledClips,
@@ -38,8 +40,6 @@ from sysbags.report.results import Details, Evaluation
 from sysbags.systems.identification import identify_first
 
 __all__ = ["METHODS", "Prepared", "evaluate", "make_experiment", "prepare", "single_group_classes"]
-
-METHODS = ("nearest mean", "1-NN", "kernel ridge")
 
 BagsLike = str | BagTransformer | Sequence[str | BagTransformer] | Mapping[str, BagTransformer]
 
@@ -91,7 +91,7 @@ def evaluate(
         How clips are described, by name (`sysbags.bags.registry.BAGS`) or as an object; the keys of a mapping
         are what tables call them. With several, distances are sums over all or some of them, which is chosen
         too. Ignored for streams.
-    methods : sequence of {"nearest mean", "1-NN", "kernel ridge", "auto"}
+    methods : sequence of {"kernel ridge", "nearest mean", "1-NN", "auto"}
         Classifiers of systems; "auto" chooses among the others.
     protocol : {"leave-one-out", "folds", "by-source", "predefined"}, optional
         What is left out together; by default the trials, where there are any, or else the groups, where there
@@ -146,42 +146,18 @@ def evaluate(
     >>> result = evaluate(streams, labels, order=2, lambda_a=0.25, lambda_mu=0.0)
     >>> for method in result.methods:
     ...     print(method.name, method.classifier, method.rate.total)
+    stream systems, alignment kernel ridge 8
     stream systems, alignment nearest mean 8
     stream systems, alignment 1-NN 8
-    stream systems, alignment kernel ridge 8
     >>> result.predictions.shape, result.confusion.shape
     ((8,), (2, 2))
     """
-    given, request, context = prepare(
-        clips,
-        labels,
-        groups,
-        bags=bags,
-        methods=methods,
-        protocol=protocol,
-        folds=folds,
-        trials=trials,
-        order=order,
-        kernel=kernel,
-        metric=metric,
-        normal_form=normal_form,
-        lambda_a=lambda_a,
-        lambda_mu=lambda_mu,
-        compare=compare,
-        compare_frames=compare_frames,
-        tune=tune,
-        fixed=fixed,
-        clip_names=clip_names,
-        cache=cache,
-        random_state=random_state,
-        n_jobs=n_jobs,
-        stages=stages,
-    )
+    given, request, context = prepare(**locals())
     values = dict(zip(given.labels, np.asarray(labels), strict=True))
     if given.protocol == "predefined":
-        outcome = _evaluate_trials(title, given, check_trials(trials, len(clips)), request, context)
+        outcome = _evaluate_trials(given, check_trials(trials, len(clips)), request, context)
     else:
-        outcome, _ = _evaluate(title, given, request, context)
+        outcome, _ = _evaluate(given, request, context)
     return replace(outcome, label_values=values)
 
 
@@ -194,76 +170,59 @@ class Prepared(NamedTuple):
 
 
 def prepare(
-    clips: Sequence[Any],
-    labels: npt.ArrayLike,
-    groups: npt.ArrayLike | None = None,
-    *,
-    bags: BagsLike = "lbp",
-    methods: Sequence[str] = METHODS,
-    protocol: str | None = None,
-    folds: int = 10,
-    trials: Mapping[str, Sequence[str]] | None = None,
-    order: int | str | None = None,
-    kernel: str | None = None,
-    metric: str | None = None,
-    normal_form: str | None = None,
-    lambda_a: float | None = None,
-    lambda_mu: float | None = None,
-    compare: bool | Sequence[str] = False,
-    compare_frames: Mapping[str, Any] | None = None,
-    tune: bool = False,
-    fixed: Sequence[str] = (),
-    clip_names: Sequence[str] | None = None,
-    cache: str | os.PathLike[str] | None = None,
-    random_state: int | np.random.Generator | None = 0,
-    n_jobs: int | None = None,
-    stages: Stages | None = None,
+    clips: Sequence[Any], labels: npt.ArrayLike, groups: npt.ArrayLike | None = None, **options: Any
 ) -> Prepared:
-    """Check the arguments of `evaluate`; nothing is read."""
-    for method in methods:
+    """Check the arguments of `evaluate`, which has the defaults of all options; nothing is read."""
+    bound = signature(evaluate).bind(clips, labels, groups, **options)
+    bound.apply_defaults()
+    chosen = SimpleNamespace(**bound.arguments)
+    for method in chosen.methods:
         check_choice(method, "methods", (*METHODS, AUTO))
-    if protocol is not None:
-        check_choice(protocol, "protocol", PROTOCOLS)
-    if not methods:
+    if chosen.protocol is not None:
+        check_choice(chosen.protocol, "protocol", PROTOCOLS)
+    if not chosen.methods:
         raise ParameterError("methods is empty, but there must be at least one")
     count = len(clips)
     if not count:
         raise ParameterError("clips is empty, but there must be at least two")
     check_labels(labels, count)
-    grids = matching_grids(metric, normal_form, lambda_a, lambda_mu)
+    grids = matching_grids(chosen.metric, chosen.normal_form, chosen.lambda_a, chosen.lambda_mu)
     names = [str(label) for label in np.asarray(labels)]
     sources = None if groups is None else [str(group) for group in np.asarray(groups)]
     request = Request(
-        bags=_named_bags(bags),
-        methods=tuple(methods),
-        order=order,
-        kernel=kernel,
+        bags=_named_bags(chosen.bags),
+        methods=tuple(chosen.methods),
+        order=chosen.order,
+        kernel=chosen.kernel,
         grids=tuple(grids),
-        lambda_a=lambda_a,
-        lambda_mu=lambda_mu,
-        compare=bool(compare) or not isinstance(compare, bool),
-        comparators=_comparator_names(compare),
-        compare_frames=dict(compare_frames or {}),
-        tune=tune,
-        fixed=tuple(fixed),
+        lambda_a=chosen.lambda_a,
+        lambda_mu=chosen.lambda_mu,
+        compare=bool(chosen.compare) or not isinstance(chosen.compare, bool),
+        comparators=_comparator_names(chosen.compare),
+        compare_frames=dict(chosen.compare_frames or {}),
+        tune=chosen.tune,
+        fixed=tuple(chosen.fixed),
     )
     if len(set(names)) < 2:
         raise ParameterError(f"all clips have the class {names[0]}, but there must be at least two classes")
-    if protocol is None:
-        several = sources is not None and len(set(sources)) > 1
-        protocol = "predefined" if trials else "by-source" if several else "leave-one-out"
+    several = sources is not None and len(set(sources)) > 1
+    usual = "predefined" if chosen.trials else "by-source" if several else "leave-one-out"
     if not all(isinstance(clip, (str, os.PathLike)) for clip in clips):
         request = replace(request, bags={"stream": None})
     given = LabelledClips(
+        title=chosen.title,
         clips=clips,
-        names=_clip_names(clips, names) if clip_names is None else list(clip_names),
+        names=_clip_names(clips, names) if chosen.clip_names is None else list(chosen.clip_names),
         labels=names,
         sources=sources,
-        protocol=protocol,
-        folds=folds,
+        protocol=usual if chosen.protocol is None else chosen.protocol,
+        folds=chosen.folds,
     )
     context = RunContext(
-        cache=Cache(cache), stages=stages or Stages(), random_state=seed_of(random_state), n_jobs=n_jobs
+        cache=Cache(chosen.cache),
+        stages=chosen.stages or Stages(),
+        random_state=seed_of(chosen.random_state),
+        n_jobs=chosen.n_jobs,
     )
     return Prepared(given, request, context)
 
@@ -290,7 +249,7 @@ def _describe(given: LabelledClips, request: Request, context: RunContext) -> De
 
 
 def make_experiment(
-    title: str, given: LabelledClips, request: Request, context: RunContext
+    given: LabelledClips, request: Request, context: RunContext
 ) -> tuple[Experiment, tuple[str, ...]]:
     """Read clips by one protocol, or one trial; also return the classes that have a single group."""
     described = _describe(given, request, context)
@@ -302,7 +261,7 @@ def make_experiment(
             "at least one class must have two"
         )
     single_groups = () if given.parts is not None else tuple(isolated_classes)
-    experiment = Experiment(title, described, request, context)
+    experiment = Experiment(given.title, described, request, context)
     if given.parts is not None:
         items = described.items
         for name in sorted(set(items.labels[items.tested]) - set(items.labels[items.training])):
@@ -310,20 +269,14 @@ def make_experiment(
     return experiment, single_groups
 
 
-def _evaluate(
-    title: str, given: LabelledClips, request: Request, context: RunContext
-) -> tuple[Evaluation, Shown]:
+def _evaluate(given: LabelledClips, request: Request, context: RunContext) -> tuple[Evaluation, Shown]:
     """Evaluate clips by one protocol, or one trial."""
-    experiment, single_groups = make_experiment(title, given, request, context)
+    experiment, single_groups = make_experiment(given, request, context)
     return experiment.run(single_groups)
 
 
 def _evaluate_trials(
-    title: str,
-    given: LabelledClips,
-    trials: Mapping[str, list[str]],
-    request: Request,
-    context: RunContext,
+    given: LabelledClips, trials: Mapping[str, list[str]], request: Request, context: RunContext
 ) -> Evaluation:
     """Evaluate official splits one after the other."""
     results = {}
@@ -333,7 +286,7 @@ def _evaluate_trials(
         for name, parts in trials.items():
             used = [k for k, part in enumerate(parts) if part]
             trial = given.subset(used, [parts[k] for k in used])
-            results[name] = _evaluate(title, trial, request, cached)
+            results[name] = _evaluate(trial, request, cached)
     merged = merge_trials({name: evaluation for name, (evaluation, _) in results.items()})
     _, shown = next(iter(results.values()))
 
@@ -347,7 +300,7 @@ def _evaluate_trials(
         else:
             shown_clips = replace(shown_clips, protocol="leave-one-out")
         described = _describe(shown_clips, request, context)
-        found = Experiment(title, described, request, context).details(shown)
+        found = Experiment(given.title, described, request, context).details(shown)
         # A class that is not tested has no mean.
         places = np.searchsorted(merged.classes, np.unique(described.items.labels))
         parts = np.full((len(described.items.clips), len(merged.classes), 3), np.nan)

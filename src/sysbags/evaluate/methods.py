@@ -40,6 +40,7 @@ from sysbags.report.statistics import mcnemar, rate
 
 __all__ = [
     "AUTO",
+    "METHODS",
     "MethodSpec",
     "average_ridge_method",
     "baseline_methods",
@@ -52,8 +53,8 @@ __all__ = [
     "vector_methods",
 ]
 
+METHODS = ("kernel ridge", "nearest mean", "1-NN")  # the order of tables, and of preference among equals
 AUTO = "auto"
-PREFERRED = ("kernel ridge", "nearest mean", "1-NN")  # by "auto": the first of equally good ones
 UNWEIGHTED = tuple(name for name, metric in METRICS.items() if not metric.weighted)
 
 
@@ -214,9 +215,7 @@ def classifier_alternatives(
 ) -> list[Alternative]:
     """Return the alternatives of a classifier of systems, or of all of them for "auto"."""
     if classifier == AUTO:
-        return [
-            alternative for kind in PREFERRED for alternative in classifier_alternatives(kind, bags, grids)
-        ]
+        return [alternative for kind in METHODS for alternative in classifier_alternatives(kind, bags, grids)]
     if classifier == "kernel ridge":
         return system_ridge_alternatives(bags, grids)
     return neighbour_alternatives(bags, classifier, grids)
@@ -269,7 +268,7 @@ def mean_methods(name: str, systems: Systems) -> list[MethodSpec]:
             kind="comparator",
             alternatives=partial(alternatives, classifier),
         )
-        for classifier in ("nearest mean", "1-NN", "kernel ridge")
+        for classifier in METHODS
     ]
 
 

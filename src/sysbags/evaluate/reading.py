@@ -43,6 +43,7 @@ class RunContext:
 class LabelledClips:
     """Clips, their classes and sources, and the protocol that splits them into groups."""
 
+    title: str
     clips: Sequence[Any]
     names: Sequence[str]
     labels: Sequence[str]

@@ -139,8 +139,8 @@ def train(
     >>> trained.pipeline.predict_proba(paths[:1]).shape
     (1, 2)
     """
-    given, request, context = prepare(clips, labels, groups, methods=[classifier], **options)
-    experiment, single_groups = make_experiment("clips", given, request, context)
+    prepared = prepare(clips, labels, groups, methods=[classifier], **options)
+    experiment, single_groups = make_experiment(*prepared)
     stages, items, grids = experiment.stages, experiment.items, experiment.request.grids
     with stages("settings"):
         alternatives = classifier_alternatives(classifier, experiment.bags, grids)
