@@ -85,11 +85,13 @@ def test_options_of_some_bags_are_refused_by_others():
     assert make_bag("patch-words", words=7, model="dinov2-small").get_params()["model"] == "dinov2-small"
     assert make_bag("deep", model="dinov2-small").model == "dinov2-small"
     with pytest.raises(
-        ParameterError, match=r"^model is for the bags deep and patch-words, but the bag is deep-words$"
+        ParameterError,
+        match=r"^model is for the bags deep, deep-patches and patch-words, but the bag is deep-words$",
     ):
         make_bag("deep-words", model="dinov2-small")
     with pytest.raises(
-        ParameterError, match=r"^keep_aspect is for the bags deep, deep-words and patch-words, but"
+        ParameterError,
+        match=r"^keep_aspect is for the bags deep, deep-words, deep-patches and patch-words, but",
     ):
         make_bag("flow", keep_aspect=True)
     with pytest.raises(ParameterError, match=r"^--words is for the bags surf, sift and patch-words, but"):

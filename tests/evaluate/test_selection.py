@@ -20,7 +20,13 @@ from sysbags.evaluate.predictors import (
     NearestNeighbors,
     medoid_centers,
 )
-from sysbags.evaluate.selection import nested_accuracies, nested_predictions, one_standard_error_rule
+from sysbags.evaluate.selection import (
+    choose,
+    nested_accuracies,
+    nested_choice,
+    nested_predictions,
+    one_standard_error_rule,
+)
 from sysbags.evaluate.splits import codebook_folds
 from sysbags.evaluate.system_predictors import frechet_centers, metric_predictors
 from sysbags.evaluate.vector_predictors import vector_predictor
@@ -229,6 +235,44 @@ def test_a_choice_among_equals_does_no_harm():
     inner = (right.sum(axis=1) - right.T) / (items - 1)  # each item is a group of its own
     assert right[inner.argmax(axis=1), np.arange(items)].mean() == 0.0
     assert right[one_standard_error_rule(inner, items), np.arange(items)].mean() == 0.5
+
+
+@given(st.integers(0, 10_000), st.integers(1, 3))
+@settings(max_examples=40, deadline=None)
+def test_the_family_of_the_best_usual_setting_and_the_rule_within_it(seed, families):
+    """Against the definition, group by group; predictors of other families are asked for nothing more."""
+    rng = np.random.default_rng(seed)
+    codes, groups = rng.integers(0, 2, 14), rng.permutation(np.arange(14) % 5)
+    names = [*range(families), *rng.integers(0, families, 6)]
+    tables = rng.random((len(names), 6, 14)) < rng.random((len(names), 1, 1))  # right or wrong, by group
+    asked = set()
+
+    def answer(k):
+        def predict(excluding):
+            asked.add(k)
+            return np.where(tables[k, 5 if excluding is None else excluding], codes, 1 - codes)
+
+        return predict
+
+    predictors = [Stub(answer(k)) for k in range(len(names))]
+    expected = []
+    for group in range(5):
+        outside = groups != group
+        rates = tables[:, group, outside].mean(axis=1)
+        family = int(rates[:families].argmax())
+        indices = [k for k, name in enumerate(names) if name == family]
+        best = max(rates[indices])
+        bound = best - np.sqrt(best * (1.0 - best) / outside.sum())
+        expected.append(next(k for k in indices if rates[k] >= bound))
+    assert nested_choice(predictors, codes, groups, names).tolist() == expected
+    taken = {names[k] for k in expected}
+    assert asked == {k for k, name in enumerate(names) if k < families or name in taken}
+    assert nested_choice(predictors, codes, groups, names, wanted=[3]).tolist() == expected[3:4]
+    asked.clear()
+    rates = tables[:, 5].mean(axis=1)
+    chosen, accuracies = choose(predictors, codes, names)
+    assert names[chosen] == rates[:families].argmax()
+    assert set(np.flatnonzero(np.isfinite(accuracies)).tolist()) == asked
 
 
 def test_no_predictors():

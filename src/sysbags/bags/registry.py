@@ -192,7 +192,7 @@ class Preset:
 PRESETS = {
     "fast": Preset(("lbp", "colour")),
     "best": Preset(
-        ("lbp", "colour", "flow"),
+        ("lbp", "flow"),
         {"dinov2-small": ("deep", "deep-patches"), "efficientnet-lite0": ("deep", "deep-words")},
         network_stride=12,
     ),

@@ -32,7 +32,7 @@ from sysbags.evaluate.predictors import (
     ScorePredictor,
     average_centers,
 )
-from sysbags.evaluate.selection import nested_accuracies, nested_predictions, one_standard_error_rule
+from sysbags.evaluate.selection import nested_choice, nested_predictions
 from sysbags.evaluate.splits import EvaluationSet
 from sysbags.evaluate.vector_predictors import between_vectors, vector_predictor
 from sysbags.report.results import Confidence, Method
@@ -70,7 +70,7 @@ class MethodSpec:
     kind : {"systems", "comparator"}
     alternatives : callable
         Returns pairs of settings and predictors, the most usual first. Of several, one is chosen for each
-        group that is left out, without that group, by `one_standard_error_rule`.
+        group that is left out, without that group, by `nested_choice`.
     """
 
     name: str
@@ -107,11 +107,10 @@ def evaluate_method(
         chosen = np.zeros(len(np.unique(items.groups) if wanted is None else wanted), dtype=np.int64)
         chosen_settings = dict(usual)
     else:
-        accuracies = nested_accuracies(
-            predictors, items.codes, items.groups, wanted=wanted, n_jobs=items.n_jobs
-        )
         families = [setting.get("bags") for setting in settings]
-        chosen = one_standard_error_rule(accuracies, len(items.training), families)
+        chosen = nested_choice(
+            predictors, items.codes, items.groups, families, wanted=wanted, n_jobs=items.n_jobs
+        )
         codes = nested_predictions(predictors, chosen, items.groups, wanted=wanted)
         usual = settings[int(np.bincount(chosen).argmax())]
         names = dict.fromkeys(name for k in chosen for name in settings[k])

@@ -380,9 +380,10 @@ class KernelRidge:
         items, classes = len(codes), int(codes.max()) + 1
         self._squared, self._codes = distances if shown is None else shown, codes
         self._targets = targets(codes, classes)
-        penalties = check_positive(penalty, "the penalty") / (np.ones(items) if weights is None else weights)
-        self._inverse = np.linalg.inv(bordered(distances, penalties))[:items, :items]
-        self._coefficients = self._inverse @ self._targets
+        self._distances = distances
+        self._penalties = check_positive(penalty, "the penalty") / (
+            np.ones(items) if weights is None else weights
+        )
         self._groups, self._group_indices = np.unique(groups, return_inverse=True)
         self._counts = np.zeros((len(self._groups), classes), dtype=np.int64)
         np.add.at(self._counts, (self._group_indices, codes), 1)
@@ -402,7 +403,8 @@ class KernelRidge:
 
     def _fitted(self, excluding: int | None) -> Array:
         """Return the scores of the classes, -inf for classes without items."""
-        inverse, coefficients = self._inverse, self._coefficients
+        inverse = self._inverse
+        coefficients = inverse @ self._targets
         training_counts = self._counts.sum(axis=0) - self._counts[self._group_indices]
         if excluding is not None and len(self._groups) == 2:
             return np.full(self._targets.shape, -np.inf)  # no group is left to learn from
@@ -426,6 +428,12 @@ class KernelRidge:
         if excluding is not None:
             usable = self._groups[self._group_indices] != excluding
         return _nearest(self._to_others, self._codes, usable)
+
+    @cached_property
+    def _inverse(self) -> Array:
+        """R of the items; many of these predictors may be compared, and few of them used."""
+        items = len(self._codes)
+        return np.asarray(np.linalg.inv(bordered(self._distances, self._penalties))[:items, :items])
 
     @cached_property
     def _to_others(self) -> Array:

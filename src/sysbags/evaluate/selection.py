@@ -11,7 +11,13 @@ from sysbags._common.types import Array, IntArray
 from sysbags.errors import ParameterError
 from sysbags.evaluate.predictors import NO_PREDICTION, Predictor
 
-__all__ = ["choose", "nested_accuracies", "nested_predictions", "one_standard_error_rule"]
+__all__ = [
+    "choose",
+    "nested_accuracies",
+    "nested_choice",
+    "nested_predictions",
+    "one_standard_error_rule",
+]
 
 
 def nested_accuracies(
@@ -83,33 +89,76 @@ def nested_predictions(
     return predictions
 
 
-def choose(
-    predictors: Sequence[Predictor], codes: IntArray, families: Sequence[Hashable] | None = None
-) -> tuple[int, Array]:
-    """Choose a predictor by cross-validation, as nested selection does it for each group.
+def nested_choice(
+    predictors: Sequence[Predictor],
+    codes: IntArray,
+    groups: IntArray,
+    families: Sequence[Hashable] | None = None,
+    *,
+    wanted: Sequence[int] | None = None,
+    n_jobs: int | None = None,
+) -> IntArray:
+    """Choose a predictor for each group, without the help of that group.
+
+    No family is more usual than another, such as the bags that predictors use: the one whose first predictor
+    is best is taken, of equals the first, and `one_standard_error_rule` chooses within it. Only predictors of
+    families that are taken are asked for more.
 
     Parameters
     ----------
     predictors : sequence of Predictor
-    codes : (K,) array of int
-        The class of each item.
+        The most usual first, in each family.
+    codes, groups : (K,) array of int
     families : sequence, optional
-        See `one_standard_error_rule`.
+        The family of each predictor; by default all are in one.
+    wanted, n_jobs : optional
+        See `nested_accuracies`.
+
+    Returns
+    -------
+    (G,) array of int
+    """
+    names = np.unique(groups) if wanted is None else np.asarray(wanted)
+    members = _members(families, len(predictors))
+
+    def accuracies(indices: Sequence[int], rows: IntArray) -> Array:
+        some = [predictors[k] for k in indices]
+        return nested_accuracies(some, codes, groups, wanted=names[rows].tolist(), n_jobs=n_jobs)
+
+    taken = np.zeros(len(names), dtype=np.int64)
+    if len(members) > 1:
+        taken = accuracies([indices[0] for indices in members], np.arange(len(names))).argmax(axis=1)
+    chosen = np.empty(len(names), dtype=np.int64)
+    for family in np.unique(taken):
+        rows, indices = np.flatnonzero(taken == family), members[family]
+        outside = np.array([(groups != name).sum() for name in names[rows]])
+        chosen[rows] = np.take(indices, one_standard_error_rule(accuracies(indices, rows), outside))
+    return chosen
+
+
+def choose(
+    predictors: Sequence[Predictor], codes: IntArray, families: Sequence[Hashable] | None = None
+) -> tuple[int, Array]:
+    """Choose a predictor by cross-validation, as `nested_choice` does it for each group.
 
     Returns
     -------
     chosen : int
-        See `one_standard_error_rule`.
     accuracies : (S,) array
-        Of all predictors; that of the chosen one is optimistic, as it made the choice.
+        That of the chosen one is optimistic, as it made the choice. NaN for those of families not taken.
     """
-    accuracies = np.array([np.mean(predictor.predict() == codes) for predictor in predictors])
-    return int(one_standard_error_rule(accuracies[None], len(codes), families)[0]), accuracies
+    accuracies = np.full(len(predictors), np.nan)
+
+    def measure(indices: Sequence[int]) -> Array:
+        accuracies[indices] = [np.mean(predictors[k].predict() == codes) for k in indices]
+        return accuracies[indices]
+
+    members = _members(families, len(predictors))
+    indices = members[int(measure([family[0] for family in members]).argmax())]
+    return indices[one_standard_error_rule(measure(indices)[None], len(codes))[0]], accuracies
 
 
-def one_standard_error_rule(
-    accuracies: Array, items: int, families: Sequence[Hashable] | None = None
-) -> IntArray:
+def one_standard_error_rule(accuracies: Array, items: int | IntArray) -> IntArray:
     """Choose, in each row, the first predictor within one standard error of the best (Breiman et al., 1984).
 
     The very best is a poor choice where many are alike: without a group, those settings look best that are
@@ -119,23 +168,22 @@ def one_standard_error_rule(
     ----------
     accuracies : (G, S) array
         See `nested_accuracies`.
-    items : int
-        How many items they are shares of, about.
-    families : sequence, optional
-        The family of each predictor, such as the bags that it uses. No family is more usual than another: the
-        one whose first predictor is best is taken, of equals the first, and the rule chooses within it.
+    items : int or (G,) array of int
+        How many items they are shares of.
 
     Examples
     --------
     >>> one_standard_error_rule(np.array([[0.70, 0.60, 0.72], [0.50, 0.60, 0.72]]), 100)
     array([0, 2])
-    >>> one_standard_error_rule(np.array([[0.70, 0.71, 0.72, 0.74]]), 100, ["lbp", "lbp", "flow", "flow"])
-    array([2])
     """
-    names: list[Hashable] = [None] * accuracies.shape[1] if families is None else list(families)
-    firsts = list({name: names.index(name) for name in names}.values())
-    best_first = np.take(firsts, accuracies[:, firsts].argmax(axis=1))
-    allowed = np.array([[name == names[first] for name in names] for first in best_first])
-    best = np.where(allowed, accuracies, -np.inf).max(axis=1, keepdims=True)
+    best = accuracies.max(axis=1)
     error = np.sqrt(best * (1.0 - best) / items)
-    return np.asarray((allowed & (accuracies >= best - error)).argmax(axis=1))
+    return np.asarray((accuracies >= (best - error)[:, None]).argmax(axis=1))
+
+
+def _members(families: Sequence[Hashable] | None, count: int) -> list[list[int]]:
+    """Return the indices of the predictors of each family, in the order in which families appear."""
+    found: dict[Hashable, list[int]] = {}
+    for k, family in enumerate([None] * count if families is None else families):
+        found.setdefault(family, []).append(k)
+    return list(found.values())
