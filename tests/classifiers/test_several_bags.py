@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 
 import numpy as np
@@ -169,7 +170,11 @@ def test_a_grid_search_from_clips_to_labels():
             model.fit([items[k] for k in train], [names[k] for k in train])
             hits.append(np.mean(model.predict([items[k] for k in test]) == [names[k] for k in test]))
         assert score == np.mean(hits)
-    np.testing.assert_allclose(search.best_estimator_.predict_proba(clips).sum(axis=1), 1.0, rtol=1e-12)
+    best = search.best_estimator_
+    np.testing.assert_allclose(best.predict_proba(clips).sum(axis=1), 1.0, rtol=1e-12)
+    systems = best[:-1].transform(clips)
+    for described in (systems, pickle.loads(pickle.dumps(systems))):
+        assert all(list(found.parts) == ["lbp", "colour"] for found in best[-1].explain(described))
 
 
 @pytest.mark.parametrize("estimator", [NearestMean, NearestSystem, KernelRidgeClassifier])

@@ -95,6 +95,7 @@ def test_what_is_in_no_class_is_none_of_these(capsys, place):
         assert (clip["label"], clip["set"]) == (None, [])
         assert set(clip) == {"path", "label", "set", "reason"}
         assert "order" in clip["reason"]
+        assert clip["reason"].startswith("the bag LBP: ")
     code, out, err = call(capsys, "classify", place / "both", *paths, *COVERAGE)
     assert (code, err) == (0, "")
     assert out.count("none of these") == 4

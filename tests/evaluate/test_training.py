@@ -176,6 +176,19 @@ def test_a_clip_that_a_further_bag_cannot_use_is_skipped(clips, tmp_path):
     assert trained.method.predictions == result.methods[0].predictions == method.predictions
 
 
+def test_a_clip_without_a_system_of_the_first_bag_is_skipped(clips, tmp_path):
+    """The sentence names the bag if there are several."""
+    paths, labels, cache = clips
+    short = write_clip(tmp_path / "short.mp4", moving_frames(10, 48, 64))
+    late = {"late": ColourHistogram(frames={"start": 9})}
+    for bags, name in ((late | {"LBP": LocalBinaryPatterns()}, "the bag late: "), (late, "")):
+        given = [*paths, short], [*labels, "grass"]
+        trained = train(*given, bags=bags, classifier="1-NN", cache=cache, **PAPER)
+        [(path, error)] = trained.failures.items()
+        assert path == short
+        assert str(error).startswith(f"{short}: {name}the stream has one frame")
+
+
 # --- compression
 
 LABELS = np.repeat(list("abc"), 8)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from sysbags._common.per_bag import PerBag
 from sysbags._common.types import Array
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.several import SeveralBags
@@ -96,15 +97,16 @@ class BagUnion(SeveralBags):
                 )
         return bags
 
-    def join(self, streams: Sequence[Array | SysbagsError]) -> tuple[Array, ...]:
-        """Return the streams as a tuple; an error names the bag, unless all bags have the same."""
+    def join(self, streams: Sequence[Array | SysbagsError]) -> PerBag[Array]:
+        """Return the streams with the names of the bags; an error names the bag, unless all have the same."""
+        names = [name for name, _ in self.named_bags()]
         errors = [str(stream) if isinstance(stream, SysbagsError) else None for stream in streams]
         good = []
-        for (name, _), stream in zip(self.named_bags(), streams, strict=True):
+        for name, stream in zip(names, streams, strict=True):
             if isinstance(stream, SysbagsError):
                 raise stream if len(set(errors)) == 1 else type(stream)(f"the bag {name}: {stream}")
             good.append(stream)
-        return tuple(good)
+        return PerBag(good, names)
 
     def read(self, source: Video, **fixed: Any) -> Iterator[Any]:
         """Read the frames of a video as tuples, one frame for each bag; the first tuple needs all bags.
