@@ -339,8 +339,10 @@ class TestStoring:
             path.write_bytes(contents)
         described = json.loads(path.with_suffix(".json").read_text()) | fields
         path.with_suffix(".json").write_text(json.dumps(described))
-        with pytest.raises(ParameterError, match=sentence):
+        with pytest.raises(ParameterError, match=sentence) as caught:
             self.store("mine", path)
+        assert ".tmp-" not in str(caught.value)
+        assert str(path) in str(caught.value) or not contents
         assert list(folders[1].iterdir()) == []
 
     def test_a_file_that_is_not_there(self, tmp_path, folders):

@@ -379,7 +379,10 @@ def store_network(
     target = data_folder() / entry.file
     with atomic_write(target) as temporary:
         shutil.copyfile(file, temporary)
-        check(temporary, entry)
+        try:
+            check(temporary, entry)  # the copy, because a file may refer to others beside it
+        except ParameterError as error:
+            raise ParameterError(str(error).replace(str(temporary), str(file))) from None
     if name not in NETWORKS:
         with atomic_write(target.with_suffix(".json")) as temporary:
             fields = {field: getattr(entry, field) for field in FIELDS}
