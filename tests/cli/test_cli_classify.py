@@ -220,6 +220,13 @@ def test_a_class_of_one_clip_and_a_stray_clip(capsys, place, tmp_path):
         assert min(clip["p_values"].values()) >= 1 / 13  # the single clip cannot calibrate
 
 
+def test_too_few_frames_for_the_order(capsys, place, tmp_path):
+    words = ("--metric", "normalized-covariance", "--classifier", "nearest-system", "--max-frames", 4)
+    code, _, err = call(capsys, "fit", place / "set", "--out", tmp_path / "m", *words)
+    assert (code, err.count("\n")) == (0, 1)
+    assert "most clips have too few frames for order 5 (LBP): " in err
+
+
 def test_a_preset(capsys, place, tmp_path):
     words = ("--metric", "normalized-covariance", "--order", 3, "--classifier", "kernel-ridge")
     fast = call_json(capsys, "fit", place / "set", "--out", tmp_path / "m", "--preset", "fast", *words)

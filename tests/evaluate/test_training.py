@@ -189,6 +189,20 @@ def test_a_clip_without_a_system_of_the_first_bag_is_skipped(clips, tmp_path):
         assert str(error).startswith(f"{short}: {name}the stream has one frame")
 
 
+def test_a_bag_with_few_frames_gets_a_note(clips):
+    """Of 14 frames every fourth are 4: a system of order 3 has as many states as that allows."""
+    paths, labels, cache = clips
+    options = {"classifier": "kernel ridge", "metric": "normalized-covariance", "cache": cache}
+    bags = both()
+    for stride, order, count in ((2, None, 0), (4, 3, 0), (4, None, 1)):
+        bags["colour"].set_params(frames={"stride": stride})
+        notes = train(paths, labels, bags=bags, order=order, **options).notes
+        assert len(notes) == count
+    assert notes[0].startswith("most clips have too few frames for order 5 (colour): their systems")
+    options["methods"] = [options.pop("classifier")]
+    assert tuple(evaluate(paths, labels, bags=bags, **options).facts["notes"]) == notes
+
+
 # --- compression
 
 LABELS = np.repeat(list("abc"), 8)
