@@ -365,6 +365,32 @@ def test_a_pipeline_and_a_grid_search(tmp_path):
         np.testing.assert_array_equal(a.transition, b.transition)
 
 
+def test_a_bag_that_is_dropped(tmp_path):
+    """Is left out of the tuples, also of those of a saved model; its name remains."""
+    union = BagUnion([("words", WORDS), ("lbp", LBP), ("flow", FLOW)]).fit([CLIP])
+    every = union.stream(CLIP)
+    assert union.set_params(lbp="drop").get_params()["lbp"] == "drop"
+    with pytest.raises(ParameterError, match=r"^there are 2 bags, but fit was called with 3: call it again$"):
+        union.stream(CLIP)
+    union.fit([CLIP])
+    sysbags.save(tmp_path / "union", union)
+    loaded = sysbags.load(tmp_path / "union")
+    for some in (union, loaded, pickle.loads(pickle.dumps(union)), clone(union).fit([CLIP])):
+        streams = some.stream(CLIP)
+        assert streams.names == ("words", "flow")
+        np.testing.assert_array_equal(streams[0], every[0])
+        np.testing.assert_array_equal(streams[1], every[2])
+    (alone,) = loaded.set_params(words="drop", lbp=LBP, flow="drop").fit([CLIP]).stream(CLIP)
+    np.testing.assert_array_equal(alone, every[1])
+    assert not loaded.requires_fit
+    check_is_fitted(BagUnion([("lbp", LBP), ("words", "drop")]))
+    with pytest.raises(ParameterError, match=r"^bags is .*, but it must be a list of bags"):
+        loaded.set_params(lbp="drop").fit([CLIP])
+    late = LocalBinaryPatterns(frames={"start": 99})
+    with pytest.raises(VideoError, match=r"^the bag late: start=99"):
+        BagUnion([("words", "drop"), ("lbp", LBP), ("late", late)]).stream(CLIP)
+
+
 def test_first_frames():
     union = BagUnion([LBP, ColourHistogram(frames={"start": 3, "size": (10, 12)})])
     grey, colour = next(union.read(iter(CLIP)))

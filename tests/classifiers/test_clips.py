@@ -11,6 +11,7 @@ from sklearn.base import clone
 from clips import moving_frames, write_clip
 from sysbags import SystemIdentifier, identify
 from sysbags._common.cache import Cache
+from sysbags._common.per_bag import PerBag
 from sysbags._common.stages import Stages
 from sysbags.bags import BagUnion, ColourHistogram, LocalBinaryPatterns, OpticalFlow, VisualWords
 from sysbags.classifiers.clips import ClipSystems, check_classes, describe_clips, read_clips
@@ -209,7 +210,7 @@ def test_a_union_gives_tuples(good, bad, n_jobs):
     short = next(path for path in bad if path.name == "short.mkv")
     assert str(clips.failures[short]) == f"the bag flow: {short} has too few frames for a single bag"
     still = next(path for path in bad if path.name == "still.mkv")
-    assert str(clips.failures[still]).startswith(f"{still}: bag 0: all 10 frames have the same bag")
+    assert str(clips.failures[still]).startswith(f"{still}: the bag lbp: all 10 frames have the same bag")
     for path, error in clips.failures.items():
         assert str(error).count(str(path)) == 1
 
@@ -277,6 +278,9 @@ def test_smaller_orders_where_the_stream_has_no_larger():
     assert (form.order, form.normal_form) == (3, "unit-variance")
     with pytest.raises(OrderError, match=r"^stream 1: bag 1: the stream has one frame"):
         identifier.transform([(short, long), (long, short[:1])])
+    named = PerBag((long, short[:1]), ("lbp", "colour"))
+    with pytest.raises(OrderError, match=r"^stream 0: the bag colour: the stream has one frame"):
+        identifier.transform([named])
     with pytest.raises(OrderError, match=r"^bag 0: order 5 needs at least 6 frames"):
         SystemIdentifier(5).system((short, long))
     with pytest.raises(ParameterError, match="order is 0"):

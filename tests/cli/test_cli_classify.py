@@ -95,6 +95,7 @@ def test_what_is_in_no_class_is_none_of_these(capsys, place):
         assert (clip["label"], clip["set"]) == (None, [])
         assert set(clip) == {"path", "label", "set", "reason"}
         assert "order" in clip["reason"]
+        assert clip["reason"].startswith("the bag LBP: ")
     code, out, err = call(capsys, "classify", place / "both", *paths, *COVERAGE)
     assert (code, err) == (0, "")
     assert out.count("none of these") == 4
@@ -217,6 +218,13 @@ def test_a_class_of_one_clip_and_a_stray_clip(capsys, place, tmp_path):
     for clip in clips:
         assert sum(clip["probabilities"].values()) == pytest.approx(1.0, rel=1e-12)
         assert min(clip["p_values"].values()) >= 1 / 13  # the single clip cannot calibrate
+
+
+def test_too_few_frames_for_the_order(capsys, place, tmp_path):
+    words = ("--metric", "normalized-covariance", "--classifier", "nearest-system", "--max-frames", 4)
+    code, _, err = call(capsys, "fit", place / "set", "--out", tmp_path / "m", *words)
+    assert (code, err.count("\n")) == (0, 1)
+    assert "most clips have too few frames for order 5 (LBP): " in err
 
 
 def test_a_preset(capsys, place, tmp_path):

@@ -10,6 +10,7 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.pipeline import Pipeline
 
 import sysbags
 from cli_folder import FRAMES, HEIGHT, WIDTH, call, call_json, make_classes
@@ -422,3 +423,41 @@ def test_inspect_shows_the_weights_as_numbers(capsys, classes, tmp_path):
     output = call_json(capsys, "inspect", tmp_path / "m", "--plot", tmp_path / "p.png")
     assert (output["lambda_a"], output["lambda_mu"]) == tuple(model.weights_[0])
     assert output["metric"] == "covariance"
+
+
+def test_the_plot_of_a_model_of_several_bags(capsys, classes, tmp_path, monkeypatch):
+    """One row per bag with its own weights; no title is cut off, however long the name of the file is."""
+    figure = pytest.importorskip("matplotlib.figure")
+    drawn, original = [], figure.Figure.savefig
+
+    def spy(self, *arguments, **options):
+        original(self, *arguments, **options)
+        drawn.append(self)
+
+    monkeypatch.setattr(figure.Figure, "savefig", spy)
+    paths = sorted(classes.glob("*/*.mp4"))
+    pairs = [("lbp", sysbags.bags.LocalBinaryPatterns()), ("colours", sysbags.bags.ColourHistogram())]
+    steps = [
+        ("bags", sysbags.bags.BagUnion(pairs)),
+        ("systems", sysbags.SystemIdentifier(2, normal_form="unit-variance")),
+        ("classify", sysbags.NearestSystem(metric="normalized-covariance", lambda_a="scale", lambda_mu=2.0)),
+    ]
+    pipeline = Pipeline(steps).fit(paths, ["a", "a", "b", "b"])
+    for name in ("m", f"{'wide' * 30} scenes"):
+        sysbags.save(tmp_path / name, pipeline)
+        output = call_json(capsys, "inspect", tmp_path / name, "--plot", tmp_path / "p.png")
+        assert output["lambda_a"] == pipeline[-1].weights_[:, 0].tolist()
+        titles = [axes.get_title() for axes in drawn[-1].axes if axes.get_title()]
+        distances = "Roots of the squared normalized-covariance distances"
+        assert titles == [
+            text
+            for weight in output["lambda_a"]
+            for text in (
+                "Spectrum of the transition",
+                f"{distances}\nlambda_a = {weight:.4g}, lambda_mu = 2",
+            )
+        ]
+        for text in (drawn[-1]._suptitle, *(axes.title for axes in drawn[-1].axes)):
+            box = text.get_window_extent()
+            assert 0 <= box.x0 <= box.x1 <= drawn[-1].bbox.x1
+            assert 0 <= box.y0 <= box.y1 <= drawn[-1].bbox.y1

@@ -12,10 +12,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import numpy as np
 import pytest
 
+import sysbags
 from cli_folder import call, call_json
 from clips import moving_frames
+from sysbags._common.cache import fingerprint
 from sysbags.bags import DeepActivations
 from sysbags.bags.network_files import NETWORKS, NetworkFile, data_folder
+from sysbags.errors import FileError
 from tiny_networks import SIDE, tiny_onnx, write_network
 
 pytest.importorskip("onnxruntime")
@@ -90,10 +93,8 @@ def test_add_by_options_and_by_json(capsys, tmp_path, file, folder):
         (("mine", "{file}", *OPTIONS, "--output", "words"), "output in the options is 'words'"),
         (("mine", "{file}", *OPTIONS, "--output", "channels"), "is the output tokens"),
         (("mine", "nowhere.onnx", *OPTIONS), "cannot read nowhere.onnx: No such file"),
-        (
-            ("dinov2-small", "{file}"),
-            "but dinov2-small is registered with 929094afa5ea: add it under another",
-        ),
+        (("dinov2-small", "{file}"), r"does not accept frames as float32 of shape \(1, 3, 224, 224\)"),
+        (("resnet18-v2", "{file}"), "the model has no layer 'resnetv22_pool1_fwd'"),
         (
             ("dinov2-small", "{file}", *OPTIONS),
             "dinov2-small is registered with its preprocessing, so leave out --size",
@@ -163,6 +164,40 @@ def test_fetch_of_another_file(capsys, server, folder, monkeypatch):
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "but it must have 000000000000: it was removed" in err
     assert list(folder.iterdir()) == []
+
+
+def test_another_export_of_a_registered_network(capsys, server, folder, tmp_path, monkeypatch):
+    """It is used, with a note; downloading replaces it by the registered file."""
+    other, clip = tmp_path / "fp32.onnx", moving_frames(2, 20, 28, colour=True)
+    other.write_bytes(tiny_onnx(seed=5))
+    found = hashlib.sha256(other.read_bytes()).hexdigest()
+    code, out, err = call(capsys, "models", "add", "tiny", other)
+    assert (code, out) == (0, f"The network tiny is {folder / 'tiny-1.onnx'}.\n")
+    assert err.count("\n") == 1
+    assert f"{other} is not the registered file of tiny: models that are made with it need this file" in err
+    assert found[:12] in err
+    rows = {row["name"]: row for row in call_json(capsys, "models")["networks"]}
+    assert (rows["tiny"]["sha256"], rows["tiny"]["problem"]) == (found, None)
+    bag = DeepActivations("tiny")
+    options = {"size": SIDE, "output": "tokens"}
+    np.testing.assert_array_equal(bag.stream(clip), DeepActivations(str(other), **options).stream(clip))
+    fingerprints = [fingerprint(bag)]
+    sysbags.save(tmp_path / "model", bag)
+    np.testing.assert_array_equal(sysbags.load(tmp_path / "model").stream(clip), bag.stream(clip))
+    assert call(capsys, "models", "fetch", "tiny")[0] == 0
+    assert (folder / "tiny-1.onnx").read_bytes() == tiny_onnx()
+    with pytest.raises(FileError, match=f"network tiny whose checksum begins with {found[:12]}, but that of"):
+        sysbags.load(tmp_path / "model")
+    assert fingerprint(bag) not in fingerprints
+    file = tmp_path / "same.onnx"
+    file.write_bytes(tiny_onnx())
+    assert call(capsys, "models", "add", "tiny", file)[2] == ""  # the registered file needs no note
+    (folder / "tiny-1.onnx").unlink()
+    assert sysbags.load(tmp_path / "model").model == "tiny"  # a missing file is not needed yet
+    monkeypatch.setenv("SYSBAGS_MODELS", str(tmp_path))
+    (tmp_path / "tiny-1.onnx").write_bytes(tiny_onnx(seed=6))
+    err = call(capsys, "models", "fetch", "tiny")[2]
+    assert f"{tmp_path / 'tiny-1.onnx'} is used, not {folder / 'tiny-1.onnx'}: the folder that SYSBAGS" in err
 
 
 @pytest.mark.parametrize(

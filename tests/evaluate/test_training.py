@@ -178,6 +178,33 @@ def test_a_clip_that_a_further_bag_cannot_use_is_skipped(clips, tmp_path):
     assert trained.method.predictions == result.methods[0].predictions == method.predictions
 
 
+def test_a_clip_without_a_system_of_the_first_bag_is_skipped(clips, tmp_path):
+    """The sentence names the bag if there are several."""
+    paths, labels, cache = clips
+    short = write_clip(tmp_path / "short.mp4", moving_frames(10, 48, 64))
+    late = {"late": ColourHistogram(frames={"start": 9})}
+    for bags, name in ((late | {"LBP": LocalBinaryPatterns()}, "the bag late: "), (late, "")):
+        given = [*paths, short], [*labels, "grass"]
+        trained = train(*given, bags=bags, classifier="1-NN", cache=cache, **PAPER)
+        [(path, error)] = trained.failures.items()
+        assert path == short
+        assert str(error).startswith(f"{short}: {name}the stream has one frame")
+
+
+def test_a_bag_with_few_frames_gets_a_note(clips):
+    """Of 14 frames every fourth are 4: a system of order 3 has as many states as that allows."""
+    paths, labels, cache = clips
+    options = {"classifier": "kernel ridge", "metric": "normalized-covariance", "cache": cache}
+    bags = both()
+    for stride, order, count in ((2, None, 0), (4, 3, 0), (4, None, 1)):
+        bags["colour"].set_params(frames={"stride": stride})
+        notes = train(paths, labels, bags=bags, order=order, **options).notes
+        assert len(notes) == count
+    assert notes[0].startswith("most clips have too few frames for order 5 (colour): their systems")
+    options["methods"] = [options.pop("classifier")]
+    assert tuple(evaluate(paths, labels, bags=bags, **options).facts["notes"]) == notes
+
+
 # --- compression
 
 LABELS = np.repeat(list("abc"), 8)

@@ -80,7 +80,8 @@ class NetworkFile:
         The layer that is used by default; "" is the (first) output.
     licence, source : str
     sha256 : str or None
-        The checksum of its file; None for a file of the user's, whose checksum is not known in advance.
+        The checksum of the registered file, which downloads and files of packages must have; users may add
+        another export of the network. None for a network that is not registered.
     url : str or None
         Where the file can be downloaded.
     package : str or None
@@ -122,7 +123,7 @@ NETWORKS = {
             mean=IMAGENET_MEAN,
             std=IMAGENET_STD,
             output="tokens",
-            licence="Apache-2.0 (code and weights of the source)",
+            licence="Apache-2.0 (as the source states for its code and weights)",
             source="https://github.com/facebookresearch/dinov2",
             sha256="929094afa5ea3cd7a24c57abfd21406924d870ced142d1c7aeda8c1bfadc8dc6",
         ),
@@ -305,16 +306,15 @@ def verified_path(entry: NetworkFile) -> Path:
     Raises
     ------
     ParameterError
-        If it is missing, or it is another file than the registered one.
+        If it is missing, or the file of a package is another than the registered one.
     """
     path = network_path(entry)
     if path is None:
         raise ParameterError(f"the file of the network {entry.name} is missing: {how_to_get(entry)}")
-    if entry.sha256 is not None and (found := checksum(path)) != entry.sha256:
-        remedy = f"reinstall {entry.package}" if entry.package else how_to_get(entry)
+    if entry.package is not None and (found := checksum(path)) != entry.sha256:
         raise ParameterError(
-            f"{path} has the checksum {found[:12]}, but the network {entry.name} has {entry.sha256[:12]}: "
-            f"{remedy}"
+            f"{path} has the checksum {found[:12]}, but the network {entry.name} has "
+            f"{str(entry.sha256)[:12]}: reinstall {entry.package}"
         )
     return path
 
@@ -344,9 +344,9 @@ def _checksum(path: Path, _changed: int, _size: int) -> str:
 
 
 def known_checksum(name: str) -> str | None:
-    """Return the checksum of a network: the registered one, or that of its file; None if it is missing."""
+    """Return the checksum of the file of a network; None if it is missing."""
     entry = find_network(name)
-    if entry is None or entry.sha256:
+    if entry is None or entry.package is not None:  # the package need not be installed
         return None if entry is None else entry.sha256
     path = network_path(entry)
     return None if path is None else checksum(path)
@@ -365,7 +365,7 @@ def store_network(
     name : str
         Registered, or new.
     file : Path
-        The ONNX file.
+        The ONNX file; of a registered network it may be another export than the registered one.
     description : NetworkFile or None
         For a network that is not registered.
     check : callable
@@ -374,12 +374,16 @@ def store_network(
     entry = NETWORKS.get(name)
     if entry is None:
         entry = _new_entry(name, file, description)
-    else:
-        _check_registered(entry, file)
+    elif entry.package is not None:
+        raise ParameterError(f"{entry.name} comes with the package {entry.package}: {how_to_get(entry)}")
+    checksum(file)  # so that a file that cannot be read is named
     target = data_folder() / entry.file
     with atomic_write(target) as temporary:
         shutil.copyfile(file, temporary)
-        check(temporary, entry)
+        try:
+            check(temporary, entry)  # the copy, because a file may refer to others beside it
+        except ParameterError as error:
+            raise ParameterError(str(error).replace(str(temporary), str(file))) from None
     if name not in NETWORKS:
         with atomic_write(target.with_suffix(".json")) as temporary:
             fields = {field: getattr(entry, field) for field in FIELDS}
@@ -400,19 +404,7 @@ def _new_entry(name: str, file: Path, description: NetworkFile | None) -> Networ
             f"{name} is not a registered network, so {file.with_suffix('.json')} must describe it, or "
             "--size, --mean and --std must be given"
         )
-    checksum(file)  # so that a file that cannot be read is named
     return replace(description, name=name, file=f"{name}.onnx")
-
-
-def _check_registered(entry: NetworkFile, file: Path) -> None:
-    if entry.package is not None:
-        raise ParameterError(f"{entry.name} comes with the package {entry.package}: {how_to_get(entry)}")
-    found = checksum(file)
-    if found != entry.sha256:
-        raise ParameterError(
-            f"{file} has the checksum {found[:12]}, but {entry.name} is registered with "
-            f"{str(entry.sha256)[:12]}: add it under another name, with --size, --mean, --std and --output"
-        )
 
 
 def list_networks() -> list[dict[str, Any]]:

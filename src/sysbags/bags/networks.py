@@ -248,8 +248,8 @@ def network_identity(model: Any) -> dict[str, Any]:
     if isinstance(model, str) and _is_onnx_path(model):
         return {"network": checksum(Path(model))}
     if isinstance(model, str):
-        entry = describe_network(model)
-        return {} if entry.sha256 else {"network": checksum(verified_path(entry))}
+        registered, found = describe_network(model).sha256, known_checksum(model)
+        return {} if found in (None, registered) else {"network": found}
     return {}
 
 

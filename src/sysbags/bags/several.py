@@ -253,13 +253,17 @@ class SeveralBags(BagTransformer, ABC):
     def named_bags(self) -> list[tuple[str, Any]]:
         """Return names and bags as they are given, not checked; none if `bags` is not a list."""
 
+    def used_bags(self) -> list[tuple[str, Any]]:
+        """Return those of `named_bags` that describe videos: all, by default."""
+        return self.named_bags()
+
     @abstractmethod
     def join(self, streams: Sequence[Any]) -> Any:
         """Join the streams of the bags; raise if one of them is an error."""
 
     def check_bags(self) -> list[BagTransformer]:
         """Return the bags, or raise an error about values that are not bags."""
-        bags = [bag for _, bag in self.named_bags()]
+        bags = [bag for _, bag in self.used_bags()]
         if not bags or not all(_gives_one_stream(bag) for bag in bags):
             raise ParameterError(
                 f"bags is {self.bags!r}, but it must be a list of bags, for instance {self.example}"
@@ -269,7 +273,12 @@ class SeveralBags(BagTransformer, ABC):
     def members(self) -> list[BagTransformer]:
         """Return the fitted copies of the bags if there are some, else the bags."""
         given = self.check_bags()
-        return getattr(self, "bags_", given)
+        members: list[BagTransformer] = getattr(self, "bags_", given)
+        if len(members) != len(given):
+            raise ParameterError(
+                f"there are {len(given)} bags, but fit was called with {len(members)}: call it again"
+            )
+        return members
 
     @property
     def requires_fit(self) -> bool:
@@ -360,7 +369,7 @@ class SeveralBags(BagTransformer, ABC):
         if hasattr(self, "bags_"):
             return True
         try:
-            for _, bag in self.named_bags():
+            for _, bag in self.used_bags():
                 check_is_fitted(bag)
         except NotFittedError:
             return False

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from sysbags._common.per_bag import PerBag
 from sysbags._common.types import Array
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.several import SeveralBags
@@ -25,7 +26,8 @@ class BagUnion(SeveralBags):
     Parameters
     ----------
     bags : list of (name, bag) pairs or list of bags
-        Without names, those of the classes in lower case are used, numbered where a class is repeated.
+        Without names, those of the classes in lower case are used, numbered where a class is repeated. A bag
+        that is replaced by "drop" is left out of the tuples, as in scikit-learn's `FeatureUnion`.
     n_jobs : int, optional
         Number of threads, over videos.
 
@@ -42,9 +44,9 @@ class BagUnion(SeveralBags):
     Notes
     -----
     The names of the parameters of a bag begin with its name, as those of scikit-learn's `FeatureUnion`: for
-    instance ``{"lbp__radius": [1, 2]}`` in a grid search. The bags take turns, so that few frames are in
-    memory. `fit` keeps the frames of an iterator, which cannot be read twice, in memory. If no bag requires
-    `fit`, `stream` works without it.
+    instance ``{"lbp__radius": [1, 2], "colour": ["drop", ColourHistogram()]}`` in a grid search. The bags
+    take turns, so that few frames are in memory. `fit` keeps the frames of an iterator, which cannot be read
+    twice, in memory. If no bag requires `fit`, `stream` works without it.
 
     Examples
     --------
@@ -56,6 +58,8 @@ class BagUnion(SeveralBags):
     [(8, 256), (2, 1536)]
     >>> bags.set_params(colour__grid=1).stream(clip)[1].shape
     (2, 384)
+    >>> len(bags.set_params(colour="drop").stream(clip))
+    1
     """
 
     example = '[("lbp", LocalBinaryPatterns()), ("flow", OpticalFlow())]'
@@ -80,6 +84,12 @@ class BagUnion(SeveralBags):
             named.append((f"{name}-{counts[name]}" if totals[name] > 1 else name, bag))
         return named
 
+    def used_bags(self) -> list[tuple[str, Any]]:
+        """Return the names of the bags, and the bags, without those that are "drop"."""
+        return [
+            (name, bag) for name, bag in self.named_bags() if not (isinstance(bag, str) and bag == "drop")
+        ]
+
     def with_names(self, named: Mapping[str, Any]) -> list[Any]:
         """Return the pairs for bags by name."""
         return list(named.items())
@@ -96,15 +106,16 @@ class BagUnion(SeveralBags):
                 )
         return bags
 
-    def join(self, streams: Sequence[Array | SysbagsError]) -> tuple[Array, ...]:
-        """Return the streams as a tuple; an error names the bag, unless all bags have the same."""
+    def join(self, streams: Sequence[Array | SysbagsError]) -> PerBag[Array]:
+        """Return the streams with the names of the bags; an error names the bag, unless all have the same."""
+        names = [name for name, _ in self.used_bags()]
         errors = [str(stream) if isinstance(stream, SysbagsError) else None for stream in streams]
         good = []
-        for (name, _), stream in zip(self.named_bags(), streams, strict=True):
+        for name, stream in zip(names, streams, strict=True):
             if isinstance(stream, SysbagsError):
                 raise stream if len(set(errors)) == 1 else type(stream)(f"the bag {name}: {stream}")
             good.append(stream)
-        return tuple(good)
+        return PerBag(good, names)
 
     def read(self, source: Video, **fixed: Any) -> Iterator[Any]:
         """Read the frames of a video as tuples, one frame for each bag; the first tuple needs all bags.

@@ -178,6 +178,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         bags = self._by_bag(systems)
         compared = self._compare(bags)
         classes, seed = self.classes_.tolist(), seed_of(self.random_state)
+        names = getattr(systems[0], "names", ())
         calibration, chances, fits = self.calibration_, None, None
         if calibration is not None:
             scores = self._calibrated_scores(compared.scores)
@@ -192,6 +193,8 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
             winner = by_bag([self.members_[compared.nearest[k, code]]])
             distances = dict(zip(classes, compared.distances[k].tolist(), strict=True))
             parts = self._parts([bag[k] for bag in bags], [bag[0] for bag in winner], seed)
+            if len(bags) > 1 and names:
+                parts = dict(zip(names, parts.values(), strict=True))
             if "transition" in parts:  # the same number but for rounding, so that the parts sum to it
                 distances[classes[code]] = sum(parts.values())
             return Explanation(

@@ -21,7 +21,8 @@ class Explanation:
     parts : dict
         What "transition", "observer" and "mean" add to the squared distance to the class `label`, weights
         included; they sum to it. For the metrics of covariances they are "covariances" and "mean"; empty for
-        metrics without weights. Of several bags they are what each bag adds.
+        metrics without weights. Of several bags they are what each bag adds, by the names in the `BagUnion`
+        that the systems come from, or else "bag 0", "bag 1" and so on.
     probabilities, p_values : dict, optional
         Of each class, if the classifier is calibrated, see `sysbags.classifiers.calibration.Calibration`.
     """

@@ -11,6 +11,7 @@ from sklearn.base import TransformerMixin
 
 from sysbags._common.estimator import SequenceEstimator
 from sysbags._common.parallel import run
+from sysbags._common.per_bag import PerBag
 from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import check_integer
 from sysbags.errors import ParameterError, SysbagsError
@@ -90,7 +91,7 @@ class SystemIdentifier(TransformerMixin, SequenceEstimator):  # type: ignore[mis
         if not _has_several(stream):
             (order,), (kernel,) = self._each("order", 1), self._each("kernel", 1)
             return self._identified(stream, order, kernel)
-        systems = []
+        systems, names = [], getattr(stream, "names", ())
         for k, (part, order, kernel) in enumerate(
             zip(stream, self._each("order", len(stream)), self._each("kernel", len(stream)), strict=True)
         ):
@@ -99,8 +100,9 @@ class SystemIdentifier(TransformerMixin, SequenceEstimator):  # type: ignore[mis
             except ParameterError:
                 raise  # it does not depend on the bag
             except SysbagsError as error:
-                raise type(error)(f"bag {k}: {error}") from None
-        return tuple(systems)
+                where = f"the bag {names[k]}" if names else f"bag {k}"
+                raise type(error)(f"{where}: {error}") from None
+        return PerBag(systems, names)
 
     def _each(self, name: str, count: int) -> list[Any]:
         """Return the values of a parameter for each of several bags."""

@@ -65,7 +65,7 @@ def saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
             "smallest_alpha": last.calibration_.smallest_alpha,
         }
     bags = by_bag(last.members_)
-    names = [name for name, _ in steps["bags"].named_bags()] if len(bags) > 1 and "bags" in steps else []
+    names = [name for name, _ in steps["bags"].used_bags()] if len(bags) > 1 and "bags" in steps else []
     return facts, [
         (f"{label}, {names[k]}" if names else str(label), system)
         for k, bag in enumerate(bags)

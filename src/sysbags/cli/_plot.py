@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,13 +21,15 @@ __all__ = ["draw"]
 Named = Sequence[tuple[str, "System"]]
 
 LEGEND_LIMIT = 20  # names in a legend; more could not be read
+TITLE_LENGTH = 40  # letters in a line of the title for each panel below it
 
 
 def draw(systems: Named, path: Path, title: str, **metric: Any) -> None:
     """Draw the spectra of the transitions of named systems.
 
     Beside them are the eigenvalues and states of a single system, if it has them, or the distances between
-    several, with a metric and its weights as for `pairwise_distances`.
+    several, with a metric and its weights as for `pairwise_distances`. Lists of weights are those of several
+    bags: the systems are given bag by bag, and each bag has its own row.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -35,24 +38,37 @@ def draw(systems: Named, path: Path, title: str, **metric: Any) -> None:
         raise ParameterError("--plot needs matplotlib: pip install 'sysbags[plot]'") from None
     if not systems:
         raise ParameterError("there is no system to draw")
-    single = systems[0][1] if len(systems) == 1 else None
-    panels: list[Any] = [_spectra]
-    if single is None:
-        panels.append(partial(_distances, metric=metric))
-    else:
-        panels += [_eigenvalues] if single.eigenvalues is not None else []
-        panels += [_states] if single.states is not None else []
-    figure = Figure(figsize=(5.2 * len(panels), 4.6), layout="constrained")
+    bags = [metric]
+    if isinstance(metric.get("lambda_a"), list):
+        weights = zip(metric["lambda_a"], metric["lambda_mu"], strict=True)
+        bags = [{**metric, "lambda_a": lambda_a, "lambda_mu": lambda_mu} for lambda_a, lambda_mu in weights]
+    count = len(systems) // len(bags)
+    rows = [_panels(systems[k * count : (k + 1) * count], own) for k, own in enumerate(bags)]
+    columns = max(map(len, rows))
+    figure = Figure(figsize=(5.2 * columns, 4.6 * len(rows)), layout="constrained")
     FigureCanvasAgg(figure)
-    figure.suptitle(title)
-    for number, panel in enumerate(panels, start=1):
-        panel(figure.add_subplot(1, len(panels), number), systems)
+    figure.suptitle(fill(title, TITLE_LENGTH * columns))
+    for row, panels in enumerate(rows):
+        for column, panel in enumerate(panels, start=1):
+            panel(figure.add_subplot(len(rows), columns, row * columns + column))
     with atomic_write(path) as temporary:
         try:
             figure.savefig(temporary, format=path.suffix[1:] or "png", dpi=120)
         except ValueError:
             formats = ", ".join(sorted(figure.canvas.get_supported_filetypes()))
             raise FileError(f"{path} must end in one of {formats}, but it ends in {path.suffix!r}") from None
+
+
+def _panels(systems: Named, metric: dict[str, Any]) -> list[Any]:
+    """Return the functions that draw the panels of the systems of one bag."""
+    drawn: list[Any] = [_spectra]
+    if len(systems) > 1:
+        drawn.append(partial(_distances, metric=metric))
+    else:
+        _, single = systems[0]
+        drawn += [_eigenvalues] if single.eigenvalues is not None else []
+        drawn += [_states] if single.states is not None else []
+    return [partial(panel, systems=systems) for panel in drawn]
 
 
 def _spectra(axes: Any, systems: Named) -> None:
@@ -112,4 +128,4 @@ def _distances(axes: Any, systems: Named, metric: dict[str, Any]) -> None:
         axes.set_xticks(first, [names[k] for k in first], rotation=90, fontsize="x-small")
         axes.set_yticks(first, [names[k] for k in first], fontsize="x-small")
     named = ", ".join(f"{key} = {weight:.4g}" for key, weight in weights.items())
-    axes.set_title(f"Roots of the squared {name} distances, {named}", fontsize="medium")
+    axes.set_title(f"Roots of the squared {name} distances\n{named}", fontsize="medium")

@@ -144,7 +144,7 @@ def _classified(
     if alpha is not None and calibration is not None and alpha < calibration.smallest_alpha:
         few = f"{calibration.groups} clips or sources, too few for so high a coverage"
         note(f"{path} was calibrated by {few}: every set holds all classes")
-    names = _read_as(bags, {name: value for name, value in reading.items() if value is not None})
+    _read_as(bags, {name: value for name, value in reading.items() if value is not None})
     with compiled_for(classifier.metric):
         read = read_clips(clips, bags, identifier, Stages(), n_jobs, fit=False)
     found = classifier.set_params(n_jobs=n_jobs).explain(read.systems[0]) if read.paths else []
@@ -152,8 +152,6 @@ def _classified(
     for clip in clips:
         if clip in known:
             entry = asdict(known[clip])
-            if names:
-                entry["parts"] = dict(zip(names, entry["parts"].values(), strict=True))
             if alpha is not None:
                 chances, fits = entry["probabilities"], entry["p_values"]
                 ranked = sorted(chances, key=lambda name: -chances[name])
@@ -163,21 +161,18 @@ def _classified(
         elif alpha is not None and isinstance(read.failures[clip], OrderError):
             # It can be read, and shows nothing that a system describes: no class fits.
             reason = str(read.failures[clip]).removeprefix(f"{clip}: ")
-            for k, name in enumerate(names):
-                reason = reason.replace(f"bag {k}: ", f"{name}: ", 1)
             yield {"path": clip, "label": None, "set": [], "reason": reason}
         else:
             yield {"path": clip, "error": str(read.failures[clip])}
 
 
-def _read_as(bags: BagTransformer, reading: dict[str, int]) -> list[str]:
-    """Set how clips are read, and return the names of several bags."""
+def _read_as(bags: BagTransformer, reading: dict[str, int]) -> None:
+    """Set how clips are read."""
     from sysbags.bags.union import BagUnion
 
     members = bags.members() if isinstance(bags, BagUnion) else [bags]
     for member in members if reading else ():
         member.set_params(frames={**(member.frames or {}), **reading})
-    return [name for name, _ in bags.named_bags()] if isinstance(bags, BagUnion) else []
 
 
 def _without_model(entry: dict[str, Any]) -> dict[str, Any]:

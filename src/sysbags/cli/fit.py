@@ -118,6 +118,8 @@ def fit(
     note_skipped(trained.failures.values())
     for name in trained.single_group_classes:
         note(f"the class {name} has a single clip or source: when that is left out, it is classified wrongly")
+    for text in trained.notes:
+        note(text)
     with stages("file"):
         save(out, trained.pipeline)
     facts = _facts(trained, out, groups is not None, stages)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sysbags.cli._options import Json, help_text
-from sysbags.cli._output import print_json, say, show_table
+from sysbags.cli._output import note, print_json, say, show_table
 from sysbags.errors import ParameterError
 
 __all__ = ["models"]
@@ -78,12 +78,14 @@ def add(
 ) -> None:
     """Keep a copy of an ONNX file in the user's data folder, as the network NAME.
 
-    For a registered network it must be the registered file. A new one is described by the options, or by a
-    JSON file beside it with the same stem and the fields size, mean, std, output, licence and source.
+    For a registered network it may be any export of it, such as one of another precision. Model files keep
+    the checksum of the file that they were made with, and refuse another. A new network is described by the
+    options, or by a JSON file beside it with the same stem and the fields size, mean, std, output, licence
+    and source.
 
     Example: sysbags models add my-net net.onnx --size 224 --mean 123.7,116.3,103.5 --std 58.4,57.1,57.4
     """
-    from sysbags.bags.network_files import NETWORKS, described, read_description, store_network
+    from sysbags.bags.network_files import NETWORKS, checksum, described, read_description, store_network
     from sysbags.bags.networks import check_network
 
     given = {
@@ -102,6 +104,11 @@ def add(
     description = described(file, fields, "the options") if fields else read_description(file)
     path = store_network(name, file, description, check_network)
     _report(name, path, as_json)
+    if name in NETWORKS and checksum(path) != NETWORKS[name].sha256:
+        note(
+            f"{file} is not the registered file of {name}: models that are made with it need this file, "
+            f"whose checksum begins with {checksum(path)[:12]}"
+        )
 
 
 def fetch(name: Name, as_json: Json = False) -> None:
@@ -122,8 +129,8 @@ def fetch(name: Name, as_json: Json = False) -> None:
     if entry.url is None:
         raise ParameterError(
             f"no ONNX file of {name} is published by its authors, so export one from {entry.source} with "
-            f"torch.onnx.export and add it: sysbags models add {name} FILE if it is {entry.file}, or under "
-            "another name with --size, --mean, --std and --output"
+            f"torch.onnx.export, its first output the {entry.output}, and add it: "
+            f"sysbags models add {name} FILE"
         )
     path = data_folder() / entry.file
     if not path.is_file() or checksum(path) != entry.sha256:
@@ -132,8 +139,12 @@ def fetch(name: Name, as_json: Json = False) -> None:
 
 
 def _report(name: str, path: Path, as_json: bool) -> None:
-    from sysbags.bags.network_files import checksum
+    from sysbags.bags.network_files import checksum, find_network, network_path
 
+    entry = find_network(name)
+    used = None if entry is None else network_path(entry)
+    if used not in (None, path):
+        note(f"{used} is used, not {path}: the folder that SYSBAGS_MODELS names comes first")
     if as_json:
         print_json({"name": name, "path": path, "sha256": checksum(path)})
     else:

@@ -114,7 +114,18 @@ class Experiment:
         self.features = ClipFeatures(
             self.main.paths, self.items.codebook_folds, context.cache, context.n_jobs
         )
-        self.notes: list[str] = []
+        order, self.notes = request.order or 5, list[str]()
+        short = [
+            name
+            for name, versions in zip(request.bags, (self.main.systems, *self._further_systems), strict=True)
+            if isinstance(order, int) and np.median([system.size for system in versions[0]]) <= order
+        ]
+        if short:
+            self.notes.append(
+                f"most clips have too few frames for order {order} ({', '.join(short)}): their systems have "
+                "smaller orders, fit so few frames almost exactly and say little about dynamics; a smaller "
+                "stride helps"
+            )
 
     @cached_property
     def bags(self) -> dict[str, Systems]:

@@ -147,6 +147,12 @@ def describe_files(
         except SysbagsError as error:
             return error
 
+    def identify_first_bag(stream: Array) -> System:
+        try:
+            return identify_one(stream)
+        except SysbagsError as error:
+            raise (error if len(bags) == 1 else type(error)(f"the bag {next(iter(bags))}: {error}")) from None
+
     def describe_readable(indices: list[int]) -> Outcomes:
         labels = [given.labels[k] for k in indices]
         groups[indices] = given.groups(indices, context.random_state)
@@ -180,7 +186,7 @@ def describe_files(
         paths,
         next(iter(bags.values())),
         describe_readable,
-        identify_one,
+        identify_first_bag,
         fit=True,
         n_jobs=context.n_jobs,
         stages=context.stages,

@@ -80,6 +80,8 @@ class TrainedModel:
         What is wrong with each of the other clips.
     single_group_classes : tuple of str
         Classes with clips of one group only: when that is left out, they are classified wrongly.
+    notes : tuple of str
+        What else to know about the clips.
     """
 
     pipeline: Pipeline
@@ -90,6 +92,7 @@ class TrainedModel:
     compression: Compression
     failures: Mapping[Path, SysbagsError]
     single_group_classes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def train(
@@ -188,6 +191,7 @@ def train(
         compression=found,
         failures=experiment.main.failures,
         single_group_classes=single_groups,
+        notes=tuple(experiment.notes),
     )
 
 
