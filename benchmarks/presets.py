@@ -28,24 +28,22 @@ from sysbags._common.cache import Cache, records
 from sysbags._common.types import Array, IntArray
 from sysbags.bags.networks import NetworkRunner, patch_features
 from sysbags.bags.registry import PRESETS, preset_bags
-from sysbags.classifiers.base import half_mean
 from sysbags.classifiers.calibration import Calibration
 from sysbags.datasets.folder import ClipFolder, class_folders
 from sysbags.evaluate import Evaluation, evaluate
-from sysbags.evaluate.alternatives import GRIDS
+from sysbags.evaluate.alternatives import GRIDS, Systems, system_ridge_alternatives
 from sysbags.evaluate.evaluation import make_experiment, prepare
 from sysbags.evaluate.experiment import Experiment
 from sysbags.evaluate.features import good
 from sysbags.evaluate.methods import evaluate_method, vector_methods
-from sysbags.evaluate.predictors import KernelRidge
 from sysbags.evaluate.reading import LabelledClips
+from sysbags.evaluate.selection import nested_choice
 from sysbags.evaluate.splits import EvaluationSet, protocol_groups
 from sysbags.report.results import Clip, Method
 from sysbags.report.statistics import mcnemar, rate
 
 RIVALS = ("logistic regression", "linear SVM", "kernel ridge")
 PENALTIES = (1.0, 10.0, 100.0, 1000.0)
-RIDGE = 0.1
 BATCH = 16
 
 
@@ -159,27 +157,27 @@ def confidence(outcome: Evaluation) -> Iterator[str]:
 def unknown_classes(experiment: Experiment, points: Array) -> Iterator[str]:
     """Tell a class that was left out from all others: area under the ROC curve, each class in turn.
 
-    Nothing is chosen: all bags, the default metric and ridge. Known clips are scored without their source.
+    Kernel ridge with the default metric; bags, ridge and width are chosen inside the known classes. Known
+    clips are scored without their source.
     """
     from sklearn.metrics import roc_auc_score
 
-    items = experiment.items
-    codes, sources = items.codes, items.groups
-    grid = GRIDS[0].first()
-    total = np.zeros((len(codes), len(codes)))
-    for systems in experiment.bags.values():
-        (a,), (mu,) = systems.weights(grid)
-        squared = systems.squared(grid, a, mu)[0]
-        total += squared / half_mean(squared)
+    codes, sources = experiment.items.codes, experiment.items.groups
     areas: dict[str, list[float]] = {"largest p-value": [], "largest score": [], "maximum softmax": []}
-    for code, name in enumerate(np.unique(items.labels)):
+    for code, name in enumerate(np.unique(experiment.items.labels)):
         unknown = codes == code
-        groups = np.where(unknown, sources.max() + 1, sources)
-        ridge = KernelRidge(total, codes, groups, RIDGE * half_mean(total))
-        inside, outside = ridge.scores(groups.max()), ridge.scores()
-        near, far = ridge.distances(groups.max()), ridge.distances()
-        scores = np.where(unknown[:, None], outside, inside)
-        distances = np.where(unknown[:, None], far, near)
+        groups = np.unique(np.where(unknown, sources.max() + 1, sources), return_inverse=True)[1]
+        left_out = int(groups.max())
+        items = replace(experiment.items, groups=groups, test_group=left_out)
+        bags = {
+            title: Systems(systems.sets("orthonormal"), items) for title, systems in experiment.bags.items()
+        }
+        settings, predictors = zip(*system_ridge_alternatives(bags, GRIDS[:1]), strict=True)
+        families = [setting["bags"] for setting in settings]
+        (chosen,) = nested_choice(predictors, codes, groups, families, wanted=[left_out], n_jobs=-1)
+        ridge = predictors[chosen]
+        scores = np.where(unknown[:, None], ridge.scores(), ridge.scores(left_out))
+        distances = np.where(unknown[:, None], ridge.distances(), ridge.distances(left_out))
         scores[:, code], distances[:, code] = -np.inf, np.inf
         known = np.flatnonzero(~unknown)
         calibration = Calibration.fit(scores[known], distances[known], codes[known], sources[known])
@@ -193,8 +191,8 @@ def unknown_classes(experiment: Experiment, points: Array) -> Iterator[str]:
         for what, value in values.items():
             areas[what].append(float(roc_auc_score(~unknown, value)))
         row = " | ".join(f"{values[-1]:.3f}" for values in areas.values())
-        yield f"| {name} | {row} |"
-    yield f"| **mean** | {' | '.join(f'{np.mean(values):.3f}' for values in areas.values())} |"
+        yield f"| {name} | {row} | {settings[chosen]['bags']} |"
+    yield f"| **mean** | {' | '.join(f'{np.mean(values):.3f}' for values in areas.values())} | |"
 
 
 def _softmax(points: Array, codes: IntArray, sources: IntArray, unknown: Any) -> Array:
@@ -253,8 +251,11 @@ def main() -> None:
     if arguments.unknown:
         prepared = prepare(clips.paths, clips.labels, clips.sources, **options)
         experiment, _ = make_experiment(*prepared)
-        print("| class left out | largest p-value | largest score | maximum softmax of logistic regression |")
-        print("| --- | ---: | ---: | ---: |", flush=True)
+        print(
+            "| class left out | largest p-value | largest score | maximum softmax of logistic regression "
+            "| bags |\n| --- | ---: | ---: | ---: | --- |",
+            flush=True,
+        )
         for line in unknown_classes(experiment, list(points.values())[-1]):
             print(line, flush=True)
         return

@@ -57,6 +57,7 @@ def main() -> None:
     options: dict[str, Any] = {"methods": ["kernel ridge"], "cache": arguments.cache, "n_jobs": -1}
     bags: dict[str, Any] = {
         "class": DeepActivations(arguments.network, frames=frames),
+        "patches": DeepActivations(arguments.network, tokens="patches", frames=frames),
         "words": PatchWords(model=arguments.network, frames=frames),
     }
 
@@ -74,8 +75,10 @@ def main() -> None:
         ("class token, raw", "linear", lambda: of_streams(0)),
         ("average of the patch tokens, raw", "linear", lambda: of_streams(1)),
         ("class token, two halves", "chi2", lambda: of_bags("class")),
+        ("average of the patch tokens, two halves", "chi2", lambda: of_bags("patches")),
         ("512 words of patch tokens", "chi2", lambda: of_bags("words")),
         ("words + class token", "chi2", lambda: of_bags("words", "class")),
+        ("average of the patch tokens + class token", "chi2", lambda: of_bags("patches", "class")),
     ]
     for title, kernel, evaluated in rows:
         rate = evaluated().methods[0].rate

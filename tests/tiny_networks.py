@@ -24,9 +24,9 @@ def patches_twin(pixels, seed=0):
 
 
 def tokens_twin(pixels, seed=0):
-    """The token of the class, here the average of the patches, before those of the patches: (B, 1 + 4, 5)."""
+    """The token of the class, here the maximum of the patches, before those of the patches: (B, 1 + 4, 5)."""
     patches = patches_twin(pixels, seed).reshape(len(pixels), -1, CHANNELS)
-    return np.concatenate([patches.mean(axis=1, keepdims=True), patches], axis=1)
+    return np.concatenate([patches.max(axis=1, keepdims=True), patches], axis=1)
 
 
 def tiny_onnx(output="tokens", seed=0, batch="batch"):
@@ -38,7 +38,7 @@ def tiny_onnx(output="tokens", seed=0, batch="batch"):
         nodes += [
             helper.make_node("Reshape", ["map", "shape"], ["flat"]),
             helper.make_node("Transpose", ["flat"], ["patches"], perm=[0, 2, 1]),
-            helper.make_node("ReduceMean", ["patches"], ["class"], axes=[1], keepdims=1),
+            helper.make_node("ReduceMax", ["patches"], ["class"], axes=[1], keepdims=1),
             helper.make_node("Concat", ["class", "patches"], ["tokens"], axis=1),
         ]
     graph = helper.make_graph(

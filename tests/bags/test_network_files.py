@@ -169,6 +169,14 @@ class TestNames:
         np.testing.assert_allclose(DeepActivations("mine").stream(CLIP), expected, **CLOSE)
         assert expected.shape == (5, 10)
 
+    def test_the_average_of_the_patches(self, folders):
+        write_network(folders[1], "mine")
+        patches = tokens_twin(pixels())[:, 1:].mean(axis=1, keepdims=True)
+        stream = DeepActivations("mine", tokens="patches").stream(CLIP)
+        np.testing.assert_allclose(stream, halves(patches), **CLOSE)
+        with pytest.raises(ParameterError, match="tokens is 'all', but it must be one of 'class', 'patches'"):
+            DeepActivations("mine", tokens="all").stream(CLIP)
+
     def test_a_missing_file_names_the_command(self):
         for name, command in (
             ("dinov2-small", "sysbags models add dinov2-small FILE"),
