@@ -53,6 +53,7 @@ IN_TRANSFORM = {
     "check_transformers_unfitted_stateless": TABLE,
 }
 IN_PREDICT = {
+    "check_class_weight_classifiers": TABLE,
     "check_classifier_data_not_an_array": TABLE,
     "check_classifiers_classes": TABLE,
     "check_classifiers_one_label": TABLE,

@@ -191,6 +191,26 @@ def test_on_points_it_is_ridge_regression(seed, ridge, exponent, class_weight):
     np.testing.assert_allclose(model.decision_function(point_systems(points)), expected, rtol=0, atol=1e-9)
 
 
+def test_weights_by_label(tmp_path):
+    """A weight of 2 is a clip that is there twice; calibration and files know the labels."""
+    rng = np.random.default_rng(0)
+    points, labels = rng.normal(size=(10, 3)), np.array(["a", "b"] * 5)
+    options = {**ON_POINTS, "ridge": 1.0}
+    model = KernelRidgeClassifier(**options, class_weight={"a": 1.0, "b": 2.0}, probability=True)
+    model.fit(point_systems(points), labels)
+    twice = np.concatenate([points, points[labels == "b"]])
+    # The ridge is relative to the variance, which more clips change.
+    unit = points.var(axis=0, ddof=1).sum() / twice.var(axis=0, ddof=1).sum()
+    other = KernelRidgeClassifier(**{**options, "ridge": unit}, class_weight=None)
+    other.fit(point_systems(twice), [*labels, *"bbbbb"])
+    expected = other.decision_function(point_systems(points))
+    np.testing.assert_allclose(model.decision_function(point_systems(points)), expected, rtol=0, atol=1e-10)
+    sysbags.save(tmp_path / "file.model", model)
+    loaded = sysbags.load(tmp_path / "file.model")
+    assert loaded.class_weight == {"a": 1.0, "b": 2.0}
+    np.testing.assert_array_equal(loaded.predict(point_systems(points)), model.predict(point_systems(points)))
+
+
 def features(system, lambda_a, lambda_mu, lags=80):
     """The lagged covariances and the mean as one vector, for the linear kernel; 0.5^80 is below 1e-24."""
     observer = system.samples.T @ system.alpha
@@ -550,6 +570,7 @@ def test_two_classes_have_one_score(clips):
         ({"width": -1.0}, "width is -1.0"),
         ({"width": np.nan}, "width is nan"),
         ({"class_weight": "auto"}, "class_weight is 'auto', but it must be one of 'balanced'"),
+        ({"class_weight": {0: 0.0}}, "class_weight is {0: 0.0}, but all weights must be above 0"),
         ({"bag_weights": [1.0, 1.0]}, "bag_weights has 2 numbers, but a clip has 1 systems"),
         ({"bag_weights": [-1.0]}, "a bag's weight is -1.0"),
         (

@@ -118,7 +118,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         classes, codes = check_labels(labels, len(bags[0]))
         members, self.labels_ = self._learn(bags, classes, codes, grams)
         self._keep(members)
-        self._calibrate(bags, codes, groups)
+        self._calibrate(bags, classes[codes], groups)
         return self
 
     def _check(self) -> None:
@@ -305,15 +305,18 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         """Return scores in the form that probabilities are calibrated from; by default as they are."""
         return scores
 
-    def _calibrate(self, bags: list[list[System]], codes: IntArray, groups: npt.ArrayLike | None) -> None:
+    def _calibrate(
+        self, bags: list[list[System]], labels: npt.NDArray[Any], groups: npt.ArrayLike | None
+    ) -> None:
         """Calibrate by cross-validation, if that is asked for."""
         self.calibration_ = None
         if not self.probability:
             return
         twin = clone(self).set_params(probability=False, compress=None)
         systems = list(zip(*bags, strict=True))
-        scores, distances = cross_fitted_scores(twin, systems, codes, groups, random_state=self.random_state)
-        units = np.arange(len(codes)) if groups is None else groups
+        scores, distances = cross_fitted_scores(twin, systems, labels, groups, random_state=self.random_state)
+        units = np.arange(len(labels)) if groups is None else groups
+        codes = np.unique(labels, return_inverse=True)[1]
         self.calibration_ = Calibration.fit(scores, distances, codes, units)
 
     def _keep(self, bags: list[list[System]]) -> None:

@@ -296,7 +296,7 @@ class ConfidenceMixin:
 def cross_fitted_scores(
     estimator: Any,
     systems: Sequence[Any],
-    codes: IntArray,
+    labels: npt.ArrayLike,
     groups: npt.ArrayLike | None = None,
     *,
     folds: int = 5,
@@ -307,10 +307,8 @@ def cross_fitted_scores(
     Parameters
     ----------
     estimator : ConfidenceMixin
-        Its clones are fitted to class indices.
     systems : sequence
-    codes : (K,) array of int
-        Class index of each item: 0, 1, ...
+    labels : (K,) array_like
     groups : (K,) array_like, optional
         What must not be split; by default each item is a group of its own.
     folds : int, default=5
@@ -325,7 +323,8 @@ def cross_fitted_scores(
     from sklearn.base import clone
     from sklearn.model_selection import StratifiedGroupKFold
 
-    items = len(codes)
+    items = len(systems)
+    classes, codes = check_labels(labels, items)
     names, units = (np.arange(items),) * 2 if groups is None else check_labels(groups, items, "groups")
     counts = np.bincount(codes)
     parts = min(check_integer(folds, "folds", 2), len(names), int(counts.max()))
@@ -339,8 +338,8 @@ def cross_fitted_scores(
         warnings.filterwarnings("ignore", "The least populated class")  # classes of few items are allowed
         splits = list(splitter.split(codes, codes, units))
     for train, test in splits:
-        model = clone(estimator).fit([systems[k] for k in train], codes[train])
-        cells = np.ix_(test, np.asarray(model.classes_, dtype=np.int64))
+        model = clone(estimator).fit([systems[k] for k in train], classes[codes[train]])
+        cells = np.ix_(test, np.searchsorted(classes, model.classes_))
         scores[cells], distances[cells] = model._class_scores([systems[k] for k in test])
     return scores, distances
 

@@ -23,7 +23,7 @@ from sysbags.classifiers.base import (
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.registry import METRICS
 from sysbags.distances.weights import Weight
-from sysbags.errors import DistanceWarning
+from sysbags.errors import DistanceWarning, ParameterError
 from sysbags.systems.system import System
 
 __all__ = [
@@ -189,6 +189,8 @@ class KernelRidgeClassifier(SystemClassifier):
             targets(codes, len(classes)),
             compute_sample_weight(self.class_weight, classes[codes]),
         )
+        if not np.all(weights > 0.0):
+            raise ParameterError(f"class_weight is {self.class_weight}, but all weights must be above 0")
         unit = half_mean(squared) or 1.0  # where all distances are 0, any penalty gives the same
         matrix = bordered(_between_points(eigenvalues, vectors) / unit, self.ridge / weights)
         solved = np.linalg.solve(matrix, np.pad(values, ((0, 1), (0, 0)))) / unit
