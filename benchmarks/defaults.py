@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from sklearn.utils.class_weight import compute_sample_weight
 
 import sysbags
 from benchmarks.dynamics import own_streams
@@ -103,6 +104,7 @@ def accuracies(streams: list[Array], codes: IntArray, groups: IntArray) -> dict[
     _, gram = to_unit_variance(systems, paper)
     means = mean_term(gram)
     rows: dict[str, list[float]] = {}
+    weights = compute_sample_weight("balanced", codes)
 
     def add(name: str, squared: Array, mean: Predictor | None) -> None:
         ridge = sysbags.KernelRidgeClassifier().ridge
@@ -110,7 +112,7 @@ def accuracies(streams: list[Array], codes: IntArray, groups: IntArray) -> dict[
         predictors: list[Predictor | None] = [
             NearestNeighbors(squared, codes, groups),
             mean,
-            KernelRidge(repaired, codes, groups, ridge * half_mean(repaired)),
+            KernelRidge(repaired, codes, groups, ridge * half_mean(repaired), weights),
         ]
         rows[name] = [np.nan if p is None else 100.0 * np.mean(p.predict() == codes) for p in predictors]
 
