@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from sklearn.utils.class_weight import compute_sample_weight
 
 import sysbags
 from benchmarks.dynamics import own_streams
@@ -104,7 +103,7 @@ def accuracies(streams: list[Array], codes: IntArray, groups: IntArray) -> dict[
     _, gram = to_unit_variance(systems, paper)
     means = mean_term(gram)
     rows: dict[str, list[float]] = {}
-    weights = compute_sample_weight("balanced", codes)
+    class_size = len(codes) / (int(codes.max()) + 1)
 
     def add(name: str, squared: Array, mean: Predictor | None) -> None:
         ridge = sysbags.KernelRidgeClassifier().ridge
@@ -112,7 +111,7 @@ def accuracies(streams: list[Array], codes: IntArray, groups: IntArray) -> dict[
         predictors: list[Predictor | None] = [
             NearestNeighbors(squared, codes, groups),
             mean,
-            KernelRidge(repaired, codes, groups, ridge * half_mean(repaired), weights),
+            KernelRidge(repaired, codes, groups, ridge * half_mean(repaired), class_size),
         ]
         rows[name] = [np.nan if p is None else 100.0 * np.mean(p.predict() == codes) for p in predictors]
 

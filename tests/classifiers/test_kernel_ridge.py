@@ -116,24 +116,27 @@ def clips():
 # --- predictions without a group
 
 
-@given(seeds, st.floats(0.05, 20.0))
-@settings(max_examples=25, deadline=None)
-def test_without_any_group_it_is_ridge_regression_of_the_rest(seed, penalty):
+@given(seeds, st.floats(0.05, 20.0), st.none() | st.floats(0.5, 20.0))
+@settings(max_examples=50, deadline=None)
+def test_without_any_group_it_is_ridge_regression_of_the_rest(seed, penalty, class_size):
     """Euclidean distances, where kernel ridge is an ordinary ridge regression; both ways of leaving out."""
     rng = np.random.default_rng(seed)
-    points, codes = rng.normal(size=(16, 3)), np.arange(16) % 3
+    points, codes = rng.normal(size=(16, 3)), np.array([0] * 9 + [1] * 5 + [2] * 2)
     groups = rng.permutation(np.repeat(np.arange(6), [4, 3, 3, 3, 2, 1]))
-    weights = rng.uniform(0.2, 5.0, size=16)
-    predict = KernelRidge(squares(points), codes, groups, penalty, weights).predict
+    predictor = KernelRidge(squares(points), codes, groups, penalty, class_size)
     for group in (None, 0, 5):
-        predicted = predict(group)
+        predicted, fitted = predictor.predict(group), predictor._fitted(group)
         for i in range(16):
             train = (groups != groups[i]) & (groups != group)
             if groups[i] == group:
                 continue
-            scores = least_squares(points[train], codes[train], points[[i]], penalty, 3, weights[train])[0]
+            counts = np.bincount(codes[train], minlength=3)
+            weights = None if class_size is None else class_size / counts[codes[train]]
+            scores = least_squares(points[train], codes[train], points[[i]], penalty, 3, weights)[0]
             scores[~np.isin(np.arange(3), codes[train])] = -np.inf
             assert scores[predicted[i]] > scores.max() - 1e-9  # equal but for round-off
+            # Scores are about 1; round-off is divided by penalties that may be 0.05 / 20.
+            np.testing.assert_allclose(fitted[i], scores, rtol=0, atol=1e-9)
 
 
 def test_a_class_of_which_nobody_is_left_is_never_predicted():

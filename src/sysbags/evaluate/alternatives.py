@@ -12,7 +12,6 @@ from itertools import combinations, product
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from sklearn.utils.class_weight import compute_sample_weight
 
 from sysbags._common.types import Array
 from sysbags._common.validation import check_choice, check_weight
@@ -382,9 +381,7 @@ def ridge_alternatives(
     """Yield kernel ridge on sums of squared distances over all or some bags, for all ridges and widths.
 
     In a sum, the distances of each bag are divided by the variance of the training clips first. Those that
-    are not Euclidean are repaired for all items at once, which uses no label. Classes have the same weight,
-    divided among all their clips: those that are left out take a part of it with them, so that accuracies are
-    a little too low rather than too high.
+    are not Euclidean are repaired for all items at once, which uses no label. Classes have the same weight.
 
     Parameters
     ----------
@@ -397,8 +394,7 @@ def ridge_alternatives(
         What else there is to say.
     """
     training = np.ix_(items.training, items.training)
-    weights = np.ones(len(items.codes))
-    weights[items.training] = compute_sample_weight("balanced", items.codes[items.training])
+    class_size = len(items.training) / len(np.unique(items.codes[items.training]))
     for chosen, width in product(subsets(names), WIDTHS):
         repaired = []
         for version in range(max(len(bags[k]) for k in chosen)):
@@ -412,7 +408,7 @@ def ridge_alternatives(
         known = {**settings, **_chosen_bags(names, chosen), "width": "none" if width is None else width}
         for ridge in RIDGES:
             predictors = [
-                KernelRidge(squared, items.codes, items.groups, ridge * variance, weights, total)
+                KernelRidge(squared, items.codes, items.groups, ridge * variance, class_size, total)
                 for squared, variance, total in repaired
             ]
             yield {**known, "ridge": ridge}, items.combine(predictors)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import combinations
 from threading import Lock
-from typing import Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -345,7 +345,8 @@ class KernelRidge:
 
     Nothing is solved again for an item that is left out. With R the inverse of the matrix of the linear
     system and ``R Y`` its coefficients, what it would have learnt without the items S predicts for them
-    ``Y_S - (R_SS)^-1 (R Y)_S``.
+    ``Y_S - (R_SS)^-1 (R Y)_S``. Where classes have equal weights, the weights of the other items of a class
+    grow when some of its items are left out: a change of the diagonal, which changes R by Woodbury's formula.
 
     Parameters
     ----------
@@ -355,8 +356,8 @@ class KernelRidge:
         Class and group of each item.
     penalty : float, default=1.0
         In the unit of squared distances.
-    weights : (K,) array, optional
-        Of the items in the sum of squares, by default 1. They stay if items are left out.
+    class_size : float, optional
+        Give all classes the weight of so many items. By default each item has the weight 1.
     shown : (K, K) array, optional
         What `distances` is about, if `distances` were changed for the linear system.
 
@@ -374,23 +375,22 @@ class KernelRidge:
         codes: IntArray,
         groups: IntArray,
         penalty: float = 1.0,
-        weights: Array | None = None,
+        class_size: float | None = None,
         shown: Array | None = None,
     ) -> None:
-        items, classes = len(codes), int(codes.max()) + 1
-        self._squared, self._codes = distances if shown is None else shown, codes
-        self._targets = targets(codes, classes)
-        self._distances = distances
-        self._penalties = check_positive(penalty, "the penalty") / (
-            np.ones(items) if weights is None else weights
-        )
+        classes = int(codes.max()) + 1
+        self._distances, self._squared = distances, distances if shown is None else shown
+        self._codes, self._targets = codes, targets(codes, classes)
+        self._penalty, self._class_size = check_positive(penalty, "the penalty"), class_size
         self._groups, self._group_indices = np.unique(groups, return_inverse=True)
         self._counts = np.zeros((len(self._groups), classes), dtype=np.int64)
         np.add.at(self._counts, (self._group_indices, codes), 1)
         self._members = [np.flatnonzero(self._group_indices == k) for k in range(len(self._groups))]
-        # Groups of one size are solved for at once.
-        sizes = sorted({len(members) for members in self._members})
-        self._stacks = [np.array([m for m in self._members if len(m) == size]) for size in sizes]
+        # Groups with as many items, or with as many items of each class, are solved for at once.
+        stacks: dict[Any, list[int]] = {}
+        for k, members in enumerate(self._members):
+            stacks.setdefault(len(members) if class_size is None else tuple(self._counts[k]), []).append(k)
+        self._stacks = list(stacks.values())
 
     def predict(self, excluding: int | None = None) -> IntArray:
         """Return the class code of each item; see `Predictor`."""
@@ -403,24 +403,57 @@ class KernelRidge:
 
     def _fitted(self, excluding: int | None) -> Array:
         """Return the scores of the classes, -inf for classes without items."""
-        inverse = self._inverse
+        inverse, counts = self._inverse, self._counts.sum(axis=0)
         coefficients = inverse @ self._targets
-        training_counts = self._counts.sum(axis=0) - self._counts[self._group_indices]
+        training_counts = counts - self._counts[self._group_indices]
         if excluding is not None and len(self._groups) == 2:
             return np.full(self._targets.shape, -np.inf)  # no group is left to learn from
+        place, every = -1, np.arange(len(self._codes))
         if excluding is not None:
             place = int(np.searchsorted(self._groups, excluding))
-            out = self._members[place]
+            out, removed = self._members[place], self._counts[place]
+            inverse, coefficients = self._reweighted(inverse, coefficients, counts, removed, every)
             step = np.linalg.solve(inverse[np.ix_(out, out)], inverse[out])
             coefficients = coefficients - step.T @ coefficients[out]
             inverse = inverse - inverse[:, out] @ step
-            inverse[out, out] = 1.0  # of the items that are excluded; their predictions have no meaning
-            training_counts = training_counts - self._counts[place]
-        scores = np.empty_like(self._targets)
-        for stack in self._stacks:
-            blocks = inverse[stack[:, :, None], stack[:, None, :]]
-            scores[stack] = self._targets[stack] - np.linalg.solve(blocks, coefficients[stack])
+            counts = counts - removed
+            training_counts = training_counts - removed
+        left, scores = self._group_indices != place, np.zeros_like(self._targets)
+        for stack in ([k for k in stack if k != place] for stack in self._stacks):
+            if not stack:
+                continue
+            members, removed = np.array([self._members[k] for k in stack]), self._counts[stack[0]]
+            lose = np.ones(len(counts), dtype=bool) if self._class_size is None else removed > 0
+            rows = np.flatnonzero(lose[self._codes] & left)
+            block, part = self._reweighted(inverse, coefficients, counts, removed, rows)
+            places = np.searchsorted(rows, members)
+            blocks = block[places[:, :, None], places[:, None, :]]
+            scores[members] = self._targets[members] - np.linalg.solve(blocks, part[places])
         return np.where(training_counts > 0, scores, -np.inf)
+
+    def _reweighted(
+        self, inverse: Array, coefficients: Array, counts: IntArray, removed: IntArray, rows: IntArray
+    ) -> tuple[Array, Array]:
+        """Return R of some items, and R Y, where classes keep their weights when items are removed.
+
+        Parameters
+        ----------
+        inverse, coefficients : (K, K) and (K, C) array
+            R and R Y.
+        counts, removed : (C,) array of int
+            Items of each class, and how many of them are removed.
+        rows : (k,) array of int
+            The items; all items of classes that lose some must be among them.
+        """
+        block, part = inverse[np.ix_(rows, rows)], coefficients[rows]
+        if self._class_size is None:
+            return block, part
+        changed = ((removed > 0) & (removed < counts))[self._codes[rows]]
+        change = -self._penalty / self._class_size * removed[self._codes[rows[changed]], None]
+        within, right = block[np.ix_(changed, changed)], np.hstack([block[changed], part[changed]])
+        step = np.linalg.solve(np.eye(len(change)) + change * within, change * right)
+        left = block[:, changed]
+        return block - left @ step[:, : len(rows)], part - left @ step[:, len(rows) :]
 
     def distances(self, excluding: int | None = None) -> Array:
         """Return the squared distances to the nearest item of each class; see `DistancePredictor`."""
@@ -431,9 +464,11 @@ class KernelRidge:
 
     @cached_property
     def _inverse(self) -> Array:
-        """R of the items; many of these predictors may be compared, and few of them used."""
-        items = len(self._codes)
-        return np.asarray(np.linalg.inv(bordered(self._distances, self._penalties))[:items, :items])
+        """R; many of these predictors may be compared, and few of them asked."""
+        items, penalties = len(self._codes), np.full(len(self._codes), self._penalty)
+        if self._class_size is not None:
+            penalties *= self._counts.sum(axis=0)[self._codes] / self._class_size
+        return np.asarray(np.linalg.inv(bordered(self._distances, penalties))[:items, :items])
 
     @cached_property
     def _to_others(self) -> Array:
