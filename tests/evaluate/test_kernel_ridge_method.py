@@ -29,6 +29,7 @@ from sysbags.report.results import Clip
 GROUPS = np.array([0, 0, 1, 2, 8, 3, 3, 4, 5, 8, 6, 6, 7, 2, 9])  # 2 and 8 straddle classes
 FOLDS = np.array([0, 0, 1, 2, 0, 0, 0, 1, 2, 0, 1, 1, 0, 2, 1])
 LABELS = [str(label) for label in np.repeat(range(3), 5)]
+RIDGES = (1.0, 0.3, 0.1, 0.03)
 METRIC = "normalized-covariance"  # its distances are Euclidean: the estimator repairs nothing
 LEFT_OUT = (None, 2)
 
@@ -71,11 +72,16 @@ def splits(left_out):
             )
 
 
+def class_size(codes):
+    """Items per class: the weight of each class in the sum of squares."""
+    return len(codes) / len(np.unique(codes))
+
+
 def assert_estimator(predictor, settings, systems_by_bag, lambda_a, lambda_mu, items):
     """Fit `KernelRidgeClassifier` without each group, with everything in its own units.
 
-    Units of bags, ridge and width are those of all training clips here, and those of the clips that are
-    fitted to there; with a test set these are the same.
+    Units of bags, ridge, width and weights are those of all training clips here, and those of the clips that
+    are fitted to there; with a test set these are the same.
     """
     weights = {"metric": METRIC, "lambda_a": lambda_a, "lambda_mu": lambda_mu}
     tables = [sysbags.pairwise_distances(bag, **weights) for bag in systems_by_bag]
@@ -99,6 +105,7 @@ def assert_estimator(predictor, settings, systems_by_bag, lambda_a, lambda_mu, i
             bag_weights = [scale / unit for scale, unit in zip(own, units, strict=True)]
             if items.test_group is not None:
                 assert (ratio, set(bag_weights)) == (1.0, {1.0})
+            ratio *= class_size(items.codes[train]) / class_size(items.codes[known])
             model = sysbags.KernelRidgeClassifier(
                 **weights, ridge=settings["ridge"] * ratio, width=width, bag_weights=bag_weights
             )
@@ -114,7 +121,7 @@ def assert_estimator(predictor, settings, systems_by_bag, lambda_a, lambda_mu, i
 def test_one_bag_is_the_estimator_without_the_group(views, unit_views, test_group):
     items = evaluation_set(test_group=test_group)
     alternatives = system_ridge_alternatives({"one": Systems(views[:1], items)}, matching_grids(METRIC))
-    assert len(alternatives) == 2 * 3 * 2 * 3  # lambda_a, lambda_mu, width, ridge
+    assert len(alternatives) == 2 * 3 * 2 * 4  # lambda_a, lambda_mu, width, ridge
     known = [unit_views[0][k] for k in items.training]
     unit = 1.0 / np.mean([np.trace(system.observer_gram) for system in known])
     seen, hits = set(), []
@@ -124,12 +131,10 @@ def test_one_bag_is_the_estimator_without_the_group(views, unit_views, test_grou
         assert min(abs(settings["lambda_mu"] - unit * np.array([1.0, 0.0, 10.0]))) < 1e-9 * unit
         weights = settings["lambda_a"], settings["lambda_mu"]
         hits += assert_estimator(predictor, settings, unit_views[:1], *weights, items)
-    assert test_group is None or seen == {
-        (ridge, width) for ridge in (0.1, 0.03, 0.3) for width in ("none", 1.0)
-    }
+    assert test_group is None or seen == {(ridge, width) for ridge in RIDGES for width in ("none", 1.0)}
     assert 0.3 < np.mean(hits) < 1.0
-    first = [(settings["ridge"], settings["width"]) for settings, _ in alternatives[:6]]
-    assert first == [(ridge, width) for width in ("none", 1.0) for ridge in (0.1, 0.03, 0.3)]
+    first = [(settings["ridge"], settings["width"]) for settings, _ in alternatives[:8]]
+    assert first == [(ridge, width) for width in ("none", 1.0) for ridge in RIDGES]
 
 
 @pytest.mark.parametrize("test_group", [None, 8])
@@ -138,14 +143,14 @@ def test_two_bags_are_the_estimator_without_the_group(views, unit_views, test_gr
     bags = {name: Systems([view], items) for name, view in zip(("one", "two"), views, strict=False)}
     grids = matching_grids(METRIC, lambda_a=0.8, lambda_mu=0.5)  # the same numbers for both bags
     alternatives = system_ridge_alternatives(bags, grids)
-    assert len(alternatives) == 3 * 2 * 3  # which bags, width, ridge
+    assert len(alternatives) == 3 * 2 * 4  # which bags, width, ridge
     hits = []
     for settings, predictor in alternatives[:: 1 if test_group else 5]:
         chosen = [unit_views[("one", "two").index(name)] for name in settings["bags"].split(" + ")]
         hits += assert_estimator(predictor, settings, chosen, 0.8, 0.5, items)
     assert test_group or 0.3 < np.mean(hits) < 1.0
     chosen = [settings["bags"] for settings, _ in alternatives]
-    assert chosen == ["one + two"] * 6 + ["one"] * 6 + ["two"] * 6
+    assert chosen == ["one + two"] * 8 + ["one"] * 8 + ["two"] * 8
 
 
 @pytest.mark.parametrize("test_group", [None, 8])
@@ -201,7 +206,8 @@ def ridge_twin(squared, codes, settings, known, train, tested):
     between = ((points[:, None] - points) ** 2).sum(axis=2)
     present = np.unique(codes[train])
     penalty = settings["ridge"] * half_mean(between[np.ix_(known, known)])
-    model = Ridge(penalty).fit(points[train], np.where(codes[train, None] == present, 1.0, -1.0))
+    weights = class_size(codes[known]) / np.bincount(codes[train])[codes[train]]
+    model = Ridge(penalty).fit(points[train], np.where(codes[train, None] == present, 1.0, -1.0), weights)
     return present[model.predict(points[tested]).argmax(axis=1)]
 
 
@@ -265,7 +271,7 @@ def test_averages_over_time():
     both = average_ridge_method(names, [[points] for points in averages], items)
     assert (both.name, both.classifier) == ("LBP + colour bags averaged over time", "kernel ridge")
     assert_ridge(both.alternatives(), [chi2(points) for points in averages], items, 5, names)
-    assert [settings.keys() for settings, _ in both.alternatives()] == [{"width", "ridge", "bags"}] * 18
+    assert [settings.keys() for settings, _ in both.alternatives()] == [{"width", "ridge", "bags"}] * 24
 
 
 def test_a_test_set_has_no_say_in_the_units(monkeypatch):
@@ -274,7 +280,7 @@ def test_a_test_set_has_no_say_in_the_units(monkeypatch):
     monkeypatch.setattr(
         alternatives_module,
         "KernelRidge",
-        lambda squared, codes, groups, penalty, shown: solved.append((squared, penalty)),
+        lambda squared, codes, groups, penalty, class_size, shown: solved.append((squared, penalty)),
     )
     items, rng = evaluation_set(test_group=8), np.random.default_rng(0)
     training, points = np.ix_(items.training, items.training), rng.normal(size=(2, 15, 3))
@@ -282,13 +288,13 @@ def test_a_test_set_has_no_say_in_the_units(monkeypatch):
         points[:, items.tested] *= factor
         tables = [[((view[:, None] - view) ** 2).sum(axis=2)] for view in points]
         list(ridge_alternatives(["a", "b"], tables, items, {}))
-    assert len(solved) == 2 * 18
-    for (near, penalty), (far, same_penalty) in zip(solved[:18], solved[18:], strict=True):
+    assert len(solved) == 2 * 24
+    for (near, penalty), (far, same_penalty) in zip(solved[:24], solved[24:], strict=True):
         assert far.max() > near.max()
         # The eigenvectors that show that distances are Euclidean are those of all clips: round-off.
         np.testing.assert_allclose(far[training], near[training], rtol=1e-9, atol=1e-9)
         assert same_penalty == pytest.approx(penalty, rel=1e-9)
-    assert solved[0][1] == pytest.approx(0.1 * 2.0, rel=1e-9)  # two bags of variance 1
+    assert solved[0][1] == pytest.approx(1.0 * 2.0, rel=1e-9)  # two bags of variance 1
 
 
 def test_units_do_not_matter():
@@ -318,7 +324,7 @@ def test_a_bag_that_is_not_chosen_has_no_say(views):
     grids = matching_grids()
     alternatives = system_ridge_alternatives({"a": first, "b": second}, grids)
     changed = system_ridge_alternatives({"a": first, "b": third}, grids)
-    assert len(alternatives) == 4 * 3 * 2 * 3  # of each grid only the first weights
+    assert len(alternatives) == 4 * 3 * 2 * 4  # of each grid only the first weights
     same = [settings["bags"] == "a" for settings, _ in alternatives]
     assert any(same)
     assert not all(same)

@@ -42,8 +42,8 @@ def systems_of(trained, paths):
 def left_out(model, systems, labels, groups):
     """Scores and distances of each clip by a classifier that is fitted to the other groups.
 
-    The units of bags, and of the ridge, are those of all clips, as in evaluations: so the parameters are
-    adjusted until they are.
+    The units of bags, of the ridge and of the weights of classes are those of all clips, as in evaluations:
+    so the parameters are adjusted until they are.
     """
     classes = np.unique(labels)
     scores, distances = np.full((2, len(labels), len(classes)), np.inf) * [[[-1.0]], [[1.0]]]
@@ -54,7 +54,9 @@ def left_out(model, systems, labels, groups):
         if len(model.scales_) > 1:
             twin.set_params(bag_weights=twin.scales_ / model.scales_).fit(known, labels[rest])
         if hasattr(model, "variance_"):
-            twin.set_params(ridge=model.ridge * model.variance_ / twin.variance_).fit(known, labels[rest])
+            sizes = [len(some) / len(np.unique(some)) for some in (labels, labels[rest])]
+            ridge = model.ridge * model.variance_ / twin.variance_ * sizes[1] / sizes[0]
+            twin.set_params(ridge=ridge).fit(known, labels[rest])
         compared = twin.compare([systems[k] for k in own])
         cells = np.ix_(own, np.searchsorted(classes, twin.classes_))
         scores[cells] = model._calibrated_scores(compared.scores)
@@ -64,7 +66,7 @@ def left_out(model, systems, labels, groups):
 
 # Which of the alternatives is taken: all bags, or one of two.
 CHOICES = {
-    "kernel ridge": {"LBP + colour": 0, "LBP": 6, "colour": 12},
+    "kernel ridge": {"LBP + colour": 0, "LBP": 8, "colour": 16},
     "nearest mean": {"LBP + colour": 0, "LBP": 1, "colour": 2},
     "1-NN": {"LBP + colour": 0, "LBP": 1, "colour": 2},
 }
