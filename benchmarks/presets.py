@@ -196,26 +196,28 @@ def unknown_classes(experiment: Experiment, points: Array) -> Iterator[str]:
 
 
 def _softmax(points: Array, codes: IntArray, sources: IntArray, unknown: Any) -> Array:
-    """Largest probability of logistic regression: known clips in ten folds by source, unknown ones by all."""
+    """Largest probability of logistic regression: known clips in ten folds by source, unknown ones by all.
+
+    The penalty is chosen once by all known clips, which favours it.
+    """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV, GroupKFold
 
     known = np.flatnonzero(~unknown)
+    center = points[known].mean(axis=0)
+    basis, _ = np.linalg.qr((points[known] - center).T)  # all that is orthogonal to these has no say
+    within = (points - center) @ basis
+    within /= np.sqrt((within[known] ** 2).sum(axis=1).mean())
+    model = LogisticRegression(max_iter=3000, tol=1e-3)
+    search = GridSearchCV(model, {"C": PENALTIES}, cv=GroupKFold(3), refit=False)
+    search.fit(within[known], codes[known], groups=sources[known])
+    model.set_params(**search.best_params_)
     folds = protocol_groups(codes[known], "folds", sources[known], folds=10)
     result = np.empty(len(codes))
     for fold in range(-1, 10):
         train = known if fold < 0 else known[folds != fold]
         test = np.flatnonzero(unknown) if fold < 0 else known[folds == fold]
-        center = points[train].mean(axis=0)
-        length = np.sqrt(((points[train] - center) ** 2).sum(axis=1).mean())
-        search = GridSearchCV(
-            LogisticRegression(max_iter=3000, tol=1e-3),
-            {"C": PENALTIES},
-            cv=GroupKFold(3),
-            scoring="accuracy",
-        )
-        search.fit((points[train] - center) / length, codes[train], groups=sources[train])
-        result[test] = search.predict_proba((points[test] - center) / length).max(axis=1)
+        result[test] = model.fit(within[train], codes[train]).predict_proba(within[test]).max(axis=1)
     return result
 
 
