@@ -8,10 +8,12 @@ import shutil
 
 import numpy as np
 import pytest
+from sklearn.pipeline import Pipeline
 
 import sysbags
 from cli_folder import call, call_json
 from clips import write_clip
+from sysbags.bags import BagUnion, LocalBinaryPatterns, OpticalFlow
 from sysbags.cli import main
 from sysbags.datasets import make_clips
 from sysbags.video import frames as read_frames
@@ -105,6 +107,29 @@ def test_what_is_in_no_class_is_none_of_these(capsys, place):
     code, _, err = call(capsys, "classify", place / "both", *paths)
     assert code == 2
     assert len(err.splitlines()) == 3
+
+
+def test_too_few_frames_for_a_single_bag_is_none_of_these(capsys, place, tmp_path):
+    paths = sorted((place / "set").glob("*/*.mp4"))
+    bags = BagUnion([("lbp", LocalBinaryPatterns()), ("flow", OpticalFlow())])
+    steps = [
+        ("bags", bags),
+        ("systems", sysbags.SystemIdentifier(2)),
+        ("classify", sysbags.NearestSystem(probability=True)),
+    ]
+    model = Pipeline(steps).fit(paths, [path.parent.name for path in paths])
+    sysbags.save(tmp_path / "m", model)
+    one = place / "odd" / "one.mkv"
+    words = ("classify", tmp_path / "m", one, *COVERAGE, "--csv", tmp_path / "t.csv")
+    [clip] = call_json(capsys, *words)["clips"]
+    reason = f"the bag flow: {one} has too few frames for a single bag"
+    assert clip == {"path": str(one), "label": None, "set": [], "reason": reason}
+    code, out, err = call(capsys, *words)
+    assert (code, err) == (0, "")
+    assert "none of these" in out
+    with (tmp_path / "t.csv").open(newline="") as file:
+        [row] = csv.DictReader(file)
+    assert (row["clip"], row["set"], row["error"]) == (str(one), "none of these", reason)
 
 
 def test_a_coverage_that_so_few_clips_cannot_give(capsys, place):
