@@ -235,10 +235,18 @@ def test_a_class_of_one_clip_and_a_stray_clip(capsys, place, tmp_path):
     words = ("--metric", "normalized-covariance", "--order", 3, "--classifier", "nearest-system")
     code, out, err = call(capsys, "fit", tmp_path / "set", "--out", tmp_path / "m", *words)
     assert code == 0
-    assert "13 clips of 2 classes, 0 skipped" in out
+    assert "13 clips of 2 classes, 1 skipped" in out
     notes = err.splitlines()
     assert notes[0] == "sysbags: skipped: stray.mp4 is in no class folder"
     assert "the class rain has a single clip or source" in notes[1]
+    output = call_json(capsys, "fit", tmp_path / "set", "--out", tmp_path / "m", *words)
+    skipped = [{"path": str(tmp_path / "set" / "stray.mp4"), "error": "stray.mp4 is in no class folder"}]
+    assert output["skipped"] == skipped
+    calibration = call_json(capsys, "inspect", tmp_path / "m")["calibration"]
+    assert output["smallest_alpha"] == calibration["smallest_alpha"] == 1 / 13
+    words = ("evaluate", tmp_path / "set", "--cache", tmp_path / "cache", *words)
+    assert call_json(capsys, *words)["skipped"] == skipped
+    assert "13 clips of 2 classes, 1 skipped; " in call(capsys, *words)[1]
     clips = call_json(capsys, "classify", tmp_path / "m", *clips_of(place), *COVERAGE)["clips"]
     for clip in clips:
         assert sum(clip["probabilities"].values()) == pytest.approx(1.0, rel=1e-12)

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
     from sysbags.classifiers import SystemIdentifier
     from sysbags.classifiers.clips import ClipSystems
+    from sysbags.datasets.folder import ClipFolder
 
-__all__ = ["note_skipped", "read_clips", "report_skipped", "skipped", "warnings_as_notes"]
+__all__ = ["note_skipped", "read_clips", "report_skipped", "skipped", "warnings_as_notes", "without_class"]
 
 
 def read_clips(
@@ -37,6 +38,13 @@ def read_clips(
 def skipped(clips: ClipSystems) -> list[dict[str, str]]:
     """Return the failures for a JSON document."""
     return [{"path": str(path), "error": str(error)} for path, error in clips.failures.items()]
+
+
+def without_class(folder: Path, clips: ClipFolder) -> list[dict[str, str]]:
+    """Return the clips beside the class folders for a JSON document."""
+    return [
+        {"path": str(folder / name), "error": f"{name} is in no class folder"} for name in clips.unlabelled
+    ]
 
 
 def report_skipped(clips: ClipSystems) -> None:

@@ -20,7 +20,7 @@ from sysbags.cli._options import (
     number_or_auto,
 )
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
-from sysbags.cli._reading import note_skipped, warnings_as_notes
+from sysbags.cli._reading import note_skipped, warnings_as_notes, without_class
 from sysbags.cli._settings import Settings, with_settings
 from sysbags.errors import FileError, ParameterError
 
@@ -123,6 +123,7 @@ def fit(
     with stages("file"):
         save(out, trained.pipeline)
     facts = _facts(trained, out, groups is not None, stages)
+    facts["skipped"] += without_class(folder, data)
     if as_json:
         print_json(facts)
     else:
@@ -145,13 +146,13 @@ def _facts(trained: TrainedModel, out: Path, by_source: bool, stages: Stages) ->
     names = {
         name: name.replace(" ", "_") for name in chosen if len({str(s.get(name)) for s in trained.tried}) > 1
     }
-    confidence = method.confidence
+    calibration = trained.pipeline[-1].calibration_
     return {
         "model": out,
         "bytes": out.stat().st_size,
         "classes": {name: labels.count(name) for name in dict.fromkeys(labels)},
         "clips": len(labels),
-        "skipped": [{"path": path, "error": str(error)} for path, error in trained.failures.items()],
+        "skipped": [{"path": str(path), "error": str(error)} for path, error in trained.failures.items()],
         **{name.replace(" ", "_"): value for name, value in chosen.items()},
         "settings_tried": len(trained.tried),
         "chosen": list(names.values()),
@@ -160,7 +161,7 @@ def _facts(trained: TrainedModel, out: Path, by_source: bool, stages: Stages) ->
         "accuracy": method.rate.share,
         "accuracy_interval": [method.rate.low, method.rate.high],
         "compression": trained.compression._asdict(),
-        "smallest_alpha": None if confidence is None else confidence.smallest_alpha,
+        "smallest_alpha": None if calibration is None else calibration.smallest_alpha,
         "seconds": stages.seconds,
     }
 
