@@ -242,11 +242,15 @@ def test_a_class_of_one_clip_and_a_stray_clip(capsys, place, tmp_path):
     output = call_json(capsys, "fit", tmp_path / "set", "--out", tmp_path / "m", *words)
     skipped = [{"path": str(tmp_path / "set" / "stray.mp4"), "error": "stray.mp4 is in no class folder"}]
     assert output["skipped"] == skipped
+    assert output["most_frequent_accuracy"] == 12 / 13
     calibration = call_json(capsys, "inspect", tmp_path / "m")["calibration"]
     assert output["smallest_alpha"] == calibration["smallest_alpha"] == 1 / 13
     words = ("evaluate", tmp_path / "set", "--cache", tmp_path / "cache", *words)
-    assert call_json(capsys, *words)["skipped"] == skipped
-    assert "13 clips of 2 classes, 1 skipped; " in call(capsys, *words)[1]
+    output = call_json(capsys, *words)
+    assert (output["skipped"], output["most_frequent_accuracy"]) == (skipped, 12 / 13)
+    _, out, _ = call(capsys, *words)
+    assert "13 clips of 2 classes, 1 skipped; " in out
+    assert "Always predicting the most frequent class: 92.3 %\n" in out
     clips = call_json(capsys, "classify", tmp_path / "m", *clips_of(place), *COVERAGE)["clips"]
     for clip in clips:
         assert sum(clip["probabilities"].values()) == pytest.approx(1.0, rel=1e-12)

@@ -68,7 +68,7 @@ def test_the_json_holds_everything(capsys, place):
     output = evaluate(capsys, place, *FIXED, "--report", place / "r.html", "--atlas", place / "atlas")
     assert set(output) == {
         *("title", "protocol", "groups", "classes", "clips", "skipped", "methods", "confusion", "curves"),
-        *("neighbours", "atlas", "confidence", "facts", "seconds", "files"),
+        *("most_frequent_accuracy", "neighbours", "atlas", "confidence", "facts", "seconds", "files"),
     }
     assert (output["title"], output["classes"], output["groups"]) == ("set", TEXTURES, list(range(8)))
     assert output["protocol"] == "one clip left out at a time (8 clips)"

@@ -254,6 +254,7 @@ def _show(outcome: Evaluation, skipped: int) -> None:
     )
     heads = ["method", "classifier", "accuracy", "95 % interval", "p", "seconds"]
     show_table(heads, [_row(method) for method in outcome.methods])
+    say(f"Always predicting the most frequent class: {100 * outcome.most_frequent_accuracy:.1f} %")
     confidence = outcome.confidence_summary
     if confidence is not None:
         say(

@@ -141,6 +141,8 @@ def _size(compress: str) -> int | str | None:
 
 
 def _facts(trained: TrainedModel, out: Path, by_source: bool, stages: Stages) -> dict[str, Any]:
+    from sysbags.report.results import most_frequent_share
+
     items, method, chosen = trained.items, trained.method, trained.settings
     labels = items.labels.tolist()
     names = {
@@ -159,6 +161,7 @@ def _facts(trained: TrainedModel, out: Path, by_source: bool, stages: Stages) ->
         "left_out": "source" if by_source else "clip",
         "right": method.rate.right,
         "accuracy": method.rate.share,
+        "most_frequent_accuracy": most_frequent_share(labels),
         "accuracy_interval": [method.rate.low, method.rate.high],
         "compression": trained.compression._asdict(),
         "smallest_alpha": None if calibration is None else calibration.smallest_alpha,
@@ -181,7 +184,8 @@ def _show(facts: dict[str, Any]) -> None:
     low, high = facts["accuracy_interval"]
     say(
         f"nested leave-one-{facts['left_out']}-out accuracy {100 * facts['accuracy']:.1f} % "
-        f"({facts['right']} of {facts['clips']}; 95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
+        f"({facts['right']} of {facts['clips']}; 95 % interval {100 * low:.1f} to {100 * high:.1f} %; "
+        f"always predicting the most frequent class: {100 * facts['most_frequent_accuracy']:.1f} %)"
     )
     compression = facts["compression"]
     size = ""
