@@ -326,4 +326,4 @@ def test_a_model_without_a_calibration(capsys, place, tmp_path):
     assert "squared distances, the nearest first" in out
     code, _, err = call(capsys, "classify", tmp_path / "m", path, *COVERAGE)
     assert code == 2
-    assert "has no calibration, but --coverage needs one: fit the model again" in err
+    assert "has no calibration, but --coverage needs one: `sysbags fit FOLDER --out MODEL` saves" in err

@@ -140,7 +140,10 @@ def _classified(
     bags, identifier, classifier = load_model(path)
     calibration = classifier.calibration_
     if alpha is not None and calibration is None:
-        raise ParameterError(f"{path} has no calibration, but --coverage needs one: fit the model again")
+        raise ParameterError(
+            f"{path} has no calibration, but --coverage needs one: `sysbags fit FOLDER --out MODEL` saves "
+            "models that have one"
+        )
     if alpha is not None and calibration is not None and alpha < calibration.smallest_alpha:
         few = f"{calibration.groups} clips or sources, too few for so high a coverage"
         note(f"{path} was calibrated by {few}: every set holds all classes")
