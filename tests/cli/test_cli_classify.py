@@ -197,6 +197,18 @@ def test_a_table(capsys, place, tmp_path):
     assert rows[2]["label"] == clips[2]["label"]
     assert "order" in rows[3]["error"]
     assert "bad.mp4" in rows[4]["error"]
+    for top, places in ((1, 1), (2, 2), (9, 2)):
+        words = ("--csv", tmp_path / "t.csv", "--top", top)
+        call(capsys, "classify", place / "both", *paths, *COVERAGE, *words)
+        with (tmp_path / "t.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        further = ["label_2", "probability_2"] if places == 2 else []
+        assert list(rows[0]) == ["clip", "label", "probability", *further, *list(rows[0])[-3:]]
+        for row, clip in zip(rows[:3] if further else (), clips, strict=False):
+            assert {row["label"], row["label_2"]} == set(TEXTURES)
+            assert float(row["probability_2"]) == clip["probabilities"][row["label_2"]]
+        assert all(row[name] == "" for row in rows[3:] for name in further)
+        assert [row["set"] for row in rows[2:]] == ["none of these", "none of these", ""]
     code, _, _ = call(capsys, "classify", place / "lbp", paths[0], "--csv", paths[0])
     assert code == 2
     assert paths[0].stat().st_size > 100  # a clip is not overwritten
@@ -216,8 +228,17 @@ def test_part_of_a_clip(capsys, place, tmp_path):
     frames = np.stack(list(read_frames(path)))
     cut = write_clip(tmp_path / "cut.mkv", frames[2:10], codec="ffv1", pixel_format="gray")
     [expected] = classified(capsys, place, cut)
-    for words in (("--start", 2, "--stop", 10), ("--start", 2, "--max-frames", 8)):
-        [clip] = classified(capsys, place, path, *words)
+    for own, words in (
+        (None, ("--start", 2, "--stop", 10)),
+        (None, ("--start", 2, "--max-frames", 8)),
+        (None, ("--start", 2, "--stop", 10, "--max-frames", 12)),
+        ({"max_frames": 4}, ("--start", 2, "--max-frames", 8)),
+        ({"start": 2, "stop": 5}, ("--max-frames", 8)),
+    ):
+        model = sysbags.load(place / "lbp")
+        model["bags"].set_params(frames=own)
+        sysbags.save(tmp_path / "m", model)
+        [clip] = call_json(capsys, "classify", tmp_path / "m", path, *words)["clips"]
         assert clip["probabilities"] == pytest.approx(expected["probabilities"], rel=1e-9)
     model = sysbags.load(place / "both")
     for bag in model["bags"].members():
