@@ -96,8 +96,10 @@ def test_what_is_in_no_class_is_none_of_these(capsys, place):
     for clip in dead:
         assert (clip["label"], clip["set"]) == (None, [])
         assert set(clip) == {"path", "label", "set", "reason"}
-        assert "order" in clip["reason"]
-        assert clip["reason"].startswith("the bag LBP: ")
+    assert [clip["reason"] for clip in dead] == [
+        *["the bag LBP: all 14 frames have the same bag (a still clip), so there is no motion to learn"] * 2,
+        "the bag LBP: the stream has one frame, but a system needs at least two",
+    ]
     code, out, err = call(capsys, "classify", place / "both", *paths, *COVERAGE)
     assert (code, err) == (0, "")
     assert out.count("none of these") == 4
@@ -195,7 +197,7 @@ def test_a_table(capsys, place, tmp_path):
     assert [row["set"] for row in rows[2:]] == ["none of these", "none of these", ""]
     assert rows[3]["label"] == rows[4]["label"] == ""  # no prediction
     assert rows[2]["label"] == clips[2]["label"]
-    assert "order" in rows[3]["error"]
+    assert "a still clip" in rows[3]["error"]
     assert "bad.mp4" in rows[4]["error"]
     for top, places in ((1, 1), (2, 2), (9, 2)):
         words = ("--csv", tmp_path / "t.csv", "--top", top)
@@ -283,6 +285,7 @@ def test_too_few_frames_for_the_order(capsys, place, tmp_path):
     code, _, err = call(capsys, "fit", place / "set", "--out", tmp_path / "m", *words)
     assert (code, err.count("\n")) == (0, 1)
     assert "most clips have too few frames for order 5 (LBP): " in err
+    assert err.endswith("say little about dynamics\n")  # a smaller stride gives no more frames than that
 
 
 def test_a_preset(capsys, place, tmp_path):
@@ -322,11 +325,21 @@ def test_models_of_other_bags(capsys, tmp_path, monkeypatch, bags, classifier, w
     words = ("--bags", bags, "--classifier", classifier, "--order", 2, *words)
     output = call_json(capsys, "fit", tmp_path / "set", "--out", tmp_path / "m", *words)
     assert output["clips"] == 8
+    if "--network-stride" in words:
+        few = (*words[:-1], 7, "--order", 4)
+        _, _, err = call(capsys, "fit", tmp_path / "set", "--out", tmp_path / "few", *few)
+        assert "too few frames for order 4 (deep): " in err
+        assert err.endswith("; a smaller --network-stride helps\n")
     model = sysbags.load(tmp_path / "m")
     clips = call_json(capsys, "classify", tmp_path / "m", *paths)["clips"]
     assert [clip["label"] for clip in clips] == model.predict(paths).tolist()
     for clip, chances in zip(clips, model.predict_proba(paths), strict=True):
         assert list(clip["probabilities"].values()) == pytest.approx(chances.tolist(), rel=1e-9)
+    if bags == "deep":
+        (tmp_path / "tiny.json").unlink()
+        code, _, err = call(capsys, "classify", tmp_path / "m", *paths)
+        assert code == 2
+        assert f"{tmp_path / 'm'} has the network 'tiny', but there is no such network: `sysbags mod" in err
     if "," in bags:
         titles = {"lbp": "LBP", "sift": "SIFT word", "flow": "flow", "deep": "deep"}
         names = [titles[name] for name in bags.split(",")]

@@ -165,8 +165,8 @@ class KernelRidgeClassifier(SystemClassifier):
         weight = self.class_weight
         if not isinstance(weight, Mapping | None) and not (isinstance(weight, str) and weight == "balanced"):
             raise ParameterError(
-                f"class_weight is {weight!r}, but it must be 'balanced', a mapping from labels to weights, or "
-                "None"
+                f"class_weight is {weight!r}, but it must be 'balanced', a mapping from labels to weights, "
+                "or None"
             )
 
     def _learn(

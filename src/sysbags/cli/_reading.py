@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from sysbags.classifiers.clips import ClipSystems
     from sysbags.datasets.folder import ClipFolder
 
-__all__ = ["note_skipped", "read_clips", "report_skipped", "skipped", "warnings_as_notes", "without_class"]
+__all__ = [
+    "note_single_groups",
+    "note_skipped",
+    "read_clips",
+    "report_skipped",
+    "skipped",
+    "warnings_as_notes",
+    "without_class",
+]
 
 
 def read_clips(
@@ -58,6 +66,15 @@ def report_skipped(clips: ClipSystems) -> None:
 def note_skipped(errors: Iterable[SysbagsError]) -> None:
     """Print which clips are skipped, and why; of many the first."""
     note_summary([f"skipped: {error}" for error in errors], "clips are skipped (--json lists them)", limit=10)
+
+
+def note_single_groups(classes: Iterable[str]) -> None:
+    """Print which classes are left out as a whole."""
+    for name in classes:
+        note(
+            f"the class {name} has a single clip or source: its clips are left out together, and so they are "
+            "classified wrongly"
+        )
 
 
 @contextmanager

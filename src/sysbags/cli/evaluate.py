@@ -22,7 +22,7 @@ from sysbags.cli._options import (
     number_or_auto,
 )
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
-from sysbags.cli._reading import note_skipped, warnings_as_notes, without_class
+from sysbags.cli._reading import note_single_groups, note_skipped, warnings_as_notes, without_class
 from sysbags.cli._settings import Settings, with_settings
 from sysbags.errors import FileError, ParameterError
 
@@ -173,8 +173,7 @@ def evaluate(
             stages=stages,
         )
     note_skipped(outcome.failures.values())
-    for name in outcome.single_group_classes:
-        note(f"the class {name} has its clips in a single group: left out, they are all classified wrongly")
+    note_single_groups(outcome.single_group_classes)
     for text in outcome.facts["notes"]:
         note(text)
     wants_details = report is not None or atlas is not None

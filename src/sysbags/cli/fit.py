@@ -20,7 +20,7 @@ from sysbags.cli._options import (
     number_or_auto,
 )
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
-from sysbags.cli._reading import note_skipped, warnings_as_notes, without_class
+from sysbags.cli._reading import note_single_groups, note_skipped, warnings_as_notes, without_class
 from sysbags.cli._settings import Settings, with_settings
 from sysbags.errors import FileError, ParameterError
 
@@ -70,9 +70,10 @@ def fit(
     Classifier, metric, normal form, weights and, of several bags, which to use are chosen by cross-validation
     that leaves out one clip at a time; if the folder has an index.csv with the columns clip and source, one
     source at a time. With a column label there need not be class folders. The accuracy that is printed is
-    that of nested cross-validation, which repeats all choices without the clips that are predicted. A weight
-    that is given is that of the alignment distance in the paper's, orthonormal form, unless these are given
-    too. A clip that cannot be read is reported and skipped.
+    that of nested cross-validation, which repeats all choices without the clips that are predicted.
+    Without --metric and --normal-form, --lambda-a and --lambda-mu are the weights of the paper's distance:
+    the metric is then alignment, and the form orthonormal. A clip that cannot be read is reported and
+    skipped.
 
     Example: sysbags fit clips --out scenes.model --bags lbp,colour
     """
@@ -116,8 +117,7 @@ def fit(
             stages=stages,
         )
     note_skipped(trained.failures.values())
-    for name in trained.single_group_classes:
-        note(f"the class {name} has a single clip or source: when that is left out, it is classified wrongly")
+    note_single_groups(trained.single_group_classes)
     for text in trained.notes:
         note(text)
     with stages("file"):
@@ -191,8 +191,8 @@ def _show(facts: dict[str, Any]) -> None:
     size = ""
     if compression["size"] is not None and compression["clips"]:
         size = (
-            f"; with {compression['size']} samples per system the scores of held-out clips "
-            f"({compression['clips']}) change by {100 * compression['error']:.1f} %, their predictions do not"
+            f"; {compression['size']} samples per system are kept: for {compression['clips']} held-out clips "
+            f"this changes no prediction, and the scores by {100 * compression['error']:.1f} %"
         )
     say(f"saved in {facts['model']} ({facts['bytes'] / 1e6:.2f} MB){size}")
     show_table(["stage", "seconds"], [[name, number(seconds)] for name, seconds in facts["seconds"].items()])
