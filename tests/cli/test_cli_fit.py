@@ -93,6 +93,11 @@ def test_fit_says_what_it_did(capsys, classes, tmp_path):
     assert (code, err) == (0, "")
     assert "nearest mean, metric covariance of unit-variance states, lambda_a = 0.5, lambda_mu = 0\n" in out
     assert "settings as given\n" in out
+    assert re.search(
+        r"MB\); 10 samples per system are kept: for 2 held-out clips this changes no prediction, and the "
+        r"scores by \d\.\d %\n",
+        out,
+    )
 
 
 @pytest.mark.parametrize("classifier", ["nearest-mean", "nearest-system"])

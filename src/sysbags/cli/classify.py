@@ -208,7 +208,7 @@ def _write(path: Path, entries: list[dict[str, Any]], with_model: bool, top: int
     """Write one row per clip and model."""
     from sysbags._common.files import atomic_write
 
-    places = min(top, max((len(entry.get("distances", ())) for entry in entries), default=1))
+    places = min(top, max([1, *(len(entry.get("distances", ())) for entry in entries)]))
     further = [f"{name}_{place}" for place in range(2, places + 1) for name in ("label", "probability")]
     with atomic_write(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -218,7 +218,7 @@ def _write(path: Path, entries: list[dict[str, Any]], with_model: bool, top: int
             label = entry.get("label")
             chances = entry.get("probabilities") or {}
             others = [] if label is None else [name for name, _ in _ranked(entry) if name != label]
-            shown = [] if label is None else [label, *others][: max(places, 1)]
+            shown = [] if label is None else [label, *others][:places]
             cells = [cell for name in shown for cell in (name, chances.get(name, ""))]
             row = [
                 entry["path"],
