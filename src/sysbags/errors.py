@@ -26,7 +26,7 @@ class StreamError(SysbagsError):
 
 
 class OrderError(SysbagsError):
-    """The order asked for does not exist for this stream; the sentence names the largest that does."""
+    """The order asked for does not exist for this stream, or it is too short or too still for any order."""
 
 
 class IncompatibleSystemsError(SysbagsError):

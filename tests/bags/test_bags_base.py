@@ -93,7 +93,7 @@ def test_pooling_holds_little_beside_the_result():
 
 
 def test_without_masses():
-    with pytest.raises(errors.VideoError, match=r"^clip\.mp4 has too few frames for a single bag$"):
+    with pytest.raises(errors.OrderError, match=r"^clip\.mp4 has too few frames for a single bag$"):
         pool(iter([]), name="clip.mp4")
 
 

@@ -17,7 +17,7 @@ from sklearn.base import clone
 from clips import moving_frames, write_clip
 from sysbags.bags import OpticalFlow
 from sysbags.bags.flow import METHODS, optical_flow, oriented_histogram, speed_histogram
-from sysbags.errors import ParameterError, VideoError
+from sysbags.errors import OrderError, ParameterError
 
 WILD = Path(__file__).parents[2].parent / "shared" / "data" / "wild-scenes"
 
@@ -338,9 +338,9 @@ def test_a_window_pools_the_masses_of_its_pairs_of_frames():
 
 
 def test_one_frame_has_no_motion_and_gets_a_sentence():
-    with pytest.raises(VideoError, match=r"^the video has too few frames for a single bag"):
+    with pytest.raises(OrderError, match=r"^the video has too few frames for a single bag"):
         OpticalFlow().stream(texture(40, 40)[None])
-    with pytest.raises(VideoError, match=r"^video 1: the video has too few frames"):
+    with pytest.raises(OrderError, match=r"^video 1: the video has too few frames"):
         OpticalFlow().transform([moving(1, 0), texture(40, 40)[None]])
 
 

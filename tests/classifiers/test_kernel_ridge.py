@@ -208,6 +208,8 @@ def test_weights_by_label(tmp_path):
     other.fit(point_systems(twice), [*labels, *"bbbbb"])
     expected = other.decision_function(point_systems(points))
     np.testing.assert_allclose(model.decision_function(point_systems(points)), expected, rtol=0, atol=1e-10)
+    one_label = KernelRidgeClassifier(**options, class_weight={"b": 2.0}).fit(point_systems(points), labels)
+    np.testing.assert_array_equal(one_label.coefficients_, model.coefficients_)  # the other has the weight 1
     sysbags.save(tmp_path / "file.model", model)
     loaded = sysbags.load(tmp_path / "file.model")
     assert loaded.class_weight == {"a": 1.0, "b": 2.0}
@@ -572,7 +574,18 @@ def test_two_classes_have_one_score(clips):
         ({"width": 0.0}, "width is 0, but it must be above 0"),
         ({"width": -1.0}, "width is -1.0"),
         ({"width": np.nan}, "width is nan"),
-        ({"class_weight": "auto"}, "class_weight is 'auto', but it must be one of 'balanced'"),
+        (
+            {"class_weight": "auto"},
+            "class_weight is 'auto', but it must be 'balanced', a mapping from labels to weights, or None",
+        ),
+        (
+            {"class_weight": {0: 2.0, "rain": 1.0}},
+            "class_weight has the label 'rain', but it must be a mapping from the labels, 0, 1",
+        ),
+        (
+            {"class_weight": {0: "many"}},
+            "class_weight is {0: 'many'}, but it must be a mapping from the labels, 0, 1",
+        ),
         ({"class_weight": {0: 0.0}}, "class_weight is {0: 0.0}, but all weights must be above 0"),
         ({"bag_weights": [1.0, 1.0]}, "bag_weights has 2 numbers, but a clip has 1 systems"),
         ({"bag_weights": [-1.0]}, "a bag's weight is -1.0"),

@@ -101,6 +101,18 @@ def test_help_imports_nothing_heavy():
             "fit {clips} --out m --words 9",
             "--words is for the bags surf, sift and patch-words, but the bag is lbp",
         ),
+        (
+            "fit {clips} --out m --network-stride 9",
+            "--network-stride is for the bags deep, deep-words, deep-patches and patch-words, but the bag is",
+        ),
+        (
+            "fit {clips} --out m --preset fast --network efficientnet-lite0",
+            "--network is for the bags deep, deep-patches and patch-words, but the bag is lbp",
+        ),
+        (
+            "fit {clips} --out m --bags deep --network nosuch",
+            "--network is 'nosuch', but there is no such network: `sysbags models` lists them, and",
+        ),
         ("fit {clips} --out m --n-jobs 0", "n_jobs is 0"),
         ("fit nowhere --out m", "there is no folder nowhere"),
         ("fit {clips}/waves --out m", "holds no folder"),

@@ -8,10 +8,12 @@ import shutil
 
 import numpy as np
 import pytest
+from sklearn.pipeline import Pipeline
 
 import sysbags
 from cli_folder import call, call_json
 from clips import write_clip
+from sysbags.bags import BagUnion, LocalBinaryPatterns, OpticalFlow
 from sysbags.cli import main
 from sysbags.datasets import make_clips
 from sysbags.video import frames as read_frames
@@ -94,8 +96,10 @@ def test_what_is_in_no_class_is_none_of_these(capsys, place):
     for clip in dead:
         assert (clip["label"], clip["set"]) == (None, [])
         assert set(clip) == {"path", "label", "set", "reason"}
-        assert "order" in clip["reason"]
-        assert clip["reason"].startswith("the bag LBP: ")
+    assert [clip["reason"] for clip in dead] == [
+        *["the bag LBP: all 14 frames have the same bag (a still clip), so there is no motion to learn"] * 2,
+        "the bag LBP: the stream has one frame, but a system needs at least two",
+    ]
     code, out, err = call(capsys, "classify", place / "both", *paths, *COVERAGE)
     assert (code, err) == (0, "")
     assert out.count("none of these") == 4
@@ -105,6 +109,29 @@ def test_what_is_in_no_class_is_none_of_these(capsys, place):
     code, _, err = call(capsys, "classify", place / "both", *paths)
     assert code == 2
     assert len(err.splitlines()) == 3
+
+
+def test_too_few_frames_for_a_single_bag_is_none_of_these(capsys, place, tmp_path):
+    paths = sorted((place / "set").glob("*/*.mp4"))
+    bags = BagUnion([("lbp", LocalBinaryPatterns()), ("flow", OpticalFlow())])
+    steps = [
+        ("bags", bags),
+        ("systems", sysbags.SystemIdentifier(2)),
+        ("classify", sysbags.NearestSystem(probability=True)),
+    ]
+    model = Pipeline(steps).fit(paths, [path.parent.name for path in paths])
+    sysbags.save(tmp_path / "m", model)
+    one = place / "odd" / "one.mkv"
+    words = ("classify", tmp_path / "m", one, *COVERAGE, "--csv", tmp_path / "t.csv")
+    [clip] = call_json(capsys, *words)["clips"]
+    reason = f"the bag flow: {one} has too few frames for a single bag"
+    assert clip == {"path": str(one), "label": None, "set": [], "reason": reason}
+    code, out, err = call(capsys, *words)
+    assert (code, err) == (0, "")
+    assert "none of these" in out
+    with (tmp_path / "t.csv").open(newline="") as file:
+        [row] = csv.DictReader(file)
+    assert (row["clip"], row["set"], row["error"]) == (str(one), "none of these", reason)
 
 
 def test_a_coverage_that_so_few_clips_cannot_give(capsys, place):
@@ -170,8 +197,20 @@ def test_a_table(capsys, place, tmp_path):
     assert [row["set"] for row in rows[2:]] == ["none of these", "none of these", ""]
     assert rows[3]["label"] == rows[4]["label"] == ""  # no prediction
     assert rows[2]["label"] == clips[2]["label"]
-    assert "order" in rows[3]["error"]
+    assert "a still clip" in rows[3]["error"]
     assert "bad.mp4" in rows[4]["error"]
+    for top, places in ((1, 1), (2, 2), (9, 2)):
+        words = ("--csv", tmp_path / "t.csv", "--top", top)
+        call(capsys, "classify", place / "both", *paths, *COVERAGE, *words)
+        with (tmp_path / "t.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        further = ["label_2", "probability_2"] if places == 2 else []
+        assert list(rows[0]) == ["clip", "label", "probability", *further, *list(rows[0])[-3:]]
+        for row, clip in zip(rows[:3] if further else (), clips, strict=False):
+            assert {row["label"], row["label_2"]} == set(TEXTURES)
+            assert float(row["probability_2"]) == clip["probabilities"][row["label_2"]]
+        assert all(row[name] == "" for row in rows[3:] for name in further)
+        assert [row["set"] for row in rows[2:]] == ["none of these", "none of these", ""]
     code, _, _ = call(capsys, "classify", place / "lbp", paths[0], "--csv", paths[0])
     assert code == 2
     assert paths[0].stat().st_size > 100  # a clip is not overwritten
@@ -191,8 +230,17 @@ def test_part_of_a_clip(capsys, place, tmp_path):
     frames = np.stack(list(read_frames(path)))
     cut = write_clip(tmp_path / "cut.mkv", frames[2:10], codec="ffv1", pixel_format="gray")
     [expected] = classified(capsys, place, cut)
-    for words in (("--start", 2, "--stop", 10), ("--start", 2, "--max-frames", 8)):
-        [clip] = classified(capsys, place, path, *words)
+    for own, words in (
+        (None, ("--start", 2, "--stop", 10)),
+        (None, ("--start", 2, "--max-frames", 8)),
+        (None, ("--start", 2, "--stop", 10, "--max-frames", 12)),
+        ({"max_frames": 4}, ("--start", 2, "--max-frames", 8)),
+        ({"start": 2, "stop": 5}, ("--max-frames", 8)),
+    ):
+        model = sysbags.load(place / "lbp")
+        model["bags"].set_params(frames=own)
+        sysbags.save(tmp_path / "m", model)
+        [clip] = call_json(capsys, "classify", tmp_path / "m", path, *words)["clips"]
         assert clip["probabilities"] == pytest.approx(expected["probabilities"], rel=1e-9)
     model = sysbags.load(place / "both")
     for bag in model["bags"].members():
@@ -210,10 +258,22 @@ def test_a_class_of_one_clip_and_a_stray_clip(capsys, place, tmp_path):
     words = ("--metric", "normalized-covariance", "--order", 3, "--classifier", "nearest-system")
     code, out, err = call(capsys, "fit", tmp_path / "set", "--out", tmp_path / "m", *words)
     assert code == 0
-    assert "13 clips of 2 classes, 0 skipped" in out
+    assert "13 clips of 2 classes, 1 skipped" in out
     notes = err.splitlines()
     assert notes[0] == "sysbags: skipped: stray.mp4 is in no class folder"
     assert "the class rain has a single clip or source" in notes[1]
+    output = call_json(capsys, "fit", tmp_path / "set", "--out", tmp_path / "m", *words)
+    skipped = [{"path": str(tmp_path / "set" / "stray.mp4"), "error": "stray.mp4 is in no class folder"}]
+    assert output["skipped"] == skipped
+    assert output["most_frequent_accuracy"] == 12 / 13
+    calibration = call_json(capsys, "inspect", tmp_path / "m")["calibration"]
+    assert output["smallest_alpha"] == calibration["smallest_alpha"] == 1 / 13
+    words = ("evaluate", tmp_path / "set", "--cache", tmp_path / "cache", *words)
+    output = call_json(capsys, *words)
+    assert (output["skipped"], output["most_frequent_accuracy"]) == (skipped, 12 / 13)
+    _, out, _ = call(capsys, *words)
+    assert "13 clips of 2 classes, 1 skipped; " in out
+    assert "Always predicting the most frequent class: 92.3 %\n" in out
     clips = call_json(capsys, "classify", tmp_path / "m", *clips_of(place), *COVERAGE)["clips"]
     for clip in clips:
         assert sum(clip["probabilities"].values()) == pytest.approx(1.0, rel=1e-12)
@@ -225,6 +285,7 @@ def test_too_few_frames_for_the_order(capsys, place, tmp_path):
     code, _, err = call(capsys, "fit", place / "set", "--out", tmp_path / "m", *words)
     assert (code, err.count("\n")) == (0, 1)
     assert "most clips have too few frames for order 5 (LBP): " in err
+    assert err.endswith("say little about dynamics\n")  # a smaller stride gives no more frames than that
 
 
 def test_a_preset(capsys, place, tmp_path):
@@ -264,11 +325,21 @@ def test_models_of_other_bags(capsys, tmp_path, monkeypatch, bags, classifier, w
     words = ("--bags", bags, "--classifier", classifier, "--order", 2, *words)
     output = call_json(capsys, "fit", tmp_path / "set", "--out", tmp_path / "m", *words)
     assert output["clips"] == 8
+    if "--network-stride" in words:
+        few = (*words[:-1], 7, "--order", 4)
+        _, _, err = call(capsys, "fit", tmp_path / "set", "--out", tmp_path / "few", *few)
+        assert "too few frames for order 4 (deep): " in err
+        assert err.endswith("; a smaller --network-stride helps\n")
     model = sysbags.load(tmp_path / "m")
     clips = call_json(capsys, "classify", tmp_path / "m", *paths)["clips"]
     assert [clip["label"] for clip in clips] == model.predict(paths).tolist()
     for clip, chances in zip(clips, model.predict_proba(paths), strict=True):
         assert list(clip["probabilities"].values()) == pytest.approx(chances.tolist(), rel=1e-9)
+    if bags == "deep":
+        (tmp_path / "tiny.json").unlink()
+        code, _, err = call(capsys, "classify", tmp_path / "m", *paths)
+        assert code == 2
+        assert f"{tmp_path / 'm'} has the network 'tiny', but there is no such network: `sysbags mod" in err
     if "," in bags:
         titles = {"lbp": "LBP", "sift": "SIFT word", "flow": "flow", "deep": "deep"}
         names = [titles[name] for name in bags.split(",")]
@@ -289,4 +360,4 @@ def test_a_model_without_a_calibration(capsys, place, tmp_path):
     assert "squared distances, the nearest first" in out
     code, _, err = call(capsys, "classify", tmp_path / "m", path, *COVERAGE)
     assert code == 2
-    assert "has no calibration, but --coverage needs one: fit the model again" in err
+    assert "has no calibration, but --coverage needs one: `sysbags fit FOLDER --out MODEL` saves" in err

@@ -68,7 +68,7 @@ def test_the_json_holds_everything(capsys, place):
     output = evaluate(capsys, place, *FIXED, "--report", place / "r.html", "--atlas", place / "atlas")
     assert set(output) == {
         *("title", "protocol", "groups", "classes", "clips", "skipped", "methods", "confusion", "curves"),
-        *("neighbours", "atlas", "confidence", "facts", "seconds", "files"),
+        *("most_frequent_accuracy", "neighbours", "atlas", "confidence", "facts", "seconds", "files"),
     }
     assert (output["title"], output["classes"], output["groups"]) == ("set", TEXTURES, list(range(8)))
     assert output["protocol"] == "one clip left out at a time (8 clips)"
@@ -356,7 +356,7 @@ def test_one_source_for_all_and_a_class_of_one_source(capsys, copy):
     assert all(prediction == "waves" for line in lines for prediction in line["predictions"][:4])
     _, _, err = call(capsys, *argv)
     assert err.startswith(
-        "sysbags: the class fire has its clips in a single group: left out, they are all classified wrongly"
+        "sysbags: the class fire has a single clip or source: its clips are left out together, and so they"
     )
 
 

@@ -11,10 +11,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
 import pytest
+from sklearn.pipeline import make_pipeline
 
 import sysbags
 from cli_folder import call, call_json
-from clips import moving_frames
+from clips import moving_frames, write_clip
 from sysbags._common.cache import fingerprint
 from sysbags.bags import DeepActivations
 from sysbags.bags.network_files import NETWORKS, NetworkFile, data_folder
@@ -78,6 +79,17 @@ def test_add_by_options_and_by_json(capsys, tmp_path, file, folder):
     assert (fields["size"], fields["output"], fields["licence"]) == ([SIDE, SIDE], "tokens", "MIT")
     code, out, _ = call(capsys, "models", "add", "other", write_network(tmp_path))
     assert (code, out) == (0, f"The network other is {folder / 'other.onnx'}.\n")
+    for seed, notes in ((0, 0), (1, 1), (1, 0)):
+        file.write_bytes(tiny_onnx(seed=seed))
+        before = hashlib.sha256((folder / "mine.onnx").read_bytes()).hexdigest()
+        err = call(capsys, "models", "add", "mine", file, *OPTIONS)[2]
+        assert (
+            err
+            == f"sysbags: it replaces another file of mine, whose checksum begins with {before[:12]}\n"
+            * notes
+        )
+    file.write_bytes(tiny_onnx())
+    call(capsys, "models", "add", "mine", file, *OPTIONS)
     clip = moving_frames(3, 20, 28, colour=True)
     first, second = (DeepActivations(name).stream(clip) for name in ("mine", "other"))
     np.testing.assert_array_equal(first, second)
@@ -198,6 +210,30 @@ def test_another_export_of_a_registered_network(capsys, server, folder, tmp_path
     (tmp_path / "tiny-1.onnx").write_bytes(tiny_onnx(seed=6))
     err = call(capsys, "models", "fetch", "tiny")[2]
     assert f"{tmp_path / 'tiny-1.onnx'} is used, not {folder / 'tiny-1.onnx'}: the folder that SYSBAGS" in err
+
+
+def test_a_model_whose_network_is_missing(capsys, server, folder, tmp_path):
+    assert call(capsys, "models", "fetch", "tiny")[0] == 0
+    clips = [write_clip(tmp_path / f"{k}.mp4", moving_frames(6, 20, 28, seed=k)) for k in range(2)]
+    steps = [DeepActivations("tiny"), sysbags.SystemIdentifier(1), sysbags.NearestSystem()]
+    model = make_pipeline(*steps).fit(clips, ["a", "b"])
+    sysbags.save(tmp_path / "m", model)
+    assert call(capsys, "classify", tmp_path / "m", clips[0])[0] == 0
+    (folder / "tiny-1.onnx").unlink()
+    code, out, err = call(capsys, "classify", tmp_path / "m", clips[0])
+    assert (code, out) == (2, "")
+    sentence = "the file of the network tiny is missing: sysbags models fetch tiny"
+    assert err == f"sysbags: cannot use {tmp_path / 'm'}: {sentence}\n"
+
+
+def test_fetch_without_a_server(capsys, folder, monkeypatch):
+    entry = dataclasses.replace(NETWORKS["resnet18-v2"], url="http://127.0.0.1:1/net.onnx")
+    monkeypatch.setitem(NETWORKS, "resnet18-v2", entry)
+    code, _, err = call(capsys, "models", "fetch", "resnet18-v2")
+    assert code == 2
+    assert err.endswith(
+        "; try again, or download it elsewhere and use `sysbags models add resnet18-v2 FILE`\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -94,9 +94,10 @@ def test_command(tmp_path, capsys):
     model, paths = document["model"], [clip["path"] for clip in clips]
     predictions = [clip["prediction"] for clip in clips]
     assert sysbags.load(model).predict(paths).tolist() == predictions
-    assert main(["classify", model, *paths, "--json"]) == 0
+    assert main(["classify", model, *paths, "--coverage", "90%", "--json"]) == 0
     predicted_clips = json.loads(capsys.readouterr().out)["clips"]
     assert [clip["label"] for clip in predicted_clips] == predictions
+    assert all(set(clip["set"]) <= set(TEXTURES) for clip in predicted_clips)
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ PLANE = np.random.default_rng(0).standard_normal((30, 2))
     ("stream", "options", "sentence"),
     [
         (STILL, {}, "all 30 frames have the same bag (a still clip)"),
-        (STILL, {"order": "auto"}, "no order is possible"),
+        (STILL, {"order": "auto"}, "so there is no motion to learn"),
         (STILL, {"kernel": "intersection", "order": 1}, "still clip"),
         (np.full((9, 4), 3.7), {"kernel": "linear", "order": 2}, "still clip"),
         (STREAM[:1], {}, "the stream has one frame"),

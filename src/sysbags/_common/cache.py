@@ -23,6 +23,7 @@ from sysbags._common.warnings import collect_warnings, warn
 from sysbags.errors import (
     CacheWarning,
     FileError,
+    OrderError,
     ParameterError,
     StreamError,
     SysbagsError,
@@ -278,10 +279,10 @@ def records_of_several(
         made: Sequence[Made] = ()
         try:
             made = make(path, missing) if missing else ()
-        except (VideoError, StreamError) as error:
+        except (VideoError, StreamError, OrderError) as error:
             made = [(error, []) for _ in missing]
         for k, (arrays, texts) in zip(missing, made, strict=True):
-            if isinstance(arrays, (VideoError, StreamError)):
+            if isinstance(arrays, (VideoError, StreamError, OrderError)):
                 found[k] = named_error(path, arrays)
             elif isinstance(arrays, SysbagsError):
                 raise arrays

@@ -21,7 +21,7 @@ CHUNK = 2**18
 TIMEOUT_SECONDS = 30.0
 
 
-def download(url: str, path: Path, sha256: str) -> None:
+def download(url: str, path: Path, sha256: str, advice: str = "") -> None:
     """Download a file; it is at `path` only when it is complete and has the checksum.
 
     What has arrived is in a file beside `path` whose name ends in ``.part``. After an interruption the next
@@ -35,6 +35,8 @@ def download(url: str, path: Path, sha256: str) -> None:
         Its folder is created if it does not exist.
     sha256 : str
         The checksum in hexadecimal digits.
+    advice : str, optional
+        The end of the sentence where the server cannot be reached or refuses.
 
     Raises
     ------
@@ -56,10 +58,12 @@ def download(url: str, path: Path, sha256: str) -> None:
             )
         os.replace(part, path)
     except urllib.error.HTTPError as error:
-        raise FileError(f"cannot download {url}: the server says {error.code} {error.reason}") from None
+        raise FileError(
+            f"cannot download {url}: the server says {error.code} {error.reason}{advice}"
+        ) from None
     except urllib.error.URLError as error:
         reason = getattr(error.reason, "strerror", None) or error.reason
-        raise FileError(f"cannot download {url}: {reason}") from None
+        raise FileError(f"cannot download {url}: {reason}{advice}") from None
     except (http.client.HTTPException, TimeoutError, ConnectionError) as error:
         raise _broken(url, part, f"{type(error).__name__} {error}".strip()) from None
     except OSError as error:

@@ -18,7 +18,7 @@ from sysbags._common.estimator import SequenceEstimator
 from sysbags._common.parallel import run
 from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
-from sysbags.errors import ParameterError, StreamError, SysbagsError, VideoError
+from sysbags.errors import OrderError, ParameterError, StreamError, SysbagsError
 from sysbags.video import Frame, Video
 
 __all__ = ["BagTransformer", "Pooling", "check_videos", "pool", "video_name"]
@@ -200,7 +200,7 @@ class Pooling:
     def stream(self) -> Array:
         """Return the histograms, (N, p), once all masses are added."""
         if not self.recent:
-            raise VideoError(f"{self.name} has too few frames for a single bag")
+            raise OrderError(f"{self.name} has too few frames for a single bag")
         if not self.rows:
             self.rows += _histogram(self.recent, self.name, self.count).tobytes()
         return np.frombuffer(self.rows, dtype=np.float64).reshape(-1, len(self.recent[0]))

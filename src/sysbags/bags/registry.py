@@ -184,7 +184,7 @@ class Preset:
 
     def bag_names(self, network: str | None) -> tuple[str, ...]:
         """Return the names of all bags with a network."""
-        if network is None:
+        if network is None or not self.networks:
             return self.bags
         return *self.bags, *self.networks.get(network, next(iter(self.networks.values())))
 

@@ -96,7 +96,13 @@ class BagUnion(SeveralBags):
 
     def check_bags(self) -> list[BagTransformer]:
         """Return the bags; raise an error about values that are not bags, and about wrong names."""
-        bags, names = super().check_bags(), [name for name, _ in self.named_bags()]
+        named, used = self.named_bags(), self.used_bags()
+        for name, bag in used:
+            if isinstance(bag, str):
+                raise ParameterError(f"the bag {name} is {bag!r}, but it must be a bag or 'drop'")
+        if named and not used:
+            raise ParameterError("all bags are 'drop', but at least one must be a bag")
+        bags, names = super().check_bags(), [name for name, _ in named]
         taken = self.get_params(deep=False)
         for name in names:
             if names.count(name) > 1 or "__" in name or not name or name in taken:

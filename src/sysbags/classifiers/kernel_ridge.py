@@ -162,8 +162,12 @@ class KernelRidgeClassifier(SystemClassifier):
         check_positive(self.ridge, "ridge")
         if self.width is not None:
             check_positive(self.width, "width")
-        if not isinstance(self.class_weight, Mapping | None):
-            check_choice(self.class_weight, "class_weight", ("balanced",))
+        weight = self.class_weight
+        if not isinstance(weight, Mapping | None) and not (isinstance(weight, str) and weight == "balanced"):
+            raise ParameterError(
+                f"class_weight is {weight!r}, but it must be 'balanced', a mapping from labels to weights, "
+                "or None"
+            )
 
     def _learn(
         self,
@@ -185,12 +189,7 @@ class KernelRidgeClassifier(SystemClassifier):
                 DistanceWarning,
                 stacklevel=3,
             )
-        values, weights = (
-            targets(codes, len(classes)),
-            compute_sample_weight(self.class_weight, classes[codes]),
-        )
-        if not np.all(weights > 0.0):
-            raise ParameterError(f"class_weight is {self.class_weight}, but all weights must be above 0")
+        values, weights = targets(codes, len(classes)), self._weights(classes, codes)
         unit = half_mean(squared) or 1.0  # where all distances are 0, any penalty gives the same
         matrix = bordered(_between_points(eigenvalues, vectors) / unit, self.ridge / weights)
         solved = np.linalg.solve(matrix, np.pad(values, ((0, 1), (0, 0)))) / unit
@@ -198,6 +197,22 @@ class KernelRidgeClassifier(SystemClassifier):
         self.coefficients_ = coefficients - coefficients.mean(axis=0)  # their sum is 0 but for round-off
         self.intercepts_ = np.average(values + 0.5 * squared @ self.coefficients_, axis=0, weights=weights)
         return bags, classes[codes]
+
+    def _weights(self, classes: npt.NDArray[Any], codes: IntArray) -> Array:
+        """Return the weight of each training clip."""
+        try:
+            weights: Array = compute_sample_weight(self.class_weight, classes[codes])
+        except (TypeError, ValueError):  # as in scikit-learn: labels that are not there need all that are
+            named, labels = list(self.class_weight or ()), classes.tolist()
+            unknown = [label for label in named if label not in labels]
+            what = f"has the label {unknown[0]!r}" if unknown else f"is {self.class_weight}"
+            raise ParameterError(
+                f"class_weight {what}, but it must be a mapping from the labels, "
+                f"{', '.join(map(repr, labels))}, to numbers; labels that are left out have the weight 1"
+            ) from None
+        if not np.all(weights > 0.0):
+            raise ParameterError(f"class_weight is {self.class_weight}, but all weights must be above 0")
+        return weights
 
     def decision_function(self, systems: Sequence[Item]) -> Array:
         """Return the scores of the classes, (K, C); for two classes, as in scikit-learn, one per clip."""

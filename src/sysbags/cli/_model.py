@@ -11,7 +11,7 @@ from sysbags._common.lazy import load_name
 from sysbags._common.stages import Stages
 from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.cli._reading import read_clips
-from sysbags.cli._settings import Settings
+from sysbags.cli._settings import Settings, check_network
 from sysbags.distances.registry import METRICS
 from sysbags.errors import FileError, ParameterError
 
@@ -116,4 +116,22 @@ def load_model(path: Path) -> tuple[BagTransformer, SystemIdentifier, SystemClas
         check_is_fitted(classifier)
     except NotFittedError:
         raise FileError(f"{path} holds a model that is not fitted: use `sysbags fit`") from None
+    _check_networks(path, bags)
     return bags, identifier, classifier
+
+
+def _check_networks(path: Path, bags: BagTransformer) -> None:
+    """Raise an error that names the model if a file of its networks is missing."""
+    from sysbags.bags.network_files import find_network, verified_path
+    from sysbags.bags.several import SeveralBags
+
+    for bag in bags.members() if isinstance(bags, SeveralBags) else ():
+        _check_networks(path, bag)
+    name = getattr(bags, "model", None)
+    if isinstance(name, str):
+        check_network(name, f"{path} has the network")
+        try:
+            if (entry := find_network(name)) is not None:
+                verified_path(entry)
+        except ParameterError as error:
+            raise FileError(f"cannot use {path}: {error}") from None

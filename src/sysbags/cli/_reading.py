@@ -15,8 +15,17 @@ if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
     from sysbags.classifiers import SystemIdentifier
     from sysbags.classifiers.clips import ClipSystems
+    from sysbags.datasets.folder import ClipFolder
 
-__all__ = ["note_skipped", "read_clips", "report_skipped", "skipped", "warnings_as_notes"]
+__all__ = [
+    "note_single_groups",
+    "note_skipped",
+    "read_clips",
+    "report_skipped",
+    "skipped",
+    "warnings_as_notes",
+    "without_class",
+]
 
 
 def read_clips(
@@ -39,6 +48,13 @@ def skipped(clips: ClipSystems) -> list[dict[str, str]]:
     return [{"path": str(path), "error": str(error)} for path, error in clips.failures.items()]
 
 
+def without_class(folder: Path, clips: ClipFolder) -> list[dict[str, str]]:
+    """Return the clips beside the class folders for a JSON document."""
+    return [
+        {"path": str(folder / name), "error": f"{name} is in no class folder"} for name in clips.unlabelled
+    ]
+
+
 def report_skipped(clips: ClipSystems) -> None:
     """Print which clips are skipped; if that is all of them, raise what is wrong with the first."""
     if not clips.paths:
@@ -50,6 +66,15 @@ def report_skipped(clips: ClipSystems) -> None:
 def note_skipped(errors: Iterable[SysbagsError]) -> None:
     """Print which clips are skipped, and why; of many the first."""
     note_summary([f"skipped: {error}" for error in errors], "clips are skipped (--json lists them)", limit=10)
+
+
+def note_single_groups(classes: Iterable[str]) -> None:
+    """Print which classes are left out as a whole."""
+    for name in classes:
+        note(
+            f"the class {name} has a single clip or source: its clips are left out together, and so they are "
+            "classified wrongly"
+        )
 
 
 @contextmanager

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
     from sysbags.classifiers import SystemIdentifier
 
-__all__ = ["DEFAULT", "Settings", "with_settings"]
+__all__ = ["DEFAULT", "Settings", "check_network", "with_settings"]
 
 PANEL = "Frames, bags and systems"
 DEFAULT = "lbp"
 READING = ("start", "stop", "stride", "max_frames", "size")
-PARAMETERS = {"network": "model"}  # options of another name than the parameter of the bag
+PARAMETERS = {"network": "model", "network_stride": "size"}  # a parameter of the bags that an option is for
 WORDS, NETWORKS, MODELS = (" and ".join(names_with_option(option)) for option in ("words", "size", "model"))
 
 
@@ -113,11 +113,13 @@ class Settings:
     def make_all_bags(self, seed: int = 0) -> dict[str, BagTransformer]:
         """Return the bags by what tables call them, not fitted yet."""
         names = self.names()
-        for option in ("words", "keep_aspect", "network"):
+        for option in ("words", "keep_aspect", "network", "network_stride"):
             if getattr(self, option) is not None:
                 parameter = PARAMETERS.get(option, option)
                 if not set(names) & set(names_with_option(parameter)):
                     check_option(names[0], parameter, f"--{option.replace('_', '-')}")
+        if self.network is not None:
+            check_network(self.network, "--network is")
         return {BAGS[name].title: self._make(name, seed) for name in names}
 
     def _make(self, name: str, seed: int) -> BagTransformer:
@@ -152,6 +154,17 @@ class Settings:
             order if order == "auto" else int(order),
             str(self.kernel or "chi2"),
             smaller_orders=self.order is None,
+        )
+
+
+def check_network(name: str, what: str) -> None:
+    """Raise an error unless a network is known by its name, or is a file; `what` begins the sentence."""
+    from sysbags.bags.network_files import find_network
+
+    if not name.lower().endswith(".onnx") and find_network(name) is None:
+        raise ParameterError(
+            f"{what} {name!r}, but there is no such network: `sysbags models` lists them, and "
+            "`sysbags models add NAME FILE` adds one"
         )
 
 

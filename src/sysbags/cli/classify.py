@@ -32,7 +32,7 @@ def classify(
         typer.Argument(metavar="CLIP...", help="Video files, folders of images, or folders to search."),
     ],
     top: Annotated[
-        int | None, typer.Option(metavar="N", min=1, show_default="3", help="Show so many classes.")
+        int | None, typer.Option(metavar="N", min=1, show_default="3", help="Show N classes, also in --csv.")
     ] = None,
     coverage: Annotated[
         str | None,
@@ -53,7 +53,12 @@ def classify(
     ] = None,
     max_frames: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, show_default=False, help="Look at N frames from --start on."),
+        typer.Option(
+            metavar="N",
+            min=1,
+            show_default=False,
+            help="Look at N frames from the first on, whatever the model was fitted with.",
+        ),
     ] = None,
     n_jobs: NJobs = -1,
     as_json: Json = False,
@@ -62,10 +67,10 @@ def classify(
 
     Several models may be named before the clips. Probabilities are calibrated by clips that were left out
     when the model was fitted. With --coverage there is also the set of classes that holds the true class with
-    that probability; a clip that fits no class, or that shows no motion at all, is none of these. Distances
-    are squared, and --json has those to all classes; transition, observer and mean, or covariances and mean,
-    or the bags, are their shares of the distance to the predicted class. A clip that cannot be read is
-    reported and skipped, and the exit code is then 2.
+    that probability; a clip that fits no class, whose frames are all the same, or that has too few frames
+    for a system is none of these. Distances are squared, and --json has those to all classes; transition,
+    observer and mean, or covariances and mean, or the bags, are their shares of the distance to the predicted
+    class. A clip that cannot be read is reported and skipped, and the exit code is then 2.
 
     Example: sysbags classify scenes.model new.mp4 --coverage 90%
     """
@@ -78,14 +83,14 @@ def classify(
     paths = list(_searched(clips))
     if table is not None:
         check_out(table, [*models, *paths])
-    reading = {"start": start, "stop": stop if max_frames is None else (start or 0) + max_frames}
+    reading = {"start": start, "stop": stop, "max_frames": max_frames}
     entries = [
         {"model": path, **entry}
         for path in models
         for entry in _classified(path, paths, reading, alpha, n_jobs)
     ]
     if table is not None:
-        _write(table, entries, len(models) > 1)
+        _write(table, entries, len(models) > 1, top or 1)
     if as_json:
         print_json({"clips": entries if len(models) > 1 else [_without_model(entry) for entry in entries]})
     else:
@@ -140,7 +145,10 @@ def _classified(
     bags, identifier, classifier = load_model(path)
     calibration = classifier.calibration_
     if alpha is not None and calibration is None:
-        raise ParameterError(f"{path} has no calibration, but --coverage needs one: fit the model again")
+        raise ParameterError(
+            f"{path} has no calibration, but --coverage needs one: `sysbags fit FOLDER --out MODEL` saves "
+            "models that have one"
+        )
     if alpha is not None and calibration is not None and alpha < calibration.smallest_alpha:
         few = f"{calibration.groups} clips or sources, too few for so high a coverage"
         note(f"{path} was calibrated by {few}: every set holds all classes")
@@ -167,12 +175,16 @@ def _classified(
 
 
 def _read_as(bags: BagTransformer, reading: dict[str, int]) -> None:
-    """Set how clips are read."""
+    """Set how clips are read: what is given replaces what the model has."""
     from sysbags.bags.union import BagUnion
 
     members = bags.members() if isinstance(bags, BagUnion) else [bags]
     for member in members if reading else ():
-        member.set_params(frames={**(member.frames or {}), **reading})
+        frames = {**(member.frames or {}), **reading}
+        if "max_frames" in reading:  # frames of the clip: bags with a stride use fewer
+            last = frames.pop("max_frames") + frames.get("start", 0)
+            frames["stop"] = min(last, reading.get("stop", last))
+        member.set_params(frames=frames)
 
 
 def _without_model(entry: dict[str, Any]) -> dict[str, Any]:
@@ -184,20 +196,34 @@ def _set(entry: dict[str, Any], separator: str) -> str:
     return separator.join(map(str, entry["set"])) or NONE_OF_THESE if "set" in entry else ""
 
 
-def _write(path: Path, entries: list[dict[str, Any]], with_model: bool) -> None:
+def _ranked(entry: dict[str, Any]) -> list[tuple[str, float]]:
+    """Return the classes with their probabilities, or with their distances if there are none; best first."""
+    chances = entry["probabilities"]
+    if chances is None:
+        return sorted(entry["distances"].items(), key=lambda item: item[1])
+    return sorted(chances.items(), key=lambda item: -item[1])
+
+
+def _write(path: Path, entries: list[dict[str, Any]], with_model: bool, top: int) -> None:
     """Write one row per clip and model."""
     from sysbags._common.files import atomic_write
 
+    places = min(top, max([1, *(len(entry.get("distances", ())) for entry in entries)]))
+    further = [f"{name}_{place}" for place in range(2, places + 1) for name in ("label", "probability")]
     with atomic_write(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        heads = ["clip", "label", "probability", "set", "squared_distance", "error"]
+        heads = ["clip", "label", "probability", *further, "set", "squared_distance", "error"]
         writer.writerow(["model", *heads] if with_model else heads)
         for entry in entries:
             label = entry.get("label")
+            chances = entry.get("probabilities") or {}
+            others = [] if label is None else [name for name, _ in _ranked(entry) if name != label]
+            shown = [] if label is None else [label, *others][:places]
+            cells = [cell for name in shown for cell in (name, chances.get(name, ""))]
             row = [
                 entry["path"],
-                "" if label is None else label,
-                "" if label is None or entry["probabilities"] is None else entry["probabilities"][label],
+                *cells,
+                *("" for _ in range(2 + len(further) - len(cells))),
                 _set(entry, ";"),
                 "" if label is None else entry["distances"][label],
                 entry.get("error", entry.get("reason", "")),
@@ -221,8 +247,7 @@ def _row(entry: dict[str, Any], names: list[str], with_set: bool, top: int) -> l
     parts, chances = entry["parts"], entry["probabilities"]
     total = sum(parts.values())
     shares = [f"{100 * parts[name] / total:.0f}%" if total else "-" for name in names]
-    values = entry["distances"] if chances is None else chances
-    ranked = sorted(values.items(), key=lambda item: item[1] if chances is None else -item[1])[:top]
+    ranked = _ranked(entry)[:top]
     texts = [number(value) if chances is None else f"{100 * value:.0f}%" for _, value in ranked]
     listed = ", ".join(f"{name} {text}" for (name, _), text in zip(ranked, texts, strict=True))
     return [str(entry["path"]), str(entry["label"]), *sets, *shares, listed]

@@ -22,6 +22,7 @@ from sysbags.cli._options import (
     number_or_auto,
 )
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
+from sysbags.cli._reading import note_single_groups, note_skipped, warnings_as_notes, without_class
 from sysbags.cli._settings import Settings, with_settings
 from sysbags.errors import FileError, ParameterError
 
@@ -122,7 +123,6 @@ def evaluate(
     Example: sysbags evaluate clips --compare --report clips.html
     """
     from sysbags import evaluate as evaluation
-    from sysbags.cli._reading import note_skipped, warnings_as_notes
 
     for option, value in (("--compare-stride", compare_stride), ("--compare-frames", compare_frames)):
         if value is not None and not compare:
@@ -173,8 +173,7 @@ def evaluate(
             stages=stages,
         )
     note_skipped(outcome.failures.values())
-    for name in outcome.single_group_classes:
-        note(f"the class {name} has its clips in a single group: left out, they are all classified wrongly")
+    note_single_groups(outcome.single_group_classes)
     for text in outcome.facts["notes"]:
         note(text)
     wants_details = report is not None or atlas is not None
@@ -190,9 +189,10 @@ def evaluate(
             write_atlas(atlas, outcome, n_jobs=n_jobs)
     if as_json:
         document = outcome.to_dict(details=wants_details)
+        document["skipped"] += data.skipped
         print_json({**document, "files": {"report": report, "atlas": atlas, "cache": cache}})
         return
-    _show(outcome)
+    _show(outcome, len(outcome.failures) + len(data.skipped))
     for what, path in (("Report", report), ("Atlas", atlas and atlas / "atlas.html")):
         if path is not None:
             say(f"{what}: {path}")
@@ -206,6 +206,7 @@ class _Data(NamedTuple):
     groups: Sequence[Any] | None
     trials: dict[str, list[str]]
     names: list[str] | None = None
+    skipped: Sequence[dict[str, str]] = ()
 
 
 def _read(folder: Path, settings: Settings, preset: str | None) -> _Data:
@@ -224,7 +225,8 @@ def _read(folder: Path, settings: Settings, preset: str | None) -> _Data:
     data = class_folders(folder)
     for text in data.notes():
         note(text)
-    return _Data(data.paths, data.labels, data.sources, data.trials)
+    skipped = without_class(folder, data)
+    return _Data(data.paths, data.labels, data.sources, data.trials, skipped=skipped)
 
 
 def _protocol(data: _Data, protocol: Protocol | None, folder: Path) -> str:
@@ -245,13 +247,13 @@ def _protocol(data: _Data, protocol: Protocol | None, folder: Path) -> str:
     return str(protocol or (Protocol.BY_SOURCE if len(sources) > 1 else Protocol.LEAVE_ONE_OUT))
 
 
-def _show(outcome: Evaluation) -> None:
+def _show(outcome: Evaluation, skipped: int) -> None:
     say(
-        f"{len(outcome.clips)} clips of {len(outcome.classes)} classes, {len(outcome.failures)} skipped; "
-        f"{outcome.protocol}"
+        f"{len(outcome.clips)} clips of {len(outcome.classes)} classes, {skipped} skipped; {outcome.protocol}"
     )
     heads = ["method", "classifier", "accuracy", "95 % interval", "p", "seconds"]
     show_table(heads, [_row(method) for method in outcome.methods])
+    say(f"Always predicting the most frequent class: {100 * outcome.most_frequent_accuracy:.1f} %")
     confidence = outcome.confidence_summary
     if confidence is not None:
         say(

@@ -20,7 +20,7 @@ from sysbags.cli._options import (
     number_or_auto,
 )
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
-from sysbags.cli._reading import note_skipped, warnings_as_notes
+from sysbags.cli._reading import note_single_groups, note_skipped, warnings_as_notes, without_class
 from sysbags.cli._settings import Settings, with_settings
 from sysbags.errors import FileError, ParameterError
 
@@ -70,9 +70,10 @@ def fit(
     Classifier, metric, normal form, weights and, of several bags, which to use are chosen by cross-validation
     that leaves out one clip at a time; if the folder has an index.csv with the columns clip and source, one
     source at a time. With a column label there need not be class folders. The accuracy that is printed is
-    that of nested cross-validation, which repeats all choices without the clips that are predicted. A weight
-    that is given is that of the alignment distance in the paper's, orthonormal form, unless these are given
-    too. A clip that cannot be read is reported and skipped.
+    that of nested cross-validation, which repeats all choices without the clips that are predicted.
+    Without --metric and --normal-form, --lambda-a and --lambda-mu are the weights of the paper's distance:
+    the metric is then alignment, and the form orthonormal. A clip that cannot be read is reported and
+    skipped.
 
     Example: sysbags fit clips --out scenes.model --bags lbp,colour
     """
@@ -116,13 +117,13 @@ def fit(
             stages=stages,
         )
     note_skipped(trained.failures.values())
-    for name in trained.single_group_classes:
-        note(f"the class {name} has a single clip or source: when that is left out, it is classified wrongly")
+    note_single_groups(trained.single_group_classes)
     for text in trained.notes:
         note(text)
     with stages("file"):
         save(out, trained.pipeline)
     facts = _facts(trained, out, groups is not None, stages)
+    facts["skipped"] += without_class(folder, data)
     if as_json:
         print_json(facts)
     else:
@@ -140,27 +141,30 @@ def _size(compress: str) -> int | str | None:
 
 
 def _facts(trained: TrainedModel, out: Path, by_source: bool, stages: Stages) -> dict[str, Any]:
+    from sysbags.report.results import most_frequent_share
+
     items, method, chosen = trained.items, trained.method, trained.settings
     labels = items.labels.tolist()
     names = {
         name: name.replace(" ", "_") for name in chosen if len({str(s.get(name)) for s in trained.tried}) > 1
     }
-    confidence = method.confidence
+    calibration = trained.pipeline[-1].calibration_
     return {
         "model": out,
         "bytes": out.stat().st_size,
         "classes": {name: labels.count(name) for name in dict.fromkeys(labels)},
         "clips": len(labels),
-        "skipped": [{"path": path, "error": str(error)} for path, error in trained.failures.items()],
+        "skipped": [{"path": str(path), "error": str(error)} for path, error in trained.failures.items()],
         **{name.replace(" ", "_"): value for name, value in chosen.items()},
         "settings_tried": len(trained.tried),
         "chosen": list(names.values()),
         "left_out": "source" if by_source else "clip",
         "right": method.rate.right,
         "accuracy": method.rate.share,
+        "most_frequent_accuracy": most_frequent_share(labels),
         "accuracy_interval": [method.rate.low, method.rate.high],
         "compression": trained.compression._asdict(),
-        "smallest_alpha": None if confidence is None else confidence.smallest_alpha,
+        "smallest_alpha": None if calibration is None else calibration.smallest_alpha,
         "seconds": stages.seconds,
     }
 
@@ -180,14 +184,15 @@ def _show(facts: dict[str, Any]) -> None:
     low, high = facts["accuracy_interval"]
     say(
         f"nested leave-one-{facts['left_out']}-out accuracy {100 * facts['accuracy']:.1f} % "
-        f"({facts['right']} of {facts['clips']}; 95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
+        f"({facts['right']} of {facts['clips']}; 95 % interval {100 * low:.1f} to {100 * high:.1f} %; "
+        f"always predicting the most frequent class: {100 * facts['most_frequent_accuracy']:.1f} %)"
     )
     compression = facts["compression"]
     size = ""
     if compression["size"] is not None and compression["clips"]:
         size = (
-            f"; with {compression['size']} samples per system the scores of held-out clips "
-            f"({compression['clips']}) change by {100 * compression['error']:.1f} %, their predictions do not"
+            f"; {compression['size']} samples per system are kept: for {compression['clips']} held-out clips "
+            f"this changes no prediction, and the scores by {100 * compression['error']:.1f} %"
         )
     say(f"saved in {facts['model']} ({facts['bytes'] / 1e6:.2f} MB){size}")
     show_table(["stage", "seconds"], [[name, number(seconds)] for name, seconds in facts["seconds"].items()])

@@ -85,7 +85,14 @@ def add(
 
     Example: sysbags models add my-net net.onnx --size 224 --mean 123.7,116.3,103.5 --std 58.4,57.1,57.4
     """
-    from sysbags.bags.network_files import NETWORKS, checksum, described, read_description, store_network
+    from sysbags.bags.network_files import (
+        NETWORKS,
+        checksum,
+        data_folder,
+        described,
+        read_description,
+        store_network,
+    )
     from sysbags.bags.networks import check_network
 
     given = {
@@ -102,8 +109,12 @@ def add(
             f"{name} is registered with its preprocessing, so leave out --{next(iter(fields))}"
         )
     description = described(file, fields, "the options") if fields else read_description(file)
+    target = data_folder() / (NETWORKS[name].file if name in NETWORKS else f"{name}.onnx")
+    former = checksum(target) if target.is_file() else None
     path = store_network(name, file, description, check_network)
     _report(name, path, as_json)
+    if former not in (None, checksum(path)):
+        note(f"it replaces another file of {name}, whose checksum begins with {str(former)[:12]}")
     if name in NETWORKS and checksum(path) != NETWORKS[name].sha256:
         note(
             f"{file} is not the registered file of {name}: models that are made with it need this file, "
@@ -134,7 +145,8 @@ def fetch(name: Name, as_json: Json = False) -> None:
         )
     path = data_folder() / entry.file
     if not path.is_file() or checksum(path) != entry.sha256:
-        download(entry.url, path, str(entry.sha256))
+        advice = f"; try again, or download it elsewhere and use `sysbags models add {name} FILE`"
+        download(entry.url, path, str(entry.sha256), advice)
     _report(name, path, as_json)
 
 

@@ -80,9 +80,9 @@ def experiment(settings: Settings, stages: Stages | None = None) -> Outcome:
                     n_jobs=n_jobs,
                 )
     with stage("model"):
-        classifier_step = NearestMean(lambda_a=LAMBDA_A, lambda_mu=LAMBDA_MU, n_jobs=n_jobs).fit(
-            systems, labels
-        )
+        classifier_step = NearestMean(
+            lambda_a=LAMBDA_A, lambda_mu=LAMBDA_MU, probability=True, n_jobs=n_jobs
+        ).fit(systems, labels)
         steps = [("bags", bags), ("systems", identifier), ("classify", classifier_step)]
         save(s.model, Pipeline([(name, step.set_params(n_jobs=None)) for name, step in steps]))
     with stage("predictions of new clips"):

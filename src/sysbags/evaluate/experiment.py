@@ -15,6 +15,7 @@ from sysbags._common.types import Array
 from sysbags._common.version import __version__
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.cached import cached_streams
+from sysbags.bags.registry import CLASSES
 from sysbags.distances.alignment_matrix import alignment_matrix
 from sysbags.distances.weights import scaled_weights
 from sysbags.errors import SysbagsError
@@ -121,10 +122,13 @@ class Experiment:
             if isinstance(order, int) and np.median([system.size for system in versions[0]]) <= order
         ]
         if short:
+            options = sorted(
+                {option for name in short if (option := _stride_option(request.bags[name], order))}
+            )
             self.notes.append(
                 f"most clips have too few frames for order {order} ({', '.join(short)}): their systems have "
-                "smaller orders, fit so few frames almost exactly and say little about dynamics; a smaller "
-                "stride helps"
+                "smaller orders, fit so few frames almost exactly and say little about dynamics"
+                + (f"; a smaller {' and '.join(options)} helps" if options else "")
             )
 
     @cached_property
@@ -345,3 +349,12 @@ def _seconds_per_pair(system_set: SystemSet, lambda_a: float) -> float:
     part, started = system_set.gram.subset(indices), time.perf_counter()
     alignment_matrix(part, lambda_a)
     return (time.perf_counter() - started) / max(1, len(indices) * (len(indices) - 1) // 2)
+
+
+def _stride_option(bag: BagTransformer | None, order: Any) -> str | None:
+    """Return the option that would give a bag more frames; None where a stride is not why they are few."""
+    frames = getattr(bag, "frames", None) or {}
+    if frames.get("stride", 1) == 1 or frames.get("max_frames", order + 1) <= order:
+        return None
+    known = CLASSES.get(type(bag).__name__)
+    return "--network-stride" if known is not None and known.needs_deep else "--stride"

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import warnings
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,7 +71,6 @@ def page(evaluation: Evaluation, pictures: Sequence[bytes]) -> str:
         )
     script = Markup("").join(static(name) for name in SCRIPTS)
     content = compact(evaluation) | {"pictures": [base64.b64encode(jpeg).decode() for jpeg in pictures]}
-    largest_class = Counter(clip.label for clip in evaluation.clips).most_common(1)[0][1]
     departures = str(evaluation.facts.get(DEPARTURES, "none"))
     return render(
         "page.html",
@@ -80,7 +78,6 @@ def page(evaluation: Evaluation, pictures: Sequence[bytes]) -> str:
         main=evaluation.methods[evaluation.main],
         departures="" if departures == "none" else departures,
         confidence=evaluation.confidence_summary,
-        majority=largest_class / len(evaluation.clips),
         tiles=_tiles(evaluation),
         columns=COLUMNS,
         longest=max(evaluation.seconds.values(), default=0.0) or 1.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -29,6 +30,7 @@ __all__ = [
     "Published",
     "Rate",
     "Relations",
+    "most_frequent_share",
 ]
 
 
@@ -315,6 +317,11 @@ class Evaluation:
         """Cross-validated accuracy of the main method."""
         return self.methods[self.main].rate.share
 
+    @property
+    def most_frequent_accuracy(self) -> float:
+        """Accuracy of always predicting the most frequent class."""
+        return most_frequent_share([clip.label for clip in self.clips])
+
     @cached_property
     def confusion(self) -> IntArray:
         """Counts of the main method, (C, C): rows are true classes, columns predicted ones."""
@@ -404,6 +411,7 @@ class Evaluation:
                 {**method.to_dict(), "share": method.rate.share, "main": k == self.main}
                 for k, method in enumerate(self.methods)
             ],
+            "most_frequent_accuracy": self.most_frequent_accuracy,
             "confusion": self.confusion.tolist(),
             "facts": dict(self.facts),
             "seconds": dict(self.seconds),
@@ -443,6 +451,17 @@ class Evaluation:
         from sysbags.report.page import write
 
         write(path, self, n_jobs=n_jobs)
+
+
+def most_frequent_share(labels: Sequence[Any]) -> float:
+    """Return the accuracy of always predicting the most frequent class.
+
+    Examples
+    --------
+    >>> most_frequent_share(["rain", "fire", "rain", "rain"])
+    0.75
+    """
+    return max(Counter(labels).values()) / len(labels)
 
 
 def _confusion(labels: Any, predictions: Any, classes: Any) -> IntArray:

@@ -215,11 +215,10 @@ def _refuse(order: int, K: Array, rank_tolerance: float, noise: float) -> NoRetu
     size = K.shape[0]
     largest = _positive(K, rank_tolerance, noise).size
     if size == 1:
-        raise OrderError("the stream has one frame, but a system needs at least two: no order is possible")
+        raise OrderError("the stream has one frame, but a system needs at least two")
     if largest == 0:
         raise OrderError(
-            f"all {size} frames have the same bag (a still clip), so there is no motion to learn: "
-            "no order is possible"
+            f"all {size} frames have the same bag (a still clip), so there is no motion to learn"
         )
     if order >= size:
         raise OrderError(
