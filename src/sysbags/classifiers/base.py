@@ -29,7 +29,15 @@ from sysbags.errors import ParameterError
 from sysbags.systems.system import System
 from sysbags.systems.validation import check_systems
 
-__all__ = ["Comparison", "Item", "SystemClassifier", "by_bag", "half_mean", "nearest_of_each_class"]
+__all__ = [
+    "Comparison",
+    "Item",
+    "SystemClassifier",
+    "TrainingClips",
+    "by_bag",
+    "half_mean",
+    "nearest_of_each_class",
+]
 
 Item = System | Sequence[System]  # a clip: its system, or one per bag
 
@@ -53,6 +61,26 @@ class Comparison(NamedTuple):
     scores: Array
     distances: Array
     nearest: IntArray
+
+
+class TrainingClips(NamedTuple):
+    """What a classifier learns from.
+
+    Attributes
+    ----------
+    bags : list of lists of System
+        The systems of all clips, bag by bag.
+    classes : (C,) array
+    codes : (K,) array of int
+        Index of the class of each clip.
+    grams : sequence of CrossGram or None
+        Of the systems of each bag, where it is there.
+    """
+
+    bags: list[list[System]]
+    classes: npt.NDArray[Any]
+    codes: IntArray
+    grams: Sequence[CrossGram] | None
 
 
 class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # type: ignore[misc]
@@ -116,7 +144,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         self._check()
         bags = self._start(systems, grams)
         classes, codes = check_labels(labels, len(bags[0]))
-        members, self.labels_ = self._learn(bags, classes, codes, grams)
+        members, self.labels_ = self._learn(TrainingClips(bags, classes, codes, grams))
         self._keep(members)
         self._calibrate(bags, classes[codes], groups)
         return self
@@ -125,14 +153,8 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         """Check parameters that other classifiers do not have."""
 
     @abstractmethod
-    def _learn(
-        self,
-        bags: list[list[System]],
-        classes: npt.NDArray[Any],
-        codes: IntArray,
-        grams: Sequence[CrossGram] | None,
-    ) -> tuple[list[list[System]], npt.NDArray[Any]]:
-        """Learn from clips, given bag by bag; return what to compare with, bag by bag, and its labels."""
+    def _learn(self, clips: TrainingClips) -> tuple[list[list[System]], npt.NDArray[Any]]:
+        """Learn from clips; return what to compare with, bag by bag, and its labels."""
 
     @abstractmethod
     def _compare(self, bags: list[list[System]]) -> Comparison:

@@ -16,11 +16,11 @@ from sysbags.classifiers.base import (
     Comparison,
     Item,
     SystemClassifier,
+    TrainingClips,
     by_bag,
     half_mean,
     nearest_of_each_class,
 )
-from sysbags.distances.gram import CrossGram
 from sysbags.distances.registry import METRICS
 from sysbags.distances.weights import Weight
 from sysbags.errors import DistanceWarning, ParameterError
@@ -169,14 +169,9 @@ class KernelRidgeClassifier(SystemClassifier):
                 "or None"
             )
 
-    def _learn(
-        self,
-        bags: list[list[System]],
-        classes: npt.NDArray[Any],
-        codes: IntArray,
-        grams: Sequence[CrossGram] | None,
-    ) -> tuple[list[list[System]], npt.NDArray[Any]]:
+    def _learn(self, clips: TrainingClips) -> tuple[list[list[System]], npt.NDArray[Any]]:
         """Solve for the coefficients."""
+        bags, classes, codes, grams = clips
         squared = self._between(bags, None, grams)
         self.variance_ = half_mean(squared)
         if self.width is not None:

@@ -11,7 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer
-from sysbags.classifiers.base import Comparison, Item, SystemClassifier, by_bag, nearest_of_each_class
+from sysbags.classifiers.base import (
+    Comparison,
+    Item,
+    SystemClassifier,
+    TrainingClips,
+    by_bag,
+    nearest_of_each_class,
+)
 from sysbags.classifiers.votes import majority_vote
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.registry import METRICS
@@ -98,16 +105,10 @@ class NearestSystem(SystemClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _learn(
-        self,
-        bags: list[list[System]],
-        classes: npt.NDArray[Any],
-        codes: IntArray,
-        grams: Sequence[CrossGram] | None,
-    ) -> tuple[list[list[System]], npt.NDArray[Any]]:
+    def _learn(self, clips: TrainingClips) -> tuple[list[list[System]], npt.NDArray[Any]]:
         """Keep the training clips."""
-        self._count(self.n_neighbors, len(codes))
-        return bags, classes[codes]
+        self._count(self.n_neighbors, len(clips.codes))
+        return clips.bags, clips.classes[clips.codes]
 
     def kneighbors(
         self, systems: Sequence[Item], n_neighbors: int | None = None, return_distance: bool = True
@@ -232,14 +233,9 @@ class NearestMean(SystemClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _learn(
-        self,
-        bags: list[list[System]],
-        classes: npt.NDArray[Any],
-        codes: IntArray,
-        grams: Sequence[CrossGram] | None,
-    ) -> tuple[list[list[System]], npt.NDArray[Any]]:
+    def _learn(self, clips: TrainingClips) -> tuple[list[list[System]], npt.NDArray[Any]]:
         """Compute the center of each class."""
+        bags, classes, codes, grams = clips
         members = [np.flatnonzero(codes == code) for code in range(len(classes))]
         centers = [
             [
