@@ -47,6 +47,9 @@ class Tiling:
     blocks: int = 8
 
 
+TILING = Tiling()
+
+
 @dataclass(frozen=True, eq=False)
 class SystemStack:
     """The transitions and Gram matrices of K systems, padded with zeros to the largest order n.
@@ -149,7 +152,7 @@ def cross_gram(
     *,
     n_jobs: int | None = None,
     dtype: npt.DTypeLike = np.float64,
-    tiling: Tiling = Tiling(),  # noqa: B008 (frozen)
+    tiling: Tiling = TILING,
 ) -> CrossGram:
     """Evaluate the kernel between all streams of two collections, and return `C_i' C_j` and `mu_i' mu_j`.
 
