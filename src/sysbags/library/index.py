@@ -68,6 +68,11 @@ class SystemIndex:
     n_jobs : int, optional
         Threads; the result does not depend on it.
 
+    Attributes
+    ----------
+    embedded : EmbeddedSystems
+        The systems in the embedding, with what it loses of each.
+
     Examples
     --------
     >>> import sysbags
@@ -96,7 +101,7 @@ class SystemIndex:
         self.random_state, self.n_jobs = random_state, n_jobs
         self._stack = SystemStack.of(self.systems)
         self._singular = np.linalg.svd(self._stack.transition, compute_uv=False)
-        self._embedded = self.embedding.transform(self.systems, n_jobs=n_jobs)
+        self.embedded = self.embedding.transform(self.systems, n_jobs=n_jobs)
 
     def search(self, system: System, k: int = 10, *, exact: bool = False) -> Neighbours:
         """Find the nearest systems.
@@ -143,7 +148,7 @@ class SystemIndex:
 
     def _approximate(self, query: System, embedded: EmbeddedSystems) -> CrossGram:
         """Return the CrossGram with a system, in the embedding."""
-        products = np.tensordot(self._embedded.observers, embedded.observers[0], axes=(2, 1))
+        products = np.tensordot(self.embedded.observers, embedded.observers[0], axes=(2, 1))
         return CrossGram(
             products[:, None, :-1, :-1].astype(np.float64),
             products[:, -1:, -1].astype(np.float64),
@@ -160,8 +165,8 @@ class SystemIndex:
             float(np.trace(query.observer_gram)),
         )
         nuclear = np.linalg.svd(gram.observer[:, 0], compute_uv=False).sum(axis=1)
-        lost = np.sqrt(self._embedded.lost * norms * embedded.lost[0] * own)
-        of_mean = np.sqrt(self._embedded.lost_of_mean * gram.rows.mean_norm * embedded.lost_of_mean[0])
+        lost = np.sqrt(self.embedded.lost * norms * embedded.lost[0] * own)
+        of_mean = np.sqrt(self.embedded.lost_of_mean * gram.rows.mean_norm * embedded.lost_of_mean[0])
         of_mean *= np.sqrt(query.mean_norm)
         n = max(self._singular.shape[1], query.order)
         singular = np.zeros((2, len(norms), n))
