@@ -10,6 +10,7 @@ import numpy.typing as npt
 from sysbags._common.lazy import load_name
 from sysbags._common.types import Array
 from sysbags._common.validation import check_choice
+from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import CrossGram, cross_gram
 from sysbags.distances.registry import METRICS
 from sysbags.distances.weights import Weight, resolve_weights
@@ -28,6 +29,7 @@ def pairwise_distances(
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
     dtype: npt.DTypeLike = np.float64,
+    embedding: Embedding | None = None,
 ) -> Array:
     """Return the squared distances between systems.
 
@@ -48,6 +50,8 @@ def pairwise_distances(
         Number of threads; -1 means all cores. The result does not depend on it.
     dtype : {numpy.float64, numpy.float32}, default=numpy.float64
         Precision inside the kernel, see `kernel_matrix`.
+    embedding : Embedding, optional
+        Approximate the kernel, see `cross_gram`.
 
     Returns
     -------
@@ -63,7 +67,7 @@ def pairwise_distances(
     ((3, 3), True, True)
     """
     check_choice(metric, "metric", METRICS)
-    gram = cross_gram(systems, others, n_jobs=n_jobs, dtype=dtype)
+    gram = cross_gram(systems, others, n_jobs=n_jobs, dtype=dtype, embedding=embedding)
     return distance_matrix(
         gram, metric, lambda_a=lambda_a, lambda_mu=lambda_mu, random_state=random_state, n_jobs=n_jobs
     )

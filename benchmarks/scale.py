@@ -1,0 +1,127 @@
+"""Search among many systems: recall, kernel blocks and time against a scan of all of them.
+
+`python -m benchmarks.scale [FOLDER] [--systems 10000] [--queries 20]`: streams are generated, many of them
+nearly the same, and with a folder of real clips (one folder per class) also cut from streams of local binary
+patterns at random and mixed with noise. Systems of order 5, the ten nearest, one thread. The scan is timed on
+some of the systems and scaled. What is nearest is told by the exact search, which the scan confirms for the
+first query; queries are not in the index and took no part in any choice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sysbags
+from benchmarks.machine import facts
+from sysbags._common.parallel import run
+from sysbags._common.types import Array
+from sysbags.bags import LocalBinaryPatterns
+from sysbags.datasets import class_folders, make_streams
+from sysbags.library import Embedding, SystemIndex
+from sysbags.systems.system import System
+
+ORDER, NEIGHBOURS, LANDMARKS = 5, 10, 500
+WEIGHTS: dict[str, Any] = {"lambda_a": 0.25, "lambda_mu": 10.0}
+SCANNED = 300  # systems of a scan that is timed
+NOISE = 0.02
+
+
+def generated(count: int, rng: np.random.Generator) -> list[Array]:
+    """Streams of many classes; every fifth is an original, and four nearly the same follow it."""
+    originals, _ = make_streams(
+        classes=count // 50 + 1,
+        per_class=10,
+        frames=100,
+        bins=64,
+        random_state=int(rng.integers(1 << 31)),
+    )
+    return [_noisy(originals[k // 5], rng) for k in range(count)]
+
+
+def resampled(clips: list[Array], count: int, rng: np.random.Generator) -> list[Array]:
+    """Parts of streams of real clips, with noise."""
+    streams = []
+    for _ in range(count):
+        clip = clips[rng.integers(len(clips))]
+        length = max(40, int(len(clip) * rng.uniform(0.5, 0.9)))
+        start = int(rng.integers(max(1, len(clip) - length)))
+        streams.append(_noisy(clip[start : start + length], rng))
+    return streams
+
+
+def _noisy(stream: Array, rng: np.random.Generator) -> Array:
+    return (1.0 - NOISE) * stream + NOISE * rng.dirichlet(np.ones(stream.shape[1]), size=len(stream))
+
+
+def seconds(function: Any) -> tuple[float, Any]:
+    """Time a call."""
+    started = time.perf_counter()
+    result = function()
+    return time.perf_counter() - started, result
+
+
+def measure(name: str, streams: list[Array], queries: int) -> Iterator[str]:
+    """Return a row of the table for each way to search."""
+    systems: list[System] = run(lambda stream: sysbags.identify(stream, ORDER), streams, -1, "systems")
+    asked, kept = systems[:queries], systems[queries:]
+    spent, index = seconds(lambda: SystemIndex(kept, embedding=Embedding.fit(kept, LANDMARKS), **WEIGHTS))
+    some = kept[:SCANNED]
+    sysbags.pairwise_distances(some[:2], asked[:1], **WEIGHTS)  # compiled
+    scan, _ = seconds(lambda: sysbags.pairwise_distances(some, asked[:1], **WEIGHTS))
+    scan *= len(kept) / len(some)
+    every = sysbags.pairwise_distances(kept, asked[:1], n_jobs=-1, **WEIGHTS)[:, 0]
+    exact_time, exact = seconds(lambda: [index.search(q, NEIGHBOURS, exact=True) for q in asked])
+    if not np.array_equal(np.lexsort((np.arange(len(every)), every))[:NEIGHBOURS], exact[0].indices):
+        raise AssertionError("the exact search is not the scan")
+    fast_time, fast = seconds(lambda: [index.search(q, NEIGHBOURS) for q in asked])
+    for title, times, found in (("shortlist", fast_time, fast), ("exact", exact_time, exact)):
+        recall = np.mean(
+            [len(set(a.indices) & set(b.indices)) / NEIGHBOURS for a, b in zip(found, exact, strict=True)]
+        )
+        blocks = np.mean([neighbours.blocks for neighbours in found])
+        yield (
+            f"| {name} | {len(kept)} | {title} | {recall:.3f} | {blocks:.0f} | {len(kept) / blocks:.0f} | "
+            f"{1e3 * times / queries:.0f} | {scan * queries / times:.1f} |"
+        )
+    lost = index.embedded.lost
+    yield (
+        f"| {name} | {len(kept)} | (embedding: {1e3 * spent / len(kept):.1f} ms per system; lost of "
+        f"observers: median {100 * np.median(lost):.1f} %, most {100 * lost.max():.1f} %) | | | | | |"
+    )
+
+
+def main() -> None:
+    """Print the table as Markdown."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.scale",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--systems", type=int, default=10_000)
+    parser.add_argument("--queries", type=int, default=20)
+    arguments = parser.parse_args()
+    rng = np.random.default_rng(2026)
+    count = arguments.systems + arguments.queries
+    print("\n".join(facts("python -m benchmarks.scale [FOLDER]", ("numpy", "scipy", "numba"))), end="\n\n")
+    print("| streams | systems | search | recall | kernel blocks | fewer than a scan by | ms | faster by |")
+    print("| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |", flush=True)
+    sets = {"generated": generated(count, rng)}
+    if arguments.folder:
+        paths = class_folders(arguments.folder).paths
+        clips = LocalBinaryPatterns(n_jobs=-1).transform(paths)
+        sets["cut from real clips"] = resampled(clips, count, rng)
+    for name, streams in sets.items():
+        places = rng.permutation(len(streams))
+        for row in measure(name, [streams[k] for k in places], arguments.queries):
+            print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""Embeddings: observers as matrices of few rows, so that the kernel is not evaluated for every pair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from sysbags._common.parallel import run
+from sysbags._common.seeds import seed_of
+from sysbags._common.types import Array, IntArray, KernelLike
+from sysbags._common.validation import check_integer
+from sysbags.errors import IncompatibleSystemsError
+from sysbags.kernels.functions import feature_map, kernel_matrix
+from sysbags.systems.system import System
+from sysbags.systems.validation import check_systems
+
+__all__ = ["EmbeddedSystems", "Embedding", "pivoted_landmarks"]
+
+CANDIDATES = 10  # frames that are drawn for each landmark
+NEGLIGIBLE = 1e-9  # of the trace: below this the candidates are spanned by the landmarks, in float32
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EmbeddedSystems:
+    """Observers and means of systems in an embedding.
+
+    Attributes
+    ----------
+    observers : (K, n + 1, d) array of float32
+        The columns of each observer, padded with zeros to the largest order n, and the mean.
+    lost : (K,) array
+        The share of the squared norm of each observer that the embedding does not hold, from 0 to 1.
+    lost_of_mean : (K,) array
+        The same for the means.
+    """
+
+    observers: npt.NDArray[np.float32]
+    lost: Array
+    lost_of_mean: Array
+
+
+class Embedding:
+    """A finite feature map for a kernel: its projection to the span of some histograms, the landmarks.
+
+    With landmarks L, each histogram y becomes ``R^-1 k(L, y)`` where ``k(L, L) = R R'`` (Nystrom). An
+    observer is then a matrix with as many rows as there are landmarks, and the block of two systems the
+    product of two such matrices instead of the kernel between all their frames. Inner products are those of
+    projections: with `lost` the share of the squared norm that is not held, the error of a block is at most
+    ``sqrt(lost_i lost_j) ||C_i|| ||C_j||``.
+
+    Kernels with an explicit feature map ("linear", "bhattacharyya") need no landmarks and lose nothing.
+
+    Parameters
+    ----------
+    kernel : str or callable
+    landmarks : (m, p) array or None
+        None for kernels with an explicit feature map.
+    factor : (m, m) array or None
+        R, lower triangular.
+
+    Examples
+    --------
+    >>> import sysbags
+    >>> from sysbags.datasets import make_streams
+    >>> streams, _ = make_streams(classes=2, per_class=4, frames=40, bins=8)
+    >>> systems = [sysbags.identify(stream, order=2) for stream in streams]
+    >>> embedding = Embedding.fit(systems, size=50)
+    >>> embedded = embedding.transform(systems)
+    >>> embedded.observers.shape, bool(embedded.lost.max() < 0.05)
+    ((8, 3, 50), True)
+    >>> exact, fast = (sysbags.pairwise_distances(systems, embedding=e) for e in (None, embedding))
+    >>> bool(abs(exact - fast).max() < 0.1)
+    True
+    """
+
+    def __init__(self, kernel: KernelLike, landmarks: Array | None, factor: Array | None) -> None:
+        self.kernel, self.landmarks, self.factor = kernel, landmarks, factor
+
+    @classmethod
+    def fit(
+        cls,
+        systems: Sequence[System],
+        size: int = 500,
+        *,
+        random_state: int | np.random.Generator | None = 0,
+    ) -> Self:
+        """Choose landmarks among the frames of systems.
+
+        Parameters
+        ----------
+        systems : sequence of System
+        size : int, default=500
+            Number of landmarks; fewer, if these span all frames that were drawn.
+        random_state : int, Generator or None, default=0
+            For the frames that are drawn, ten for each landmark, and the choice among them.
+        """
+        first = check_systems(systems)
+        count, kernel = check_integer(size, "size"), first[0].kernel
+        if feature_map(kernel) is not None:
+            return cls(kernel, None, None)
+        rng = np.random.default_rng(seed_of(random_state))
+        bounds = np.cumsum([0] + [system.size for system in first])
+        drawn = np.sort(rng.permutation(bounds[-1])[: CANDIDATES * count])
+        owners = np.searchsorted(bounds, drawn, side="right") - 1
+        candidates = np.stack(
+            [first[k].samples[row - bounds[k]] for k, row in zip(owners, drawn, strict=True)]
+        )
+        chosen, factor = pivoted_landmarks(candidates, kernel, count, rng)
+        return cls(kernel, candidates[chosen], factor)
+
+    @property
+    def size(self) -> int | None:
+        """The number of landmarks; None if there are none."""
+        return None if self.landmarks is None else len(self.landmarks)
+
+    def features(self, samples: Array) -> Array:
+        """Return the features of histograms, (N, d)."""
+        explicit = feature_map(self.kernel)
+        if explicit is not None:
+            return explicit(samples)
+        from scipy.linalg import solve_triangular
+
+        between = kernel_matrix(self.landmarks, samples, self.kernel)
+        return np.asarray(solve_triangular(np.asarray(self.factor), between, lower=True).T)
+
+    def transform(self, systems: Sequence[System], *, n_jobs: int | None = None) -> EmbeddedSystems:
+        """Embed systems.
+
+        Parameters
+        ----------
+        systems : sequence of System
+        n_jobs : int, optional
+            Threads; the result does not depend on it.
+        """
+        given = check_systems(systems)
+        self._check(given[0])
+        n = max(system.order for system in given)
+
+        def embedded(system: System) -> tuple[npt.NDArray[np.float32], float, float]:
+            features = self.features(system.samples)
+            rows = np.zeros((n + 1, features.shape[1]))
+            rows[: system.order] = system.alpha.T @ features
+            rows[n] = system.beta @ features
+            lost = _lost(float((rows[:n] ** 2).sum()), float(np.trace(system.observer_gram)))
+            return rows.astype(np.float32), lost, _lost(float(rows[n] @ rows[n]), system.mean_norm)
+
+        parts = run(embedded, given, n_jobs, "embedding")
+        observers, lost, of_mean = zip(*parts, strict=True)
+        return EmbeddedSystems(
+            observers=np.stack(observers), lost=np.array(lost), lost_of_mean=np.array(of_mean)
+        )
+
+    def _check(self, system: System) -> None:
+        length = None if self.landmarks is None else self.landmarks.shape[1]
+        if system.kernel != self.kernel or length not in (None, system.bag_length):
+            raise IncompatibleSystemsError(
+                f"the embedding is for the kernel {self.kernel!r} and bags of {length} bins, but the systems "
+                f"have the kernel {system.kernel!r} and {system.bag_length} bins"
+            )
+
+
+def pivoted_landmarks(
+    candidates: Array, kernel: KernelLike, size: int, rng: np.random.Generator
+) -> tuple[IntArray, Array]:
+    """Choose histograms that span the others well, and return the Cholesky factor of their kernel.
+
+    Randomly pivoted Cholesky (Chen, Epperly, Tropp and Webber, 2022): the next landmark is drawn with a
+    probability in proportion to what is left of each candidate, its squared distance to the span of the
+    landmarks. k-means++ draws its centers so, in the space of the kernel.
+
+    Parameters
+    ----------
+    candidates : (N, p) array
+    kernel : str or callable
+    size : int
+    rng : Generator
+
+    Returns
+    -------
+    chosen : (m,) array of int
+        m is `size`, or less if nothing is left.
+    factor : (m, m) array
+        Lower triangular; ``factor @ factor.T`` is the kernel between the landmarks.
+    """
+    left = np.array([float(kernel_matrix(row[None], kernel=kernel)[0, 0]) for row in candidates])
+    enough = NEGLIGIBLE * left.sum()
+    columns = np.zeros((len(candidates), min(size, len(candidates))))
+    chosen: list[int] = []
+    while len(chosen) < columns.shape[1] and left.sum() > enough:
+        k, pivot = len(chosen), int(rng.choice(len(left), p=left / left.sum()))
+        column = kernel_matrix(candidates, candidates[pivot][None], kernel)[:, 0]
+        column = column - columns[:, :k] @ columns[pivot, :k]
+        columns[:, k] = column / np.sqrt(column[pivot])
+        left = np.maximum(left - columns[:, k] ** 2, 0.0)
+        left[pivot] = 0.0
+        chosen.append(pivot)
+    places = np.array(chosen)
+    return places, np.tril(columns[places, : len(places)])
+
+
+def _lost(held: float, norm: Any) -> float:
+    return float(np.clip(1.0 - held / norm, 0.0, 1.0)) if norm > 0.0 else 0.0

@@ -1,0 +1,137 @@
+"""Embeddings against the formula of Nystrom with a pseudo-inverse, exact kernels and the stated error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sysbags
+from sysbags.datasets import make_streams
+from sysbags.distances.embedding import Embedding, pivoted_landmarks
+from sysbags.errors import IncompatibleSystemsError, ParameterError
+from sysbags.kernels import kernel_matrix
+
+# Rows are stored in float32: 24 bits of numbers of about 1, summed over fewer than a thousand columns.
+FLOAT32 = {"rtol": 0, "atol": 1e-5}
+
+
+def systems_of(kernel="chi2", bins=8, orders=(2, 3), **options):
+    streams, _ = make_streams(classes=2, per_class=3, frames=20, bins=bins, **options)
+    return [
+        sysbags.identify(stream, orders[k % len(orders)], kernel=kernel) for k, stream in enumerate(streams)
+    ]
+
+
+def nystrom(first, second, landmarks, kernel):
+    """``C_i' k(Y_i, L) k(L, L)^+ k(L, Y_j) C_j`` with the mean as a last column."""
+    inverse = np.linalg.pinv(kernel_matrix(landmarks, kernel=kernel), rcond=1e-12)
+    left, right = (
+        np.column_stack([system.alpha, system.beta]).T @ kernel_matrix(system.samples, landmarks, kernel)
+        for system in (first, second)
+    )
+    return left @ inverse @ right.T
+
+
+@pytest.mark.parametrize("kernel", ["chi2", "intersection"])
+def test_blocks_are_those_of_nystrom(kernel):
+    systems, others = systems_of(kernel), systems_of(kernel, random_state=1)
+    embedding = Embedding.fit(systems, size=7)
+    assert embedding.size == 7
+    gram = sysbags.cross_gram(systems, others, embedding=embedding)
+    for i, system in enumerate(systems):
+        for j, other in enumerate(others):
+            expected = nystrom(system, other, embedding.landmarks, kernel)
+            found = gram.observer[i, j, : system.order, : other.order]
+            np.testing.assert_allclose(found, expected[:-1, :-1], **FLOAT32)
+            assert gram.mean[i, j] == pytest.approx(expected[-1, -1], abs=1e-5)
+            assert not gram.observer[i, j, system.order :].any()
+
+
+@pytest.mark.parametrize("kernel", ["linear", "bhattacharyya"])
+def test_explicit_kernels_are_exact(kernel):
+    systems = systems_of(kernel)
+    embedding = Embedding.fit(systems, size=2)
+    assert embedding.size is None
+    exact, found = (sysbags.cross_gram(systems, embedding=e) for e in (None, embedding))
+    np.testing.assert_allclose(found.observer, exact.observer, **FLOAT32)
+    np.testing.assert_allclose(found.mean, exact.mean, **FLOAT32)
+    embedded = embedding.transform(systems)
+    assert max(embedded.lost.max(), embedded.lost_of_mean.max()) < 1e-9
+
+
+def test_all_frames_as_landmarks_lose_nothing():
+    systems = systems_of()
+    embedding = Embedding.fit(systems, size=1000)
+    embedded = embedding.transform(systems)
+    # What is left of the kernel's trace is below 1e-9, and observers have lengths of about 1.
+    assert max(embedded.lost.max(), embedded.lost_of_mean.max()) < 1e-6
+    exact, found = (sysbags.pairwise_distances(systems, embedding=e) for e in (None, embedding))
+    np.testing.assert_allclose(found, exact, rtol=0, atol=1e-4)
+
+
+@given(st.integers(0, 1000), st.integers(1, 40))
+@settings(max_examples=15, deadline=None)
+def test_the_error_is_within_what_is_stated(seed, size):
+    systems = systems_of(random_state=seed)
+    embedding = Embedding.fit(systems, size, random_state=seed)
+    embedded = embedding.transform(systems)
+    assert (embedded.lost >= 0.0).all()
+    assert (embedded.lost <= 1.0).all()
+    exact, found = (sysbags.cross_gram(systems, embedding=e) for e in (None, embedding))
+    norms = np.sqrt([np.trace(system.observer_gram) for system in systems])
+    bound = np.sqrt(np.outer(embedded.lost, embedded.lost)) * np.outer(norms, norms)
+    error = np.linalg.norm(exact.observer - found.observer, axis=(2, 3))
+    assert (error <= bound + 1e-5).all()
+    of_mean = np.sqrt(
+        np.outer(embedded.lost_of_mean, embedded.lost_of_mean)
+        * np.outer(np.diag(exact.mean), np.diag(exact.mean))
+    )
+    assert (abs(exact.mean - found.mean) <= of_mean + 1e-5).all()
+
+
+def test_more_landmarks_lose_less():
+    systems = systems_of(bins=16)
+    lost = [Embedding.fit(systems, size).transform(systems).lost.mean() for size in (2, 10, 50)]
+    assert lost[0] > lost[1] > lost[2]
+
+
+@given(st.integers(0, 1000), st.integers(1, 30))
+@settings(max_examples=25, deadline=None)
+def test_the_factor_is_that_of_cholesky(seed, size):
+    rng = np.random.default_rng(seed)
+    candidates = rng.dirichlet(np.ones(5), size=20)
+    candidates[10:] = candidates[:10]  # a histogram that is there twice is chosen once
+    chosen, factor = pivoted_landmarks(candidates, "chi2", size, rng)
+    assert len(chosen) == len({tuple(candidates[k]) for k in chosen}) <= min(size, 10)
+    expected = np.linalg.cholesky(kernel_matrix(candidates[chosen]))
+    np.testing.assert_allclose(factor, expected, rtol=0, atol=1e-6)  # the least pivot is about 1e-5
+
+
+def test_the_same_for_a_seed_and_for_any_number_of_threads():
+    systems = systems_of()
+    first, second = (Embedding.fit(systems, 5, random_state=3) for _ in range(2))
+    np.testing.assert_array_equal(first.landmarks, second.landmarks)
+    one, two = (sysbags.cross_gram(systems, embedding=first, n_jobs=jobs) for jobs in (1, 2))
+    np.testing.assert_array_equal(one.observer, two.observer)
+
+
+def test_a_kernel_of_the_callers():
+    def kernel(first, second):
+        return np.exp(-((first[:, None] - second) ** 2).sum(axis=2))
+
+    systems = systems_of(kernel)
+    gram = sysbags.cross_gram(systems, embedding=Embedding.fit(systems, 1000))
+    np.testing.assert_allclose(gram.observer, sysbags.cross_gram(systems).observer, rtol=0, atol=1e-4)
+
+
+def test_mistakes():
+    systems = systems_of()
+    embedding = Embedding.fit(systems, 3)
+    with pytest.raises(ParameterError, match="size is 0"):
+        Embedding.fit(systems, 0)
+    with pytest.raises(IncompatibleSystemsError, match="'chi2' and bags of 8 bins, but the systems have"):
+        embedding.transform(systems_of("intersection"))
+    with pytest.raises(IncompatibleSystemsError, match="and 5 bins"):
+        embedding.transform(systems_of(bins=5))
