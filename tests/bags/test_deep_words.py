@@ -128,7 +128,7 @@ def test_frames_may_keep_their_shape():
 
 def test_the_shape_is_for_networks():
     assert Settings(bags="deep", keep_aspect=True, size=256).make_bags().keep_aspect
-    with pytest.raises(ParameterError, match="--keep-aspect is for the bags deep, deep-words, deep-patches and"):
+    with pytest.raises(ParameterError, match="--keep-aspect is for the bags deep, deep-words, deep-pat"):
         Settings(bags="lbp", keep_aspect=True).make_bags()
 
 
