@@ -2,7 +2,8 @@
 
 `python -m benchmarks.tokens FOLDER [--cache DIR] [--network NAME]`, for a folder with one folder per class
 and sources in index.csv, one of which is left out at a time. Kernel ridge with its default metric; weights,
-ridge and width are chosen inside the training sets. Which row is best is seen on the test sets: do not take it for a result.
+ridge and width are chosen inside the training sets. Which row is best is seen on the test sets: do not take
+it for a result.
 """
 
 from __future__ import annotations
