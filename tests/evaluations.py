@@ -267,3 +267,8 @@ def chosen_settings(systems, labels, *, groups=None, classifier="nearest-mean", 
         distances=predictors[best].distances(),
         sets=known.sets(tried[best]["normal form"]),
     )
+
+
+def class_size(labels):
+    """Clips per class: the weight of each class in the sum of squares."""
+    return len(labels) / len(np.unique(labels))

@@ -9,6 +9,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 import sysbags
+from evaluations import class_size
 from sysbags.classifiers.base import half_mean
 from sysbags.classifiers.kernel_ridge import gaussian_distances
 from sysbags.datasets import make_streams
@@ -70,11 +71,6 @@ def splits(left_out):
                 np.flatnonzero((group != GROUPS) & (left_out != GROUPS)),
                 np.flatnonzero(group == GROUPS),
             )
-
-
-def class_size(codes):
-    """Items per class: the weight of each class in the sum of squares."""
-    return len(codes) / len(np.unique(codes))
 
 
 def assert_estimator(predictor, settings, systems_by_bag, lambda_a, lambda_mu, items):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from clips import moving_frames, write_clip
-from evaluations import make_evaluation
+from evaluations import class_size, make_evaluation
 from sysbags import (
     KernelRidgeClassifier,
     NearestMean,
@@ -92,11 +92,6 @@ def test_nearest_mean_and_nearest_system_are_fitted_to_the_training_clips(data, 
             model.fit([systems[k] for k in train], data[1][train])
             assert predicted == model.predict([systems[k] for k in test]).tolist()
     assert 0.3 < result.accuracy < 1.0
-
-
-def class_size(labels):
-    """Clips per class: the weight of each class in the sum of squares."""
-    return len(labels) / len(np.unique(labels))
 
 
 def slow_ridge(streams, labels, sources, parts, weights):

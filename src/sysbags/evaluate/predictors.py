@@ -403,8 +403,7 @@ class KernelRidge:
 
     def _fitted(self, excluding: int | None) -> Array:
         """Return the scores of the classes, -inf for classes without items."""
-        inverse, counts = self._inverse, self._counts.sum(axis=0)
-        coefficients = inverse @ self._targets
+        inverse, coefficients, counts = self._inverse, self._coefficients, self._counts.sum(axis=0)
         training_counts = counts - self._counts[self._group_indices]
         if excluding is not None and len(self._groups) == 2:
             return np.full(self._targets.shape, -np.inf)  # no group is left to learn from
@@ -469,6 +468,11 @@ class KernelRidge:
         if self._class_size is not None:
             penalties *= self._counts.sum(axis=0)[self._codes] / self._class_size
         return np.asarray(np.linalg.inv(bordered(self._distances, penalties))[:items, :items])
+
+    @cached_property
+    def _coefficients(self) -> Array:
+        """R Y."""
+        return np.asarray(self._inverse @ self._targets)
 
     @cached_property
     def _to_others(self) -> Array:
