@@ -11,12 +11,10 @@ import numbers
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import islice
+from typing import Any, TypeVar
 
 from sysbags.errors import ParameterError
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 __all__ = ["check_jobs", "run"]
 
@@ -24,21 +22,25 @@ Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
 
 WAKE_SECONDS = 0.2
+QUEUED = 16  # chunks per thread that are submitted and not finished
+_DIVIDED: contextvars.ContextVar[bool] = contextvars.ContextVar("divided", default=False)
 
 
 def run(
-    function: Callable[[Chunk], Result],
+    function: Callable[..., Result],
     chunks: Sequence[Chunk],
     n_jobs: int | None,
     description: str,
     *,
+    shared: Sequence[Any] = (),
+    consume: Callable[[int, Result], None] | None = None,
     quiet_seconds: float = 2.0,
 ) -> list[Result]:
-    """Return `[function(chunk) for chunk in chunks]`, computed by threads.
+    """Return `[function(chunk, *shared) for chunk in chunks]`, computed by threads.
 
     The caller divides the work into chunks, so that results do not depend on `n_jobs`; BLAS has one thread
-    meanwhile. A single chunk is computed in this thread. A progress bar appears on a terminal after two
-    seconds.
+    meanwhile. A single chunk is computed in this thread, and so is work that a chunk divides again. A
+    progress bar appears on a terminal after two seconds.
 
     Parameters
     ----------
@@ -51,6 +53,11 @@ def run(
         Number of threads; None means 1 (or the value of `joblib.parallel_config`), -1 all cores.
     description : str
         What the progress bar says.
+    shared : sequence
+        Further arguments, the same for all chunks.
+    consume : callable, optional
+        Called in this thread with the place of a chunk and its result, in the order in which they are
+        finished; then no result is kept, few are waiting at a time, and the list is empty.
     quiet_seconds : float, default=2.0
         No progress is shown before.
 
@@ -58,43 +65,60 @@ def run(
     --------
     >>> run(abs, [-1, 2, -3], n_jobs=2, description="absolute values")
     [1, 2, 3]
+    >>> run(pow, [2, 3], None, "squares", shared=[2], consume=lambda k, square: print(k, square))
+    0 4
+    1 9
+    []
     """
     threads = check_jobs(n_jobs)
-    if len(chunks) == 1:
-        return [function(chunks[0])]
-    from concurrent.futures import ThreadPoolExecutor
-
+    results: list[Any] = [None] * (len(chunks) if consume is None else 0)
+    take = consume or results.__setitem__
+    if len(chunks) == 1 or _DIVIDED.get():
+        for k, chunk in enumerate(chunks):
+            take(k, function(chunk, *shared))
+        return results
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(limits=1, user_api="blas"):
-        if threads == 1:
-            return list(_with_progress(map(function, chunks), len(chunks), description, quiet_seconds))
-        pool = ThreadPoolExecutor(threads)
-        try:
-            # Each call has the context of the caller, such as the collection of warnings.
-            calls = [pool.submit(contextvars.copy_context().run, function, chunk) for chunk in chunks]
-            results = _in_order(calls)
-            return list(_with_progress(results, len(chunks), description, quiet_seconds))
-        finally:
-            # After Ctrl-C or an error, do not wait for the other threads.
-            pool.shutdown(wait=False, cancel_futures=True)
+    token = _DIVIDED.set(True)
+    try:
+        with threadpool_limits(limits=1, user_api="blas"):
+            finished = (
+                ((k, function(chunk, *shared)) for k, chunk in enumerate(chunks))
+                if threads == 1
+                else _on_threads(function, chunks, shared, threads)
+            )
+            for k, result in _with_progress(finished, len(chunks), description, quiet_seconds):
+                take(k, result)
+    finally:
+        _DIVIDED.reset(token)
+    return results
 
 
-def _in_order(futures: Sequence[Future[Result]]) -> Iterator[Result]:
-    """Yield the results in order; the first exception is raised at once.
+def _on_threads(
+    function: Callable[..., Result], chunks: Sequence[Chunk], shared: Sequence[Any], threads: int
+) -> Iterator[tuple[int, Result]]:
+    """Yield the place of each chunk and its result as they are finished; the first exception is raised.
 
     The main thread waits for short times only: Ctrl-C does not end a wait if it arrives just before the wait
     or in another thread. It is noticed when the main thread wakes up again.
     """
-    from concurrent.futures import FIRST_COMPLETED, wait
+    from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
-    pending = set(futures)
-    for future in futures:
-        while future in pending:
-            done, pending = wait(pending, timeout=WAKE_SECONDS, return_when=FIRST_COMPLETED)
-            for completed in done:
-                completed.result()
-        yield future.result()
+    pool = ThreadPoolExecutor(threads)
+    waiting = iter(enumerate(chunks))
+    pending: dict[Any, int] = {}
+    try:
+        while True:
+            for k, chunk in islice(waiting, QUEUED * threads - len(pending)):
+                # Each call has the context of the caller, such as the collection of warnings.
+                pending[pool.submit(contextvars.copy_context().run, function, chunk, *shared)] = k
+            if not pending:
+                return
+            for future in wait(pending, timeout=WAKE_SECONDS, return_when=FIRST_COMPLETED).done:
+                yield pending.pop(future), future.result()
+    finally:
+        # After Ctrl-C or an error, do not wait for the other threads.
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def check_jobs(n_jobs: Any) -> int:

@@ -365,7 +365,7 @@ def by_bag(systems: Any) -> list[list[System]]:
             if not items
             else "each clip must have the same number of systems, at least one"
         )
-    return [check_systems(list(bag)) for bag in zip(*items, strict=True)]
+    return [list(check_systems(list(bag))) for bag in zip(*items, strict=True)]
 
 
 def half_mean(squared: Array) -> float:

@@ -21,6 +21,7 @@ from sysbags._numba.histograms import cross_blocks
 from sysbags.distances.embedding import Embedding
 from sysbags.kernels.functions import call_kernel, check_precision, feature_map
 from sysbags.kernels.histograms import Code, density, in_tiles
+from sysbags.systems.lazy import LazySystems
 from sysbags.systems.validation import check_same_space, check_systems
 
 if TYPE_CHECKING:
@@ -78,6 +79,9 @@ class SystemStack:
     @classmethod
     def of(cls, systems: Sequence[System]) -> SystemStack:
         """Stack systems of the same normal form."""
+        if isinstance(systems, LazySystems):
+            names = ("orders", "transition", "observer_gram", "mean_norm", "normal_form")
+            return cls(*(getattr(systems, name) for name in names))
         orders = np.array([system.order for system in systems])
         transition = np.zeros((orders.size, orders.max(), orders.max()))
         observer_gram = np.zeros_like(transition)

@@ -126,7 +126,7 @@ def pictures(
         warnings.simplefilter("ignore", VideoWarning)
         known: Sequence[Array | None] = streams or [None] * len(clips)
         pairs = list(zip(clips, known, strict=True))
-        return run(lambda pair: _picture(*pair, height), pairs, n_jobs, "pictures")
+        return run(lambda pair: _picture(pair[0], pair[1], height), pairs, n_jobs, "pictures")
 
 
 def write(path: str | os.PathLike[str], evaluation: Evaluation, *, n_jobs: int | None = None) -> None:

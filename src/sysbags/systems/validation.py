@@ -7,13 +7,19 @@ from typing import Any
 
 from sysbags._common.validation import kernel_name
 from sysbags.errors import IncompatibleSystemsError, ParameterError
+from sysbags.systems.lazy import LazySystems
 from sysbags.systems.system import System
 
 __all__ = ["check_same_space", "check_systems"]
 
 
-def check_systems(systems: Any, *, name: str = "systems") -> list[System]:
-    """Return a non-empty list of systems with the same kernel, bag length and normal form."""
+def check_systems(systems: Any, *, name: str = "systems") -> Sequence[System]:
+    """Return a non-empty list of systems with the same kernel, bag length and normal form.
+
+    Systems that are read when they are needed stay what they are.
+    """
+    if isinstance(systems, LazySystems) and len(systems):
+        return systems
     if isinstance(systems, System):
         raise ParameterError(
             f"{name} is a single System, but it must be a sequence of System: put it in a list"
