@@ -33,19 +33,14 @@ NOISE = 0.02
 
 
 def generated(count: int, rng: np.random.Generator) -> list[Array]:
-    """Streams of many classes; every fifth is an original, and four nearly the same follow it."""
-    originals, _ = make_streams(
-        classes=count // 50 + 1,
-        per_class=10,
-        frames=100,
-        bins=64,
-        random_state=int(rng.integers(1 << 31)),
-    )
-    return [_noisy(originals[k // 5], rng) for k in range(count)]
+    """Parts of generated streams of a hundred classes, as long as real clips and with as many bins."""
+    seed = int(rng.integers(1 << 31))
+    originals, _ = make_streams(classes=100, per_class=5, frames=250, bins=256, random_state=seed)
+    return resampled(originals, count, rng)
 
 
 def resampled(clips: list[Array], count: int, rng: np.random.Generator) -> list[Array]:
-    """Parts of streams of real clips, with noise."""
+    """Parts of streams with noise: many are nearly the same."""
     streams = []
     for _ in range(count):
         clip = clips[rng.integers(len(clips))]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import sysbags
 from sysbags.datasets import make_streams
+from sysbags.distances.gram import SystemStack
 from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.library import Embedding, SystemIndex
 
@@ -38,8 +39,9 @@ def test_exact_search_is_the_scan(seed, size, k, lambda_a, lambda_mu, normal_for
     order = np.lexsort((np.arange(len(scan)), scan))[:k]
     np.testing.assert_array_equal(found.indices, order)
     np.testing.assert_allclose(found.distances, scan[order], rtol=0, atol=1e-12 * scan.max())
-    embedded = index.embedding.transform([query])
-    bounds = index._bounds(index._approximate(query, embedded), query, embedded, safe=True)
+    bounds = index._safe_bounds(
+        np.arange(len(systems)), SystemStack.of([query]), index.embedding.transform([query])
+    )
     assert (bounds <= scan).all()
 
 

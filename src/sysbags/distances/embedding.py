@@ -42,6 +42,14 @@ class EmbeddedSystems:
     lost: Array
     lost_of_mean: Array
 
+    def subset(self, indices: Any) -> EmbeddedSystems:
+        """Return the systems at these indices."""
+        return EmbeddedSystems(
+            observers=self.observers[indices],
+            lost=self.lost[indices],
+            lost_of_mean=self.lost_of_mean[indices],
+        )
+
 
 class Embedding:
     """A finite feature map for a kernel: its projection to the span of some histograms, the landmarks.

@@ -7,19 +7,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer, check_weight
-from sysbags.distances.alignment_matrix import alignment_matrix, mean_term
+from sysbags.distances.alignment_matrix import alignment_bounds, alignment_matrix, mean_term
 from sysbags.distances.embedding import EmbeddedSystems, Embedding
-from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
+from sysbags.distances.gram import CrossGram, SystemStack, Tiling, cross_gram
+from sysbags.errors import ParameterError
+from sysbags.systems.lazy import LazySystems
 from sysbags.systems.system import System
 from sysbags.systems.validation import check_same_space, check_systems
 
 __all__ = ["Neighbours", "SystemIndex"]
 
-SHORTLIST = 2  # exact distances for each neighbour that is asked for
-ALIGNED = 10  # alignments in the embedding for each exact distance
+# For each neighbour that is asked for: exact distances, alignments in the embedding, and nuclear norms.
+SHORTLIST, ALIGNED, BOUNDED = 2, 8, 50
+COARSE = 128  # coordinates of the embedding for the first look; landmarks are in the order of their use
 CHUNK = 16  # exact distances at a time, while bounds are compared
+TILING = Tiling(blocks=2)  # of so few: more tiles would take longer
 ROUND_OFF = 1e-5  # of the squared norms: embedded observers have 24 bits
 
 
@@ -32,25 +37,33 @@ class Neighbours(NamedTuple):
         Which systems, the nearest first.
     distances : (k,) array
         Squared alignment distances, exact.
+    lower_bounds : (k,) array
+        Certificates: no rotation gives a smaller distance than this.
     blocks : int
-        For how many systems the kernel was evaluated.
+        For how many systems the kernel was evaluated, and an exact distance computed.
+    alignments : int
+        For how many systems a rotation was searched, in the embedding or exactly.
+    pruned : float
+        The share of the systems whose exact distance was not computed.
     """
 
     indices: IntArray
     distances: Array
+    lower_bounds: Array
     blocks: int
+    alignments: int
+    pruned: float
 
 
 class SystemIndex:
     """Find the systems with the smallest alignment distance to a system.
 
     All systems are embedded once. A search multiplies the embedded observers, which gives every block ``M``
-    approximately, and then
-
-    * by default aligns the most promising systems in the embedding and computes exact distances for the
-      best of those, twice as many as are asked for;
-    * with ``exact=True`` computes exact distances in the order of lower bounds until no bound is below the
-      largest distance that was found, which is provably the result of comparing with all systems.
+    approximately, and takes fewer and fewer systems: by the Frobenius norms of the blocks in the first
+    coordinates of the embedding, by their nuclear norms, by alignments in the embedding, and by exact
+    distances, twice as many as there are neighbours. With ``exact=True`` the search goes on with exact
+    distances in the order of lower bounds until no bound is below the largest distance that was found, which
+    is provably the result of comparing with all systems.
 
     The lower bound of a squared distance is ``||C_1||^2 + ||C_2||^2 - 2 (||M||_* + e)``, where e is what the
     embedding may have lost of the nuclear norm, and the weighted bounds of its other parts: the squared
@@ -59,8 +72,11 @@ class SystemIndex:
     Parameters
     ----------
     systems : sequence of System
+        A list, or the systems of a `Library`, which are read when they are needed.
     embedding : Embedding, optional
-        By default one of 500 landmarks is fitted to the systems.
+        By default one of 500 landmarks is fitted to the systems. More landmarks make an exact search faster.
+    embedded : EmbeddedSystems, optional
+        ``embedding.transform(systems)``, if it has been computed before.
     lambda_a, lambda_mu : float, default=0.25, 0.0
         Weights of the transition and of the mean.
     random_state : int, Generator or None, default=0
@@ -90,6 +106,7 @@ class SystemIndex:
         systems: Sequence[System],
         *,
         embedding: Embedding | None = None,
+        embedded: EmbeddedSystems | None = None,
         lambda_a: float = 0.25,
         lambda_mu: float = 0.0,
         random_state: int | np.random.Generator | None = 0,
@@ -99,9 +116,13 @@ class SystemIndex:
         self.weights = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
         self.embedding = embedding or Embedding.fit(self.systems, random_state=random_state)
         self.random_state, self.n_jobs = random_state, n_jobs
+        self.embedded = embedded or self.embedding.transform(self.systems, n_jobs=n_jobs)
+        if len(self.embedded.observers) != len(self.systems):
+            raise ParameterError(
+                f"embedded has {len(self.embedded.observers)} systems, but there are {len(self.systems)}"
+            )
         self._stack = SystemStack.of(self.systems)
-        self._singular = np.linalg.svd(self._stack.transition, compute_uv=False)
-        self.embedded = self.embedding.transform(self.systems, n_jobs=n_jobs)
+        self._norms = np.einsum("kii->k", self._stack.observer_gram)
 
     def search(self, system: System, k: int = 10, *, exact: bool = False) -> Neighbours:
         """Find the nearest systems.
@@ -112,68 +133,134 @@ class SystemIndex:
         k : int, default=10
             How many; at most as many as there are.
         exact : bool, default=False
+            Compare with all systems that bounds do not exclude, not only with a shortlist.
         """
         (query,) = check_systems([system])
-        check_same_space(self.systems, [query])
-        count = min(check_integer(k, "k"), len(self.systems))
-        embedded = self.embedding.transform([query])
-        gram = self._approximate(query, embedded)
-        bounds = self._bounds(gram, query, embedded, safe=exact)
-        order = np.argsort(bounds, kind="stable")
-        if exact:
-            return self._nearest(query, order, bounds, count)
-        some = order[: ALIGNED * SHORTLIST * count]
-        aligned = self._aligned(gram.subset(some))
-        shortlist = some[np.argsort(aligned, kind="stable")[: SHORTLIST * count]]
-        return self._nearest(query, shortlist, None, count)
+        check_same_space(self._take(np.zeros(1, dtype=np.int64)), [query])
+        return self._search(query, self.embedding.transform([query]), check_integer(k, "k"), exact, None)
+
+    def neighbors_graph(self, k: int = 10, *, exact: bool = False) -> tuple[IntArray, Array]:
+        """Find the nearest of the other systems for each system.
+
+        Parameters
+        ----------
+        k : int, default=10
+            How many; at most as many as there are.
+        exact : bool, default=False
+
+        Returns
+        -------
+        indices : (K, k) array of int
+            The nearest first.
+        distances : (K, k) array
+            Squared, exact.
+        """
+        count = min(check_integer(k, "k"), len(self.systems) - 1)
+        if count < 1:
+            raise ParameterError("there is one system, but a graph of neighbours needs two")
+
+        def neighbours(place: int) -> Neighbours:
+            embedded = self.embedded.subset(np.array([place]))
+            return self._search(self._take(np.array([place]))[0], embedded, count, exact, place)
+
+        found = run(neighbours, range(len(self.systems)), self.n_jobs, "neighbours")
+        return np.stack([each.indices for each in found]), np.stack([each.distances for each in found])
+
+    def _search(
+        self, query: System, embedded: EmbeddedSystems, k: int, exact: bool, left_out: int | None
+    ) -> Neighbours:
+        """Find the nearest systems to an embedded system, without one of them."""
+        query_stack = SystemStack.of([query])
+        others = np.delete(np.arange(len(self.systems)), [] if left_out is None else left_out)
+        count = min(k, len(others))
+        some = self._first(self._coarse(query, embedded)[others], BOUNDED * count, others)
+        gram = self._approximate(some, query_stack, embedded)
+        some, gram = self._narrowed(some, gram, alignment_bounds(gram, *self.weights), ALIGNED * count)
+        shortlist, _ = self._narrowed(some, gram, self._aligned(gram), SHORTLIST * count)
+        found, distances, certificates = self._exact(shortlist, query, count)
+        blocks = len(shortlist)
+        if exact and blocks < len(others):
+            rest = np.setdiff1d(others, shortlist)
+            bounds = self._safe_bounds(rest, query_stack, embedded)
+            order = np.argsort(bounds, kind="stable")
+            for start in range(0, len(rest), CHUNK):
+                chunk = order[start : start + CHUNK]
+                chunk = chunk[bounds[chunk] <= distances[-1]]
+                if not len(chunk):
+                    break
+                more = self._exact(rest[chunk], query, count)
+                blocks += len(chunk)
+                merged = [
+                    np.append(old, new)
+                    for old, new in zip((found, distances, certificates), more, strict=True)
+                ]
+                best = np.lexsort((merged[0], merged[1]))[:count]
+                found, distances, certificates = (values[best] for values in merged)
+        alignments = len(some) + blocks
+        return Neighbours(found, distances, certificates, blocks, alignments, 1.0 - blocks / len(others))
+
+    def _take(self, places: IntArray) -> list[System]:
+        """Return systems at some places."""
+        systems = self.systems
+        return systems.read(places) if isinstance(systems, LazySystems) else [systems[i] for i in places]
+
+    def _first(self, values: Array, count: int, places: IntArray) -> IntArray:
+        """Return the places of the smallest values, in their order."""
+        if count < len(values):
+            kept = np.argpartition(values, count - 1)[:count]
+            values, places = values[kept], places[kept]
+        return places[np.lexsort((places, values))]
+
+    def _narrowed(
+        self, places: IntArray, gram: CrossGram, values: Array, count: int
+    ) -> tuple[IntArray, CrossGram]:
+        """Keep the systems with the smallest values, of those at some places."""
+        kept = self._first(values[:, 0], count, np.arange(len(places)))
+        return places[kept], gram.subset(kept)
 
     def _aligned(self, gram: CrossGram) -> Array:
-        """Return the squared alignment distances to the only column of a CrossGram."""
         options: Any = {"random_state": self.random_state, "n_jobs": self.n_jobs}
-        return alignment_matrix(gram, *self.weights, **options)[:, 0]
+        return alignment_matrix(gram, *self.weights, **options)
 
-    def _nearest(self, query: System, order: IntArray, bounds: Array | None, count: int) -> Neighbours:
-        """Return the nearest of some systems by exact distances; stop where bounds allow no nearer one."""
-        found, distances, blocks = np.empty(0, dtype=np.int64), np.empty(0), 0
-        step = len(order) if bounds is None else CHUNK
-        for start in range(0, len(order), step):
-            some = order[start : start + step]
-            if bounds is not None and len(found) == count and bounds[some[0]] > distances[-1]:
-                break
-            gram = cross_gram([self.systems[i] for i in some], [query], n_jobs=self.n_jobs)
-            found, distances = np.append(found, some), np.append(distances, self._aligned(gram))
-            best = np.lexsort((found, distances))[:count]
-            found, distances, blocks = found[best], distances[best], blocks + len(some)
-        return Neighbours(found, distances, blocks)
+    def _exact(self, places: IntArray, query: System, count: int) -> tuple[IntArray, Array, Array]:
+        """Return the nearest of some systems: places, distances and certificates."""
+        gram = cross_gram(self._take(places), [query], n_jobs=self.n_jobs, tiling=TILING)
+        distances = self._aligned(gram)[:, 0]
+        best = np.lexsort((places, distances))[:count]
+        bounds = alignment_bounds(gram, *self.weights)[best, 0]
+        return places[best], distances[best], np.minimum(bounds, distances[best])
 
-    def _approximate(self, query: System, embedded: EmbeddedSystems) -> CrossGram:
-        """Return the CrossGram with a system, in the embedding."""
-        products = np.tensordot(self.embedded.observers, embedded.observers[0], axes=(2, 1))
+    def _coarse(self, query: System, embedded: EmbeddedSystems) -> Array:
+        """Return what systems are compared by first: bounds from Frobenius norms in a few coordinates."""
+        observers, own = self.embedded.observers, embedded.observers[0, :, :COARSE]
+        products = observers.reshape(-1, observers.shape[2])[:, :COARSE] @ own.T
+        blocks = products.reshape(len(observers), -1, len(own))
+        frobenius = np.sqrt(np.einsum("kij,kij->k", blocks[:, :-1, :-1], blocks[:, :-1, :-1]))
+        means = self._stack.mean_norm - 2.0 * blocks[:, -1, -1]
+        return np.asarray(self._norms - 2.0 * np.sqrt(query.order) * frobenius + self.weights[1] * means)
+
+    def _approximate(self, places: IntArray, query: SystemStack, embedded: EmbeddedSystems) -> CrossGram:
+        """Return the CrossGram of some systems with a system, in the embedding."""
+        observers = self.embedded.observers
+        most = 2 * len(places) > len(observers)  # then it takes longer to copy them than to multiply all
+        products = np.tensordot(observers if most else observers[places], embedded.observers[0], axes=(2, 1))
+        products = (products[places] if most else products).astype(np.float64)
         return CrossGram(
-            products[:, None, :-1, :-1].astype(np.float64),
-            products[:, -1:, -1].astype(np.float64),
-            self._stack,
-            SystemStack.of([query]),
+            products[:, None, :-1, :-1],
+            products[:, -1:, -1],
+            self._stack.subset(places),
+            query,
             symmetric=False,
         )
 
-    def _bounds(self, gram: CrossGram, query: System, embedded: EmbeddedSystems, *, safe: bool) -> Array:
-        """Return lower bounds of the squared distances; not `safe`, as if the embedding lost nothing."""
-        weight, weight_mu = self.weights
-        norms, own = (
-            np.trace(self._stack.observer_gram, axis1=1, axis2=2),
-            float(np.trace(query.observer_gram)),
-        )
-        nuclear = np.linalg.svd(gram.observer[:, 0], compute_uv=False).sum(axis=1)
-        lost = np.sqrt(self.embedded.lost * norms * embedded.lost[0] * own)
-        of_mean = np.sqrt(self.embedded.lost_of_mean * gram.rows.mean_norm * embedded.lost_of_mean[0])
-        of_mean *= np.sqrt(query.mean_norm)
-        n = max(self._singular.shape[1], query.order)
-        singular = np.zeros((2, len(norms), n))
-        singular[0, :, : self._singular.shape[1]] = self._singular
-        singular[1, :, : query.order] = np.linalg.svd(query.transition, compute_uv=False)
-        parts = norms + own - 2.0 * (nuclear + safe * lost)
-        parts += weight * ((singular[0] - singular[1]) ** 2).sum(axis=1)
-        parts += weight_mu * np.maximum(mean_term(gram)[:, 0] - 2.0 * safe * of_mean, 0.0)
-        unit = norms + own + weight_mu * (gram.rows.mean_norm + query.mean_norm)
-        return np.asarray(parts - safe * ROUND_OFF * unit)
+    def _safe_bounds(self, places: IntArray, query: SystemStack, embedded: EmbeddedSystems) -> Array:
+        """Return lower bounds of the squared distances, whatever the embedding has lost."""
+        weight_mu = self.weights[1]
+        gram = self._approximate(places, query, embedded)
+        own, own_mean = float(np.trace(query.observer_gram[0])), float(query.mean_norm[0])
+        norms, means = self._norms[places], gram.rows.mean_norm
+        lost = np.sqrt(self.embedded.lost[places] * norms * embedded.lost[0] * own)
+        of_mean = np.sqrt(self.embedded.lost_of_mean[places] * means * embedded.lost_of_mean[0] * own_mean)
+        bounds = alignment_bounds(gram, self.weights[0])[:, 0] - 2.0 * lost
+        bounds += weight_mu * np.maximum(mean_term(gram)[:, 0] - 2.0 * of_mean, 0.0)
+        return np.asarray(bounds - ROUND_OFF * (norms + own + weight_mu * (means + own_mean)))
