@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,13 +18,16 @@ from sysbags._common.warnings import warn
 from sysbags.bags.base import check_videos
 from sysbags.datasets.folder import INDEX, class_folders, clips_under, looks_like_clip
 from sysbags.errors import ParameterError, SysbagsError, VideoError, VideoWarning
-from sysbags.library.embedded import embed_clips
+from sysbags.library.embeddings import embed_clips
 from sysbags.library.reading import FileState, GivenClip, ReadClip, file_state, read_clip
 from sysbags.library.schema import checksum, pack
 from sysbags.library.settings import LibrarySettings, WantedSettings, ensure_settings
-from sysbags.library.store import Library, below
+from sysbags.library.systems import below
 from sysbags.storage.files import versions
 from sysbags.systems.serialization import system_arrays
+
+if TYPE_CHECKING:
+    from sysbags.library.store import Library
 
 __all__ = ["Added", "add_clips"]
 

@@ -7,34 +7,29 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from sysbags._common.types import Array, IntArray
 from sysbags.distances.embedding import EmbeddedSystems, Embedding
 from sysbags.errors import FileError
+from sysbags.library.adding import Added, add_clips
+from sysbags.library.embeddings import index_of, read_embedded, read_embedding
+from sysbags.library.export import export_library
 from sysbags.library.index import SystemIndex
-from sysbags.library.schema import SCHEMA, checksum, connect, sqlite_errors, unpack
-from sysbags.library.settings import LibrarySettings, read_settings
-from sysbags.systems.lazy import LazySystems
-from sysbags.systems.serialization import system_from_arrays
-from sysbags.systems.system import System
+from sysbags.library.schema import SCHEMA, connect, sqlite_errors
+from sysbags.library.search import Duplicates, Found, find_duplicates, search_clip
+from sysbags.library.settings import LibrarySettings, WantedSettings, read_settings
+from sysbags.library.systems import StoredSystems, below, select_systems
+from sysbags.library.verification import verify_library
 
 if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
     from sysbags.classifiers import SystemIdentifier
-    from sysbags.library.adding import Added
 
-__all__ = ["CHECKED", "ClipRecord", "Library", "StoredSystems", "below"]
-
-# The columns of a content that its checksum is computed from, in this order.
-CHECKED = (
-    'sha256, frames, contents.size, bins, "order", transition, observer_gram, mean_norm, samples_checksum'
-)
+__all__ = ["ClipRecord", "Library"]
 
 
 class ClipRecord(NamedTuple):
@@ -74,53 +69,6 @@ class ClipRecord(NamedTuple):
     checksum: str
     added: str
     versions: dict[str, str]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class StoredSystems(LazySystems):
-    """The systems of a library; threads may read them at the same time.
-
-    Attributes
-    ----------
-    library : Library
-    contents : (K,) array of int
-        Their rows in the table ``contents``.
-    checksums : list of str
-        Those of the arrays that are read.
-    """
-
-    library: Library
-    contents: IntArray
-    checksums: list[str]
-
-    def read(self, indices: IntArray) -> list[System]:
-        """Read systems.
-
-        Raises
-        ------
-        FileError
-            If a system is damaged, or was removed from the library meanwhile.
-        """
-        with self.library.connection() as connection:
-            return [self._read(connection, int(k)) for k in indices]
-
-    def _read(self, connection: sqlite3.Connection, k: int) -> System:
-        path = self.library.path
-        query = "SELECT arrays FROM samples WHERE content = ?"
-        row = connection.execute(query, [int(self.contents[k])]).fetchone()
-        if row is None:
-            raise FileError(
-                f"a clip of the library {path} has been changed or removed meanwhile: get its systems again"
-            )
-        if checksum(row[0]) != self.checksums[k]:
-            raise FileError(f"the library {path} is damaged: `sysbags library verify` says where")
-        n = self.orders[k]
-        small = {
-            "transition": self.transition[k, :n, :n],
-            "_observer_gram": self.observer_gram[k, :n, :n],
-            "_mean_norm": self.mean_norm[k],
-        }
-        return system_from_arrays(unpack(row[0]) | small, self.kernel)
 
 
 class Library:
@@ -270,9 +218,6 @@ class Library:
         FileError
             If the file cannot be written. The clips that were added before are kept.
         """
-        from sysbags.library.adding import add_clips
-        from sysbags.library.settings import WantedSettings
-
         return add_clips(self, paths, labels, sources, WantedSettings(bags, identifier, compress), n_jobs)
 
     def remove(self, paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
@@ -295,11 +240,18 @@ class Library:
 
     def clips(self) -> list[ClipRecord]:
         """Return all clips, ordered by their paths, as `systems` are."""
-        query = """SELECT path, label, source, frames, "order", contents.size, clips.size, sha256,
-            contents.checksum, added, versions FROM clips JOIN contents ON content = contents.id
-            ORDER BY path"""
+        return self._records("ORDER BY path")
+
+    def find(self, path: str | os.PathLike[str]) -> ClipRecord | None:
+        """Return a clip by its path; None if it is not in the library."""
+        return next(iter(self._records("WHERE path = ?", [os.fsencode(os.path.abspath(path))])), None)
+
+    def _records(self, condition: str, parameters: Sequence[Any] = ()) -> list[ClipRecord]:
+        query = f"""SELECT path, label, source, frames, "order", contents.size, clips.size, sha256,
+            contents.checksum, added, versions
+            FROM clips JOIN contents ON content = contents.id {condition}"""
         with self.connection() as connection:
-            rows = connection.execute(query).fetchall()
+            rows = connection.execute(query, parameters).fetchall()
         return [
             ClipRecord._make([Path(os.fsdecode(path)), *facts, json.loads(versions)])
             for path, *facts, versions in rows
@@ -314,39 +266,11 @@ class Library:
     @property
     def systems(self) -> StoredSystems:
         """The systems of all clips, ordered by the paths; their samples are read when they are needed."""
-        return self.select("clips JOIN contents ON content = contents.id ORDER BY path")
-
-    def select(self, where: str, parameters: Sequence[Any] = ()) -> StoredSystems:
-        """Return the systems of some contents; `where` follows FROM in a query."""
-        query = f"SELECT contents.id, contents.checksum, {CHECKED} FROM {where}"
-        with self.connection() as connection:
-            rows = connection.execute(query, parameters).fetchall()
-        settings = self.settings
-        if not rows or settings is None:
-            raise FileError(f"the library {self.path} has no clips: `sysbags library add` adds them")
-        for row in rows:
-            if checksum(*row[2:]) != row[1]:
-                raise FileError(f"the library {self.path} is damaged: `sysbags library verify` says where")
-        ids, _, _, _, sizes, bins, orders, transitions, grams, norms, checksums = zip(*rows, strict=True)
-        return StoredSystems(
-            kernel=settings.identifier.kernel,
-            bag_length=bins[0],
-            normal_form=settings.identifier.normal_form,
-            sizes=np.array(sizes),
-            orders=np.array(orders),
-            transition=_padded(transitions, orders),
-            observer_gram=_padded(grams, orders),
-            mean_norm=np.array(norms),
-            library=self,
-            contents=np.array(ids),
-            checksums=list(checksums),
-        )
+        return select_systems(self, "clips JOIN contents ON content = contents.id ORDER BY path", "path")
 
     @property
     def embedding(self) -> Embedding | None:
         """The embedding of the clips; None if an `add` was interrupted before there was one."""
-        from sysbags.library.embedded import read_embedding
-
         return read_embedding(self)[1]
 
     def embedded(self) -> EmbeddedSystems:
@@ -354,9 +278,7 @@ class Library:
 
         Clips that are not embedded yet, as another process is adding them, are embedded in memory.
         """
-        from sysbags.library.embedded import read_embedded
-
-        return read_embedded(self, self.systems)[1]
+        return read_embedded(self.systems)[1]
 
     def index(
         self, *, lambda_a: float = 0.25, lambda_mu: float = 0.0, n_jobs: int | None = None
@@ -370,14 +292,65 @@ class Library:
         n_jobs : int, optional
             Threads.
         """
-        return self.index_of(self.systems, lambda_a=lambda_a, lambda_mu=lambda_mu, n_jobs=n_jobs)
+        return index_of(self.systems, lambda_a=lambda_a, lambda_mu=lambda_mu, n_jobs=n_jobs)
 
-    def index_of(self, systems: StoredSystems, **options: Any) -> SystemIndex:
-        """Return an index of some systems; `options` are those of `index`."""
-        from sysbags.library.embedded import read_embedded
+    def search(
+        self,
+        clip: str | os.PathLike[str],
+        k: int = 10,
+        *,
+        exact: bool = False,
+        lambda_a: float = 0.25,
+        lambda_mu: float = 0.0,
+        n_jobs: int | None = None,
+    ) -> Found:
+        """Find the clips with the smallest distances to a clip, which need not be in the library.
 
-        embedding, embedded = read_embedded(self, systems)
-        return SystemIndex(systems, embedding=embedding, embedded=embedded, **options)  # type: ignore[call-arg]
+        A clip of the library is compared with the others, not with itself.
+
+        Parameters
+        ----------
+        clip : path
+        k : int, default=10
+            How many; at most as many as there are.
+        exact : bool, default=False
+            Find provably the nearest ones, see `SystemIndex`.
+        lambda_a, lambda_mu, n_jobs
+            See `index`.
+        """
+        return search_clip(self, clip, k, exact=exact, lambda_a=lambda_a, lambda_mu=lambda_mu, n_jobs=n_jobs)
+
+    def duplicates(
+        self,
+        below: float | None = None,
+        *,
+        lambda_a: float = 0.25,
+        lambda_mu: float = 0.0,
+        n_jobs: int | None = None,
+    ) -> Duplicates:
+        """Find clips with equal content, and pairs of clips with a small distance.
+
+        Parameters
+        ----------
+        below : float, optional
+            The largest squared distance of such a pair. By default 5 % of the median squared distance of
+            random pairs.
+        lambda_a, lambda_mu, n_jobs
+            See `index`.
+        """
+        return find_duplicates(self, below, lambda_a=lambda_a, lambda_mu=lambda_mu, n_jobs=n_jobs)
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Write the clips to a file, atomically.
+
+        Parameters
+        ----------
+        path : path
+            A name that ends with ``.csv`` gives the table of clips, ``.npz`` the paths, labels, transitions
+            and embedded observers as arrays, and any other name a model file with the list of systems, for
+            `sysbags.load`.
+        """
+        export_library(self, path)
 
     def verify(self, *, files: bool = False) -> list[str]:
         """Check the file and the checksums of all arrays.
@@ -392,14 +365,10 @@ class Library:
         list of str
             One sentence per problem; empty if there is none.
         """
-        from sysbags.library.verification import verify
-
-        return verify(self, files=files)
+        return verify_library(self, files=files)
 
     def info(self) -> dict[str, Any]:
         """Return the facts of the library: counts, settings, sizes, what the embedding loses, versions."""
-        from sysbags.library.embedded import read_embedding
-
         with self.connection() as connection:
 
             def row(query: str) -> Any:
@@ -435,20 +404,3 @@ class Library:
             "versions": None if versions is None else json.loads(versions[0]),
             "missing": len(self.missing()),
         }
-
-
-def below(connection: sqlite3.Connection, path: str | os.PathLike[str]) -> list[bytes]:
-    """Return the paths in the library that are a path or below it."""
-    name = os.fsencode(os.path.abspath(path))
-    start = name.rstrip(b"/") + b"/"
-    query = "SELECT path FROM clips WHERE path = ? OR (path > ? AND path < ?) ORDER BY path"
-    # What begins with "name/" is between "name/" and "name0", as "0" follows "/".
-    return [found for (found,) in connection.execute(query, [name, start, start[:-1] + b"0"])]
-
-
-def _padded(matrices: Sequence[bytes], orders: Sequence[int]) -> Array:
-    """Return square matrices as one array, padded with zeros."""
-    stack = np.zeros((len(matrices), max(orders), max(orders)))
-    for k, (data, n) in enumerate(zip(matrices, orders, strict=True)):
-        stack[k, :n, :n] = np.frombuffer(data, dtype="<f8").reshape(n, n)
-    return stack

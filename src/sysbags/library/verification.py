@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from sysbags._common.parallel import run
 from sysbags.errors import FileError, SysbagsError, VideoError
-from sysbags.library.embedded import read_embedding
+from sysbags.library.embeddings import read_embedding
 from sysbags.library.reading import content_hash
 from sysbags.library.schema import checksum
 from sysbags.library.settings import read_settings
-from sysbags.library.store import CHECKED
+from sysbags.library.systems import CHECKED
 
 if TYPE_CHECKING:
     from sysbags.library.store import Library
 
-__all__ = ["verify"]
+__all__ = ["verify_library"]
 
 MOST_PAGES = 20  # problems of the file's structure that are listed
 
 
-def verify(library: Library, *, files: bool = False) -> list[str]:
+def verify_library(library: Library, *, files: bool = False) -> list[str]:
     """Return one sentence for each problem of a library, see `Library.verify`."""
     problems: list[str] = []
     for check in (_structure, _settings, _clips, _contents, _embedded, *([_files] if files else [])):

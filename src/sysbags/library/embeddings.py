@@ -10,12 +10,14 @@ import numpy as np
 from sysbags._common.parallel import run
 from sysbags.distances.embedding import EmbeddedSystems, Embedding
 from sysbags.errors import FileError
+from sysbags.library.index import SystemIndex
 from sysbags.library.schema import checksum, pack, unpack
+from sysbags.library.systems import StoredSystems, select_systems
 
 if TYPE_CHECKING:
-    from sysbags.library.store import Library, StoredSystems
+    from sysbags.library.store import Library
 
-__all__ = ["embed_clips", "read_embedded", "read_embedding"]
+__all__ = ["embed_clips", "index_of", "read_embedded", "read_embedding"]
 
 LANDMARKS = 500
 MOST_FITTED = 2000  # contents that an embedding is fitted to
@@ -52,7 +54,7 @@ def _existing(library: Library, where: str, parameters: Any) -> StoredSystems | 
     with library.connection() as connection:
         if connection.execute(f"SELECT 1 FROM {where} LIMIT 1", parameters).fetchone() is None:
             return None
-    return library.select(where, parameters)
+    return select_systems(library, where, parameters=parameters)
 
 
 def _embedded_row(place: int, systems: StoredSystems, embedding: Embedding) -> tuple[Any, ...] | None:
@@ -98,8 +100,9 @@ def _fit_when_due(library: Library) -> None:
         contents = [k for (k,) in connection.execute("SELECT id FROM contents ORDER BY sha256")]
     # Evenly spaced by their hashes, so that the choice does not depend on the order in which they were added.
     chosen = [contents[int(k)] for k in np.linspace(0, len(contents) - 1, min(len(contents), MOST_FITTED))]
-    systems = library.select(
-        f"contents WHERE id IN ({', '.join(map(str, chosen))}) ORDER BY sha256"  # more than SQLite has marks
+    systems = select_systems(
+        library,
+        f"contents WHERE id IN ({', '.join(map(str, chosen))}) ORDER BY sha256",  # more than SQLite has marks
     )
     embedding = Embedding.fit(systems, LANDMARKS)
     arrays = (
@@ -131,8 +134,16 @@ def read_embedding(library: Library) -> tuple[int, Embedding | None]:
     return row[0], Embedding(settings.identifier.kernel, arrays.get("landmarks"), arrays.get("factor"))
 
 
-def read_embedded(library: Library, systems: StoredSystems) -> tuple[Embedding, EmbeddedSystems]:
+def index_of(systems: StoredSystems, **options: Any) -> SystemIndex:
+    """Return an index of systems; `options` are those of `Library.index`."""
+    embedding, embedded = read_embedded(systems)
+    arguments: dict[str, Any] = {"embedding": embedding, "embedded": embedded, **options}
+    return SystemIndex(systems, **arguments)
+
+
+def read_embedded(systems: StoredSystems) -> tuple[Embedding, EmbeddedSystems]:
     """Return the embedding, and systems in it; what is not embedded yet is embedded in memory."""
+    library = systems.library
     number, embedding = read_embedding(library)
     places: dict[int, list[int]] = {}
     for place, content in enumerate(systems.contents.tolist()):
