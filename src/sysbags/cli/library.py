@@ -342,8 +342,8 @@ def duplicates(
             ["clip", "other clip", "squared distance"],
             ([str(one), str(two), number(distance)] for one, two, distance in found.near),
         )
-    count = f"{len(found.equal)} groups of equal content, {len(found.near)} pairs"
-    say(f"{count} with a squared distance of at most {number(found.below)}")
+    limit = f"pairs with a squared distance of at most {number(found.below)}"
+    say(f"groups of equal content: {len(found.equal)}; {limit}: {len(found.near)}")
 
 
 def _weights(lambda_a: float | None, lambda_mu: float | None) -> dict[str, Any]:
