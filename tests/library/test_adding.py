@@ -401,7 +401,7 @@ def test_codebooks(tmp_path):
         np.testing.assert_array_equal(library.systems[2].samples, fitted.stream(clips[2]))
         with pytest.raises(ParameterError, match="made with another codebook"):
             library.add(clips[2:], bags=VisualWords(words=5, sampling="grid").fit(clips[2:]))
-    with pytest.raises(VideoError, match="none of the clips can be used: .*bad.mp4"):
+    with pytest.raises(VideoError, match=r"none of the clips can be used: .*bad.mp4"):
         Library(tmp_path / "two.library").add([tmp_path / "bad.mp4"], bags=bags)
 
 

@@ -29,6 +29,8 @@ File = Annotated[Path, typer.Argument(metavar="LIBRARY", show_default=False, hel
 def about(context: typer.Context) -> None:
     """Keep the systems of many clips in one file: add clips, and search for the nearest ones.
 
+    Every command prints one JSON document with --json.
+
     Example: sysbags library add clips.library clips, then sysbags library search clips.library new.mp4
     """
     if context.invoked_subcommand is None:

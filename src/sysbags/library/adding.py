@@ -102,6 +102,7 @@ def _given_clips(
             found = class_folders(path)
             origins: Sequence[str | None] = found.sources or [None] * len(found.paths)
             clips += map(GivenClip, map(str, found.paths), found.labels, origins)
+            clips += [GivenClip(str(path / name)) for name in found.unlabelled]
         else:
             for file in clips_under(path):
                 clips.append(GivenClip(str(file), file.parent.name if file.parent.parent == path else None))

@@ -114,6 +114,7 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
             path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
         try:
+            connection.execute("PRAGMA trusted_schema = OFF")  # a file from elsewhere must not run code
             connection.execute("PRAGMA foreign_keys = ON")
             if _version(connection, path, create) < SCHEMA:
                 _migrate(connection, path, create)

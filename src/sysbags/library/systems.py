@@ -75,7 +75,10 @@ class StoredSystems(LazySystems):
             "_observer_gram": self.observer_gram[k, :n, :n],
             "_mean_norm": self.mean_norm[k],
         }
-        return system_from_arrays(unpack(row[0]) | small, self.kernel)
+        try:
+            return system_from_arrays(unpack(row[0]) | small, self.kernel)
+        except Exception as error:  # a malicious file may raise any exception
+            raise FileError(f"the library {path} holds a system that is not valid: {error}") from error
 
 
 def select_systems(
