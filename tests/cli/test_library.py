@@ -113,7 +113,7 @@ def test_add_reports_what_is_skipped_and_missing(capsys, tmp_path):
     assert output["missing"] == [str(clips[0])]
     assert [entry["path"] for entry in output["skipped"]] == [str(tmp_path / "clips" / "bad.mp4")]
     _, _, err = call(capsys, "library", "add", path, tmp_path / "clips")
-    assert f"1 clips of the library are no longer on disk, such as {clips[0]}: `sysbags library remove" in err
+    assert f"no longer on disk: 1 of the clips in the library, such as {clips[0]}; `sysbags library" in err
     assert call_json(capsys, "library", "info", path)["missing"] == 1
     output = call_json(capsys, "library", "remove", path, "--missing")
     assert (output["removed"], output["clips"]) == ([str(clips[0])], 2)
@@ -139,7 +139,7 @@ def test_list(capsys, path, clips):
 
 def test_remove(capsys, path, clips):
     code, out, _ = call(capsys, "library", "remove", path, clips[0])
-    assert (code, out) == (0, f"1 clips removed; 5 clips in {path}\n")
+    assert (code, out) == (0, f"1 removed; 5 clips in {path}\n")
     output = call_json(capsys, "library", "remove", path, clips[1])
     assert output == {"library": str(path), "removed": [str(clips[1])], "clips": 4}
     for arguments, text in [

@@ -111,8 +111,8 @@ def add(
     note_skipped(result.failures.values())
     if result.missing:
         note(
-            f"{len(result.missing)} clips of the library are no longer on disk, such as "
-            f"{result.missing[0]}: `sysbags library remove {file} --missing` removes them"
+            f"no longer on disk: {len(result.missing)} of the clips in the library, such as "
+            f"{result.missing[0]}; `sysbags library remove {file} --missing` removes them"
         )
 
 
@@ -169,7 +169,7 @@ def remove(
     if as_json:
         print_json({"library": file, "removed": removed, "clips": total})
     else:
-        say(f"{len(removed)} clips removed; {total} clips in {file}")
+        say(f"{len(removed)} removed; {total} clips in {file}")
 
 
 def verify(

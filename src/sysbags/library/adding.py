@@ -112,10 +112,15 @@ def _given_clips(
     for clip in clips:  # a label that is known is not forgotten if the clip is named again
         other = unique.get(clip.path, clip)
         unique[clip.path] = clip._replace(
-            label=clip.label if clip.label is not None else other.label,
-            source=clip.source if clip.source is not None else other.source,
+            label=_text(clip.label if clip.label is not None else other.label),
+            source=_text(clip.source if clip.source is not None else other.source),
         )
     return [unique[path] for path in sorted(unique, key=os.fsencode)]
+
+
+def _text(name: str | None) -> str | None:
+    """Return a label as text; what is not UTF-8 in the name of a folder becomes an escape."""
+    return None if name is None else str(name).encode("utf-8", "backslashreplace").decode()
 
 
 def _changed(library: Library, clips: Sequence[GivenClip], summary: Added) -> list[GivenClip]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sysbags._common.files import TEMPORARY, remove_old_temporaries
 from sysbags._common.version import __version__
 from sysbags.errors import FileError
 
@@ -109,21 +111,38 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
     """
     _check_file(path, create)
     with sqlite_errors(path):
-        # Connections are used by one thread at a time, but not always by the same.
-        connection = sqlite3.connect(
-            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-        )
-        try:
-            connection.execute("PRAGMA trusted_schema = OFF")  # a file from elsewhere must not run code
-            connection.execute("PRAGMA foreign_keys = ON")
-            if _version(connection, path, create) < SCHEMA:
-                _migrate(connection, path, create)
-            with suppress(sqlite3.OperationalError):  # another process is about to do the same
-                connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-        except BaseException:
-            connection.close()
-            raise
+        if create and not path.exists():
+            _create(path)
+        return _open(path, create)
+
+
+def _create(path: Path) -> None:
+    """Make an empty library under another name first: a file without its tables never has this name."""
+    remove_old_temporaries(path.absolute().parent)
+    temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
+    try:
+        _open(temporary, create=True).close()
+        with suppress(OSError):  # another process was first; or no links here, and it is made in its place
+            os.link(temporary, path)
+    finally:
+        for suffix in ("", "-journal", "-wal", "-shm"):
+            Path(f"{temporary}{suffix}").unlink(missing_ok=True)
+
+
+def _open(path: Path, create: bool) -> sqlite3.Connection:
+    # Connections are used by one thread at a time, but not always by the same.
+    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")  # a file from elsewhere must not run code
+        connection.execute("PRAGMA foreign_keys = ON")
+        if _version(connection, path, create) < SCHEMA:
+            _migrate(connection, path, create)
+        with suppress(sqlite3.OperationalError):  # another process is about to do the same
+            connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

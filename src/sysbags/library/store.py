@@ -82,7 +82,9 @@ class Library:
     Parameters
     ----------
     path : path
-        A file on a local disk; SQLite's WAL mode, which is used, does not work on network drives.
+        A file on a local disk: SQLite's WAL mode, which is used, does not work on network drives. While the
+        library is open, and after a process was killed, two files with the suffixes ``-wal`` and ``-shm``
+        belong to it.
 
     Raises
     ------
@@ -391,7 +393,7 @@ class Library:
             "schema": SCHEMA,
             "bytes": self.path.stat().st_size + (wal.stat().st_size if wal.exists() else 0),
             "clips": clips,
-            "contents": contents,
+            "distinct_contents": contents,
             "frames": frames or 0,
             "classes": dict(classes),
             "bags": None if settings is None else " ".join(str(settings.bags).split()),
