@@ -77,7 +77,7 @@ def test_add(capsys, clips, tmp_path):
     for options, text in [
         (("--order", 3), "was made with order=2, not 3: leave out the settings"),
         ((*ORDER, "--kernel", "linear"), "was made with kernel='chi2', not 'linear'"),
-        ((*ORDER, "--bags", "colour"), "was made with class="),
+        ((*ORDER, "--bags", "colour"), "was made with LocalBinaryPatterns, not ColourHistogram"),
         ((*ORDER, "--bags", "colour,lbp"), "takes a single bag"),
         (("--compress", 4), "was made with compress=None, not 4"),
     ]:

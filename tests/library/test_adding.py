@@ -382,7 +382,7 @@ def test_settings_are_fixed(own_clips, tmp_path):
         for options, text in [
             ({"identifier": sysbags.SystemIdentifier(order=3)}, "made with order=2, not 3"),
             ({"bags": LocalBinaryPatterns(window=2)}, "made with window=1, not 2"),
-            ({"bags": sysbags.bags.ColourHistogram()}, "made with class="),
+            ({"bags": sysbags.bags.ColourHistogram()}, "made with LocalBinaryPatterns, not ColourHistogram"),
             ({"compress": 6}, "made with compress=5, not 6"),
         ]:
             with pytest.raises(ParameterError, match=text):

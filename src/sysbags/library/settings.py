@@ -149,6 +149,8 @@ def _check_same(library: Library, settings: LibrarySettings, wanted: WantedSetti
             differing = {key: pair for key, pair in differing.items() if pair[0] != pair[1]}
         for key, (value, given) in differing.items():
             what = "another codebook" if key.endswith("_") else f"{key}={value!r}, not {given!r}"
+            if key == "class":
+                what = f"{type(own).__name__}, not {type(other).__name__}"
             raise ParameterError(
                 f"the library {library.path} was made with {what}: leave out the settings to use those of "
                 "the library, or make another library"
