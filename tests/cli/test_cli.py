@@ -27,6 +27,7 @@ COMMANDS = [
     "inspect",
     "demo",
     "models",
+    "library",
     "warm-up",
 ]
 

@@ -45,6 +45,7 @@ for _name in (
     "inspect",
     "demo",
     "models",
+    "library",
     "warm_up",
 ):
     _register(_name)

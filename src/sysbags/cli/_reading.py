@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sysbags.classifiers import SystemIdentifier
     from sysbags.classifiers.clips import ClipSystems
     from sysbags.datasets.folder import ClipFolder
+    from sysbags.library import Added
 
 __all__ = [
     "note_single_groups",
@@ -43,7 +44,7 @@ def read_clips(
         return describe_clips(paths, bags, identifier.system, fit=fit, n_jobs=n_jobs, stages=stages)
 
 
-def skipped(clips: ClipSystems) -> list[dict[str, str]]:
+def skipped(clips: ClipSystems | Added) -> list[dict[str, str]]:
     """Return the failures for a JSON document."""
     return [{"path": str(path), "error": str(error)} for path, error in clips.failures.items()]
 

@@ -1,8 +1,25 @@
-"""Many systems: embeddings and search."""
+"""Many systems: embeddings, search and the library of clips."""
 
 from __future__ import annotations
 
 from sysbags.distances.embedding import EmbeddedSystems, Embedding
+from sysbags.library.adding import Added
 from sysbags.library.index import Neighbours, SystemIndex
+from sysbags.library.search import Duplicates, Found
+from sysbags.library.settings import LibrarySettings
+from sysbags.library.store import ClipRecord, Library
+from sysbags.library.systems import StoredSystems
 
-__all__ = ["EmbeddedSystems", "Embedding", "Neighbours", "SystemIndex"]
+__all__ = [
+    "Added",
+    "ClipRecord",
+    "Duplicates",
+    "EmbeddedSystems",
+    "Embedding",
+    "Found",
+    "Library",
+    "LibrarySettings",
+    "Neighbours",
+    "StoredSystems",
+    "SystemIndex",
+]

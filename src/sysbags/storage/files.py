@@ -26,7 +26,7 @@ from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.storage.kinds import KINDS, kind_of
 from sysbags.storage.tree import Reader, Writer
 
-__all__ = ["FORMAT", "KINDS", "describe", "load", "save"]
+__all__ = ["FORMAT", "KINDS", "describe", "load", "save", "versions"]
 
 FORMAT = 1
 _START = b'{"__metadata__":{"sysbags":'
@@ -73,7 +73,7 @@ NearestMean, or a scikit-learn Pipeline of these
         about = {
             "format": FORMAT,
             "kind": type(obj).__name__,
-            "versions": _versions(writer.needs),
+            "versions": versions(writer.needs),
             "object": tree,
         }
         text = _text(about | {"checksum": _checksum(about, writer.arrays)})
@@ -208,13 +208,13 @@ def _can_be_saved(obj: Any) -> bool:
     return all(kind_of(item) == "System" for item in obj) if type(obj) is list else kind_of(obj) is not None
 
 
-def _versions(needs: set[str]) -> dict[str, str]:
+def versions(needs: set[str]) -> dict[str, str]:
     """Return the versions of sysbags, Python and the packages that the contents need."""
-    versions = {"sysbags": __version__, "python": platform.python_version()}
+    found = {"sysbags": __version__, "python": platform.python_version()}
     for name in sorted(needs | {"numpy", "scikit-learn"}):
         with suppress(metadata.PackageNotFoundError):
-            versions[name] = metadata.version(name)
-    return versions
+            found[name] = metadata.version(name)
+    return found
 
 
 def _checksum(about: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> int:

@@ -1,0 +1,373 @@
+"""``sysbags library``: add clips to a library, list, search, check and export it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sysbags.cli._model import Features
+from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, RandomState, help_text
+from sysbags.cli._output import check_out, note, number, print_json, say, show_table
+from sysbags.cli._reading import note_skipped, skipped, warnings_as_notes
+from sysbags.cli._settings import Settings, with_settings
+from sysbags.errors import FileError, ParameterError
+
+if TYPE_CHECKING:
+    from sysbags.library import ClipRecord, Library
+
+__all__ = ["library"]
+
+library = typer.Typer(rich_markup_mode="rich", invoke_without_command=True)
+
+File = Annotated[Path, typer.Argument(metavar="LIBRARY", show_default=False, help="The file of the library.")]
+
+
+def about(context: typer.Context) -> None:
+    """Keep the systems of many clips in one file: add clips, and search for the nearest ones.
+
+    Every command prints one JSON document with --json.
+
+    Example: sysbags library add clips.library clips, then sysbags library search clips.library new.mp4
+    """
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Library]:
+    """Open a library that exists."""
+    from sysbags.library import Library
+
+    with Library(path) as opened:
+        len(opened)  # raises the error about a file that is not there
+        yield opened
+
+
+@with_settings
+def add(
+    file: File,
+    clips: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="CLIP...",
+            show_default=False,
+            help="Video files, folders of images, or folders to search.",
+        ),
+    ],
+    compress: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, show_default=False, help="Compress each system to at most N samples."
+        ),
+    ] = None,
+    model: Model = None,
+    random_state: RandomState = 0,
+    n_jobs: NJobs = -1,
+    as_json: Json = False,
+    *,
+    settings: Settings,
+) -> None:
+    """Add clips to a library; clips that are in it and have not changed are not read again.
+
+    The first clips make the library, and the options for frames, bags and systems are then fixed: leave them
+    out later. A clip in a folder of a folder that is searched has the name of that folder as its label; a
+    table index.csv gives labels and sources. Clips are added one by one, so that nothing is lost if this is
+    interrupted: add again to continue. A clip that cannot be read is reported and skipped.
+
+    Example: sysbags library add clips.library clips --order 5
+    """
+    from sysbags.library import Library
+
+    if not file.exists():
+        check_out(file, clips)
+    bags = identifier = None
+    if settings.given() or model is not None:
+        features = Features.of(settings, model, None, None, None, random_state)
+        bags, identifier = features.bags, features.identifier
+    with Library(file) as opened, warnings_as_notes():
+        result = opened.add(clips, bags=bags, identifier=identifier, compress=compress, n_jobs=n_jobs)
+        total = len(opened)
+    if result.failures and not result.added + result.updated + result.unchanged:
+        error = next(iter(result.failures.values()))
+        raise type(error)(f"none of the clips can be used: {error}")
+    counts = {"added": result.added, "updated": result.updated, "unchanged": result.unchanged}
+    if as_json:
+        print_json(
+            {
+                "library": file,
+                **counts,
+                "skipped": skipped(result),
+                "missing": result.missing,
+                "clips": total,
+            }
+        )
+    else:
+        words = ", ".join(f"{count} {name}" for name, count in counts.items())
+        say(f"{words}, {len(result.failures)} skipped; {total} clips in {file}")
+    note_skipped(result.failures.values())
+    if result.missing:
+        note(
+            f"no longer on disk: {len(result.missing)} of the clips in the library, such as "
+            f"{result.missing[0]}; `sysbags library remove {file} --missing` removes them"
+        )
+
+
+def list_clips(
+    file: File,
+    label: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", show_default=False, help="Only clips with this label."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the clips of a library, with labels, sources, frames and checksums.
+
+    Example: sysbags library list clips.library --label rain
+    """
+    with _opened(file) as opened:
+        records = [record for record in opened.clips() if label in (None, record.label)]
+    if as_json:
+        print_json({"clips": [record._asdict() for record in records]})
+        return
+    show_table(
+        ["path", "label", "source", "frames", "order", "samples", "checksum"],
+        (
+            [
+                *(str(record.path), record.label or "-", record.source or "-"),
+                *map(str, (record.frames, record.order, record.samples)),
+                record.checksum[:12],
+            ]
+            for record in records
+        ),
+    )
+
+
+def remove(
+    file: File,
+    clips: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="CLIP...", show_default=False, help="Clips, or folders of clips."),
+    ] = None,
+    missing: Annotated[
+        bool, typer.Option("--missing", help="Remove the clips that are no longer on disk.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove clips from a library; the clips themselves are not touched.
+
+    Example: sysbags library remove clips.library clips/rain/01.mp4
+    """
+    if bool(clips) == missing:
+        raise ParameterError("name the clips to remove, or give --missing, but not both")
+    with _opened(file) as opened:
+        removed = opened.remove(opened.missing() if missing else clips or [])
+        total = len(opened)
+    if as_json:
+        print_json({"library": file, "removed": removed, "clips": total})
+    else:
+        say(f"{len(removed)} removed; {total} clips in {file}")
+
+
+def verify(
+    file: File,
+    files: Annotated[
+        bool, typer.Option("--files", help="Compare the contents of the clips on disk, too.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Check the file of a library and the checksums of all arrays in it.
+
+    The exit code is 0 if every checksum is right. Otherwise it is 1, with one sentence per problem.
+
+    Example: sysbags library verify clips.library
+    """
+    total = None
+    try:
+        with _opened(file) as opened:
+            total = len(opened)
+            problems = opened.verify(files=files)
+    except FileError as error:
+        if not file.is_file():
+            raise
+        problems = [str(error)]
+    if as_json:
+        print_json({"library": file, "clips": total, "problems": problems})
+    elif not problems:
+        say(f"{total} clips in {file}: every checksum is right")
+    for problem in problems:
+        note(problem)
+    if problems:
+        raise typer.Exit(1)
+
+
+def export(
+    file: File,
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE", help="FILE.csv: a table; FILE.npz: arrays; any other name: a model file."
+        ),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Write the clips of a library to a table, to NumPy arrays or to a model file of all systems.
+
+    Example: sysbags library export clips.library --out clips.csv
+    """
+    check_out(out, [file])
+    with _opened(file) as opened:
+        opened.export(out)
+        total = len(opened)
+    if as_json:
+        print_json({"library": file, "out": out, "clips": total})
+    else:
+        say(f"{total} clips of {file}: {out}")
+
+
+def info(file: File, as_json: Json = False) -> None:
+    """Show the facts of a library: clips, classes, settings, size, and what its embedding loses.
+
+    Example: sysbags library info clips.library
+    """
+    with _opened(file) as opened:
+        facts = opened.info()
+    if as_json:
+        print_json(facts)
+        return
+    show_table(["", "value"], ([name.replace("_", " "), _text(value)] for name, value in facts.items()))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {item}" for name, item in value.items()) or "-"
+    return "-" if value is None else number(value) if isinstance(value, float) else str(value)
+
+
+def search(
+    file: File,
+    clip: Annotated[
+        Path, typer.Argument(metavar="CLIP", show_default=False, help="A video file or a folder of images.")
+    ],
+    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Number of clips to find.")] = 10,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Find provably the nearest clips, which takes longer.")
+    ] = False,
+    lambda_a: LambdaA = None,
+    lambda_mu: LambdaMu = None,
+    n_jobs: NJobs = -1,
+    as_json: Json = False,
+) -> None:
+    """Find the clips of a library that are nearest to a clip, with their squared alignment distances.
+
+    Candidates are found in the embedding and their exact distances computed. A clip of the library is
+    compared with the others, not with itself.
+
+    Example: sysbags library search clips.library new.mp4 -k 5
+    """
+    from sysbags.evaluate.compilation import compiled_for
+
+    options = _weights(lambda_a, lambda_mu)
+    with _opened(file) as opened, warnings_as_notes(), compiled_for("alignment"):
+        found = opened.search(clip, k, exact=exact, n_jobs=n_jobs, **options)
+    spent: Any = found.neighbours
+    rows = list(zip(found.clips, spent.distances.tolist(), spent.lower_bounds.tolist(), strict=True))
+    if as_json:
+        print_json(
+            {
+                "library": file,
+                "clip": clip,
+                "exact": exact,
+                **options,
+                "neighbours": [
+                    {
+                        "rank": rank,
+                        **_short(record),
+                        "squared_distance": distance,
+                        "squared_lower_bound": bound,
+                    }
+                    for rank, (record, distance, bound) in enumerate(rows, start=1)
+                ],
+                "blocks": int(spent.blocks),
+                "alignments": int(spent.alignments),
+                "pruned": float(spent.pruned),
+            }
+        )
+        return
+    show_table(
+        ["rank", "path", "label", "squared distance", "lower bound"],
+        (
+            [str(rank), str(record.path), record.label or "-", number(distance), number(bound)]
+            for rank, (record, distance, bound) in enumerate(rows, start=1)
+        ),
+    )
+    pruned = f"; {spent.pruned:.1%} of the clips were ruled out by bounds" if exact else ""
+    say(f"{spent.blocks} kernel blocks and {spent.alignments} alignments computed{pruned}")
+
+
+def duplicates(
+    file: File,
+    below: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X",
+            min=0.0,
+            show_default="5% of the median of random pairs",
+            help="Largest squared distance of a pair.",
+        ),
+    ] = None,
+    lambda_a: LambdaA = None,
+    lambda_mu: LambdaMu = None,
+    n_jobs: NJobs = -1,
+    as_json: Json = False,
+) -> None:
+    """Find the clips of a library that have equal content, and pairs with a small squared distance.
+
+    Example: sysbags library duplicates clips.library
+    """
+    from sysbags.evaluate.compilation import compiled_for
+
+    options = _weights(lambda_a, lambda_mu)
+    with _opened(file) as opened, compiled_for("alignment"):
+        found = opened.duplicates(below, n_jobs=n_jobs, **options)
+    if as_json:
+        near = [{"paths": [one, two], "squared_distance": distance} for one, two, distance in found.near]
+        print_json({"library": file, **options, "below": found.below, "equal": found.equal, "near": near})
+        return
+    for paths in found.equal:
+        say(f"equal content: {', '.join(map(str, paths))}")
+    if found.near:
+        show_table(
+            ["clip", "other clip", "squared distance"],
+            ([str(one), str(two), number(distance)] for one, two, distance in found.near),
+        )
+    limit = f"pairs with a squared distance of at most {number(found.below)}"
+    say(f"groups of equal content: {len(found.equal)}; {limit}: {len(found.near)}")
+
+
+def _weights(lambda_a: float | None, lambda_mu: float | None) -> dict[str, Any]:
+    return {
+        "lambda_a": 0.25 if lambda_a is None else lambda_a,
+        "lambda_mu": 0.0 if lambda_mu is None else lambda_mu,
+    }
+
+
+def _short(record: ClipRecord) -> dict[str, Any]:
+    return {"path": record.path, "label": record.label, "source": record.source}
+
+
+library.callback(help=help_text(about))(about)
+for _name, _command in (
+    ("add", add),
+    ("list", list_clips),
+    ("search", search),
+    ("duplicates", duplicates),
+    ("info", info),
+    ("verify", verify),
+    ("export", export),
+    ("remove", remove),
+):
+    library.command(_name, help=help_text(_command))(_command)

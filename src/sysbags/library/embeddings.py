@@ -1,0 +1,173 @@
+"""The embedding of a library: when it is fitted, and the clips in it."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sysbags._common.parallel import run
+from sysbags.distances.embedding import EmbeddedSystems, Embedding
+from sysbags.errors import FileError
+from sysbags.library.index import SystemIndex
+from sysbags.library.schema import checksum, pack, unpack
+from sysbags.library.systems import StoredSystems, select_systems
+
+if TYPE_CHECKING:
+    from sysbags.library.store import Library
+
+__all__ = ["embed_clips", "index_of", "read_embedded", "read_embedding"]
+
+LANDMARKS = 500
+MOST_FITTED = 2000  # contents that an embedding is fitted to
+GROWTH = 4  # fit again when there are so many times more contents than it was fitted to,
+ENOUGH = 1000  # unless it was fitted to so many
+BATCH = 256  # contents that are embedded in one transaction
+
+
+def embed_clips(library: Library, n_jobs: int | None = None) -> None:
+    """Fit the embedding where that is due, and embed every clip that is not embedded yet."""
+    while True:
+        _fit_when_due(library)
+        number, embedding = read_embedding(library)
+        with library.connection() as connection:
+            waiting = [content for (content,) in connection.execute("SELECT content FROM waiting")]
+        if embedding is None or not waiting:
+            return
+        for start in range(0, len(waiting), BATCH):
+            marks = ", ".join("?" * len(waiting[start : start + BATCH]))
+            systems = _existing(library, f"contents WHERE id IN ({marks})", waiting[start : start + BATCH])
+            if systems is None:
+                continue
+            # Each on its own, so that its numbers do not depend on what is embedded with it.
+            places = list(range(len(systems)))
+            rows = run(_embedded_row, places, n_jobs, "embedding", shared=(systems, embedding))
+            with library.transaction() as connection:
+                if connection.execute("SELECT id FROM embeddings").fetchone() != (number,):
+                    break  # another process has fitted it again
+                _write(connection, number, rows)
+
+
+def _existing(library: Library, where: str, parameters: Any) -> StoredSystems | None:
+    """Return the systems of contents; None if another process has removed all of them."""
+    with library.connection() as connection:
+        if connection.execute(f"SELECT 1 FROM {where} LIMIT 1", parameters).fetchone() is None:
+            return None
+    return select_systems(library, where, parameters=parameters)
+
+
+def _embedded_row(place: int, systems: StoredSystems, embedding: Embedding) -> tuple[Any, ...] | None:
+    """Return the columns of a row of ``embedded``, but for the embedding and the checksum."""
+    try:
+        system = systems[place]
+    except FileError:
+        if _is_present(systems, place):
+            raise
+        return None  # another process has removed it
+    one = embedding.transform([system])
+    observers = one.observers[0].astype("<f4").tobytes()
+    return int(systems.contents[place]), observers, float(one.lost[0]), float(one.lost_of_mean[0])
+
+
+def _is_present(systems: StoredSystems, place: int) -> bool:
+    with systems.library.connection() as connection:
+        query = "SELECT 1 FROM samples WHERE content = ?"
+        return connection.execute(query, [int(systems.contents[place])]).fetchone() is not None
+
+
+def _write(connection: sqlite3.Connection, number: int, rows: list[tuple[Any, ...] | None]) -> None:
+    for row in rows:
+        # Another process may have removed or embedded it meanwhile.
+        if row and connection.execute("DELETE FROM waiting WHERE content = ?", row[:1]).rowcount:
+            connection.execute(
+                "INSERT INTO embedded (content, observers, lost, lost_of_mean, embedding, checksum) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                [*row, number, checksum(*row[1:])],
+            )
+
+
+def _fit_when_due(library: Library) -> None:
+    """Fit an embedding if there is none or the library has grown much; the former one is deleted."""
+    with library.connection() as connection:
+        former = connection.execute("SELECT id, fitted_on FROM embeddings").fetchone()
+        if former is not None and former[1] >= ENOUGH:
+            return
+        least = 1 if former is None else GROWTH * former[1]
+        query = "SELECT COUNT(*) FROM (SELECT 1 FROM contents LIMIT ?)"
+        if connection.execute(query, [least]).fetchone()[0] < least:
+            return
+        contents = [k for (k,) in connection.execute("SELECT id FROM contents ORDER BY sha256")]
+    # Evenly spaced by their hashes, so that the choice does not depend on the order in which they were added.
+    chosen = [contents[int(k)] for k in np.linspace(0, len(contents) - 1, min(len(contents), MOST_FITTED))]
+    systems = select_systems(
+        library,
+        f"contents WHERE id IN ({', '.join(map(str, chosen))}) ORDER BY sha256",  # more than SQLite has marks
+    )
+    embedding = Embedding.fit(systems, LANDMARKS)
+    arrays = (
+        {} if embedding.landmarks is None else {"landmarks": embedding.landmarks, "factor": embedding.factor}
+    )
+    data = pack(arrays)  # type: ignore[arg-type]
+    with library.transaction() as connection:
+        present = connection.execute("SELECT id, fitted_on FROM embeddings").fetchone()
+        if present != former:
+            return  # another process was faster
+        connection.execute("DELETE FROM embeddings")
+        connection.execute(
+            "INSERT INTO embeddings (fitted_on, arrays, checksum) VALUES (?, ?, ?)",
+            [len(contents), data, checksum(data)],
+        )
+        connection.execute("INSERT OR IGNORE INTO waiting SELECT id FROM contents")
+
+
+def read_embedding(library: Library) -> tuple[int, Embedding | None]:
+    """Return the embedding and its row."""
+    with library.connection() as connection:
+        row = connection.execute("SELECT id, arrays, checksum FROM embeddings").fetchone()
+    settings = library.settings
+    if row is None or settings is None:
+        return 0, None
+    if checksum(row[1]) != row[2]:
+        raise FileError(f"the embedding of the library {library.path} is damaged: make a new library")
+    arrays = unpack(row[1])
+    return row[0], Embedding(settings.identifier.kernel, arrays.get("landmarks"), arrays.get("factor"))
+
+
+def index_of(systems: StoredSystems, **options: Any) -> SystemIndex:
+    """Return an index of systems; `options` are those of `Library.index`."""
+    embedding, embedded = read_embedded(systems)
+    arguments: dict[str, Any] = {"embedding": embedding, "embedded": embedded, **options}
+    return SystemIndex(systems, **arguments)
+
+
+def read_embedded(systems: StoredSystems) -> tuple[Embedding, EmbeddedSystems]:
+    """Return the embedding, and systems in it; what is not embedded yet is embedded in memory."""
+    library = systems.library
+    number, embedding = read_embedding(library)
+    places: dict[int, list[int]] = {}
+    for place, content in enumerate(systems.contents.tolist()):
+        places.setdefault(content, []).append(place)
+    if embedding is None:
+        embedding = Embedding.fit(systems, LANDMARKS)
+    query = "SELECT content, observers, lost, lost_of_mean, checksum FROM embedded WHERE embedding = ?"
+    n, count = systems.transition.shape[1], len(systems)
+    observers, lost = np.zeros((count, n + 1, 0), dtype=np.float32), np.zeros((2, count))
+
+    def put(place: int, rows: Any, values: Any) -> None:
+        nonlocal observers
+        if not observers.shape[2]:
+            observers = np.zeros((count, n + 1, rows.shape[1]), dtype=np.float32)
+        observers[place, : len(rows) - 1], observers[place, n] = rows[:-1], rows[-1]
+        lost[:, place] = values
+
+    with library.connection() as connection:
+        for content, data, *values, expected in connection.execute(query, [number]):
+            if checksum(data, *values) != expected:
+                raise FileError(f"the library {library.path} is damaged: `sysbags library verify` says where")
+            for place in places.pop(content, ()):
+                put(place, np.frombuffer(data, dtype="<f4").reshape(systems.orders[place] + 1, -1), values)
+    for place in (place for group in places.values() for place in group):
+        one = embedding.transform([systems[place]])
+        put(place, one.observers[0], (one.lost[0], one.lost_of_mean[0]))
+    return embedding, EmbeddedSystems(observers=observers, lost=lost[0], lost_of_mean=lost[1])

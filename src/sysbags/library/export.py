@@ -1,0 +1,55 @@
+"""Write the clips of a library to other files: a table, arrays, or a model file."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sysbags._common.files import atomic_write
+from sysbags.library.embeddings import read_embedded
+from sysbags.storage.files import save
+
+if TYPE_CHECKING:
+    from sysbags.library.store import Library
+
+__all__ = ["COLUMNS", "export_library"]
+
+COLUMNS = ("path", "label", "source", "frames", "order", "samples", "size", "sha256", "checksum", "added")
+
+
+def export_library(library: Library, path: str | os.PathLike[str]) -> None:
+    """Write the clips to a file, see `Library.export`."""
+    suffix = Path(path).suffix.lower()
+    if suffix == ".csv":
+        records = library.clips()
+        # A file name that is not UTF-8 has its own bytes in the table.
+        with (
+            atomic_write(path) as temporary,
+            temporary.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
+        ):
+            table = csv.writer(file)
+            table.writerow(COLUMNS)
+            table.writerows([getattr(record, name) for name in COLUMNS] for record in records)
+        return
+    systems = library.systems
+    if suffix != ".npz":
+        save(path, list(systems))
+        return
+    labels = {record.path: record.label or "" for record in library.clips()}
+    paths = [Path(os.fsdecode(name)) for name in systems.names]
+    embedded = read_embedded(systems)[1]
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
+        np.savez(
+            file,
+            paths=np.array([str(one) for one in paths]),
+            labels=np.array([labels.get(one, "") for one in paths]),
+            orders=systems.orders,
+            transitions=systems.transition,
+            observers=embedded.observers,
+            lost=embedded.lost,
+            lost_of_mean=embedded.lost_of_mean,
+        )

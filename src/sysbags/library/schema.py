@@ -1,0 +1,262 @@
+"""The tables of a library file, and how such a file is opened, made and migrated.
+
+A library is one SQLite file in WAL mode: readers never wait for writers, and a process that is killed leaves
+a whole file. Its tables:
+
+* ``settings``: one row, how clips become systems. A tree and its arrays, see `sysbags.storage.tree`.
+* ``clips``: the paths, as bytes, since a name need not be text; labels, sources, and the size and times of
+  the files when they were last checked.
+* ``contents``: one row for each content of clips, by its SHA-256, with the small arrays of its system. Clips
+  with the same content share it. A content without clips is deleted.
+* ``samples``: the other arrays of these systems, apart, so that the small ones are read without them.
+* ``embeddings``: at most one row, the landmarks.
+* ``embedded``: the contents in that embedding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sysbags._common.files import TEMPORARY, remove_old_temporaries
+from sysbags._common.version import __version__
+from sysbags.errors import FileError
+
+__all__ = ["SCHEMA", "checksum", "connect", "pack", "sqlite_errors", "unpack"]
+
+APPLICATION_ID = 0x53424C31  # "SBL1", so that `file` and other programs can tell what it is
+BUSY_SECONDS = 60.0
+MAGIC = b"SQLite format 3\x00"
+
+# MIGRATIONS[k] turns schema k into schema k + 1; a new file goes through all of them, from nothing.
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE settings (
+            id INTEGER PRIMARY KEY CHECK (id = 1), tree TEXT NOT NULL, arrays BLOB NOT NULL,
+            versions TEXT NOT NULL, checksum TEXT NOT NULL
+        )""",
+        """CREATE TABLE contents (
+            id INTEGER PRIMARY KEY AUTOINCREMENT, sha256 TEXT NOT NULL UNIQUE, frames INTEGER NOT NULL,
+            size INTEGER NOT NULL, bins INTEGER NOT NULL, "order" INTEGER NOT NULL,
+            transition BLOB NOT NULL, observer_gram BLOB NOT NULL, mean_norm REAL NOT NULL,
+            versions TEXT NOT NULL, added TEXT NOT NULL, checksum TEXT NOT NULL,
+            samples_checksum TEXT NOT NULL
+        )""",
+        """CREATE TABLE samples (
+            content INTEGER PRIMARY KEY REFERENCES contents ON DELETE CASCADE, arrays BLOB NOT NULL
+        )""",
+        """CREATE TABLE clips (
+            id INTEGER PRIMARY KEY AUTOINCREMENT, path BLOB NOT NULL UNIQUE, label TEXT, source TEXT,
+            content INTEGER NOT NULL REFERENCES contents, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+            checksum TEXT NOT NULL
+        )""",
+        "CREATE INDEX clips_content ON clips (content)",
+        "CREATE INDEX clips_size ON clips (size)",
+        """CREATE TRIGGER clip_deleted AFTER DELETE ON clips BEGIN
+            DELETE FROM contents WHERE id = OLD.content
+            AND NOT EXISTS (SELECT 1 FROM clips WHERE content = OLD.content);
+        END""",
+        """CREATE TRIGGER clip_changed AFTER UPDATE OF content ON clips WHEN OLD.content <> NEW.content BEGIN
+            DELETE FROM contents WHERE id = OLD.content
+            AND NOT EXISTS (SELECT 1 FROM clips WHERE content = OLD.content);
+        END""",
+        """CREATE TABLE embeddings (
+            id INTEGER PRIMARY KEY AUTOINCREMENT, fitted_on INTEGER NOT NULL, arrays BLOB NOT NULL,
+            checksum TEXT NOT NULL
+        )""",
+        """CREATE TABLE embedded (
+            content INTEGER PRIMARY KEY REFERENCES contents ON DELETE CASCADE,
+            embedding INTEGER NOT NULL REFERENCES embeddings ON DELETE CASCADE,
+            observers BLOB NOT NULL, lost REAL NOT NULL, lost_of_mean REAL NOT NULL, checksum TEXT NOT NULL
+        )""",
+        # What is left to embed is found without a look at all contents, however many there are.
+        "CREATE TABLE waiting (content INTEGER PRIMARY KEY REFERENCES contents ON DELETE CASCADE)",
+        """CREATE TRIGGER content_added AFTER INSERT ON contents BEGIN
+            INSERT INTO waiting VALUES (NEW.id);
+        END""",
+    ),
+    # A file that is replaced by one of the same size and modification time has another time of change; and
+    # a change within the resolution of the clock is noticed by the time of the last check.
+    (
+        "ALTER TABLE clips ADD COLUMN ctime_ns INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE clips ADD COLUMN checked_ns INTEGER NOT NULL DEFAULT 0",
+    ),
+)
+SCHEMA = len(MIGRATIONS)
+
+
+def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
+    """Open a library, and migrate it if an older version of sysbags made it.
+
+    Parameters
+    ----------
+    path : Path
+    create : bool, default=False
+        Make a library if there is no file.
+
+    Raises
+    ------
+    FileError
+        If there is no library, or a newer one.
+    """
+    _check_file(path, create)
+    with sqlite_errors(path):
+        if create and not path.exists():
+            _create(path)
+        return _open(path, create)
+
+
+def _create(path: Path) -> None:
+    """Make an empty library under another name first: a file without its tables never has this name."""
+    remove_old_temporaries(path.absolute().parent)
+    temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
+    try:
+        _open(temporary, create=True).close()
+        with suppress(OSError):  # another process was first; or no links here, and it is made in its place
+            os.link(temporary, path)
+    finally:
+        for suffix in ("", "-journal", "-wal", "-shm"):
+            Path(f"{temporary}{suffix}").unlink(missing_ok=True)
+
+
+def _open(path: Path, create: bool) -> sqlite3.Connection:
+    # Connections are used by one thread at a time, but not always by the same.
+    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")  # a file from elsewhere must not run code
+        connection.execute("PRAGMA foreign_keys = ON")
+        if _version(connection, path, create) < SCHEMA:
+            _migrate(connection, path, create)
+        with suppress(sqlite3.OperationalError):  # another process is about to do the same
+            connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_file(path: Path, create: bool) -> None:
+    """Raise an error for what SQLite would take for an empty database, or would not explain."""
+    try:
+        mode = os.stat(path).st_mode
+        if stat.S_ISREG(mode):
+            with open(path, "rb") as file:
+                start = file.read(len(MAGIC))
+    except FileNotFoundError:
+        if create and path.absolute().parent.is_dir():
+            return
+        where = f"there is no folder {path.absolute().parent}" if create else f"there is no library {path}"
+        raise FileError(f"{where}: `sysbags library add LIBRARY CLIP...` makes a library") from None
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+    if not stat.S_ISREG(mode):
+        description = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
+        raise FileError(f"{path} is {description}, but it must be a library, a file")
+    if start != MAGIC and not (create and not start):
+        description = "not a library of sysbags" if start else "empty"
+        raise FileError(f"{path} is {description}: `sysbags library add LIBRARY CLIP...` makes a library")
+
+
+def _version(connection: sqlite3.Connection, path: Path, create: bool) -> int:
+    """Return the schema of a file, 0 for an empty one that may be filled; otherwise raise an error."""
+    (application,), (version,) = (
+        connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
+    )
+    (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    if application != APPLICATION_ID and (tables or not create):
+        description = "another SQLite database, not a library of sysbags" if tables else "empty"
+        raise FileError(f"{path} is {description}: `sysbags library add LIBRARY CLIP...` makes a library")
+    if version > SCHEMA:
+        raise FileError(
+            f"{path} was written by a newer sysbags (schema {version}), but this one ({__version__}) reads "
+            f"schemas up to {SCHEMA}: upgrade sysbags"
+        )
+    return int(version)
+
+
+def _migrate(connection: sqlite3.Connection, path: Path, create: bool) -> None:
+    """Bring the tables to the present schema, in one transaction: all of it happens, or nothing."""
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        for version in range(_version(connection, path, create), SCHEMA):  # another process may be first
+            for statement in MIGRATIONS[version]:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA}")
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def sqlite_errors(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite into one sentence about the library."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        text = str(error)
+        if "full" in text or "disk I/O" in text:
+            advice = "make room on the disk and add again; the clips that were added before are kept"
+            raise FileError(f"cannot write to the library {path}: {text}: {advice}") from None
+        if "locked" in text:
+            raise FileError(
+                f"another process is writing to the library {path} for more than a minute: try again later"
+            ) from None
+        if isinstance(error, sqlite3.OperationalError) and ("readonly" in text or "unable to open" in text):
+            raise FileError(
+                f"cannot open the library {path}: {text}; the file and its folder must be writable"
+            ) from None
+        raise FileError(
+            f"the library {path} is damaged: {text}; `sysbags library verify` says more, and clips can be "
+            "added to a new library"
+        ) from None
+
+
+def checksum(*parts: Any) -> str:
+    """Return a checksum of values, with their types and lengths.
+
+    Examples
+    --------
+    >>> checksum("ab", 1.5) == checksum("a", "b1.5")
+    False
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = part if isinstance(part, bytes) else repr(part).encode()
+        digest.update(f"{type(part).__name__} {len(data)} ".encode())
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def pack(arrays: dict[str, npt.NDArray[Any]]) -> bytes:
+    """Return named arrays as the bytes of a safetensors file.
+
+    Examples
+    --------
+    >>> unpack(pack({"one": np.eye(2)}))["one"]
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    from safetensors.numpy import save
+
+    return save({name: np.asarray(array, order="C") for name, array in arrays.items()})
+
+
+def unpack(data: bytes) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays that `pack` was given."""
+    from safetensors.numpy import load
+
+    return load(data)

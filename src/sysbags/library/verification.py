@@ -1,0 +1,110 @@
+"""Check a library: the structure of the file, and every checksum in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sysbags._common.parallel import run
+from sysbags.errors import FileError, SysbagsError, VideoError
+from sysbags.library.embeddings import read_embedding
+from sysbags.library.reading import content_hash
+from sysbags.library.schema import checksum
+from sysbags.library.settings import read_settings
+from sysbags.library.systems import CHECKED
+
+if TYPE_CHECKING:
+    from sysbags.library.store import Library
+
+__all__ = ["verify_library"]
+
+MOST_PAGES = 20  # problems of the file's structure that are listed
+
+
+def verify_library(library: Library, *, files: bool = False) -> list[str]:
+    """Return one sentence for each problem of a library, see `Library.verify`."""
+    problems: list[str] = []
+    for check in (_structure, _settings, _clips, _contents, _embedded, *([_files] if files else [])):
+        try:
+            problems.extend(check(library))
+        except SysbagsError as error:  # the other checks continue
+            problems.append(str(error))
+    return list(dict.fromkeys(problems))
+
+
+def _structure(library: Library) -> Iterator[str]:
+    """Check pages, indexes and references."""
+    with library.connection() as connection:
+        for (text,) in connection.execute(f"PRAGMA integrity_check({MOST_PAGES})"):
+            if text != "ok":
+                yield f"the structure of the file is damaged: {' '.join(text.split())}"
+        for table, row, *_ in connection.execute("PRAGMA foreign_key_check"):
+            yield f"row {row} of the table {table} refers to a row that is missing"
+
+
+def _settings(library: Library) -> list[str]:
+    if read_settings(library) is None and len(library):
+        return ["there are clips, but no settings"]
+    read_embedding(library)
+    return []
+
+
+def _clips(library: Library) -> Iterator[str]:
+    query = """SELECT path, label, source, sha256, clips.checksum
+        FROM clips JOIN contents ON content = contents.id ORDER BY path"""
+    with library.connection() as connection:
+        for *columns, expected in connection.execute(query):
+            if not isinstance(columns[0], bytes) or checksum(*columns) != expected:
+                yield f"the row of the clip {_name(columns[0])} is damaged"
+
+
+def _contents(library: Library) -> Iterator[str]:
+    """Check the arrays of systems one by one, so that few are in memory."""
+    with library.connection() as connection:
+        ids = [k for (k,) in connection.execute("SELECT id FROM contents ORDER BY id")]
+    query = f"""SELECT (SELECT MIN(path) FROM clips WHERE content = contents.id), arrays, contents.checksum,
+        {CHECKED} FROM contents LEFT JOIN samples ON content = contents.id WHERE contents.id = ?"""
+    for k in ids:
+        try:
+            with library.connection() as connection:
+                row = connection.execute(query, [k]).fetchone()
+        except FileError as error:  # the pages of this one are damaged, maybe not those of the others
+            yield f"content {k} cannot be read: {error}"
+            continue
+        if row is None:
+            continue  # removed meanwhile
+        path, arrays, expected, *columns = row
+        if arrays is None or checksum(arrays) != columns[-1] or checksum(*columns) != expected:
+            yield f"the arrays of the clip {_name(path)} are damaged: remove it and add it again"
+
+
+def _embedded(library: Library) -> Iterator[str]:
+    query = """SELECT (SELECT MIN(path) FROM clips WHERE clips.content = embedded.content),
+        observers, lost, lost_of_mean, checksum FROM embedded"""
+    with library.connection() as connection:
+        for path, *columns, expected in connection.execute(query):
+            if checksum(*columns) != expected:
+                yield f"the embedding of the clip {_name(path)} is damaged: remove it and add it again"
+
+
+def _files(library: Library) -> list[str]:
+    """Compare the files on disk with the hashes."""
+    clips = library.clips()
+    found = run(_problem_of_file, [(clip.path, clip.sha256) for clip in clips], -1, "files")
+    return [problem for problem in found if problem is not None]
+
+
+def _problem_of_file(clip: tuple[Path, str]) -> str | None:
+    path, expected = clip
+    if not os.path.exists(path):
+        return f"{path} is no longer on disk"
+    try:
+        return None if content_hash(path) == expected else f"{path} has changed since it was added"
+    except VideoError as error:
+        return str(error)
+
+
+def _name(path: Any) -> str:
+    return os.fsdecode(path) if isinstance(path, bytes) else str(path)

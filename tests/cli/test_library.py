@@ -1,0 +1,291 @@
+"""``sysbags library``: every command, its table and its JSON document, and what it says about bad input."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import shutil
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+
+import sysbags
+from cli_folder import call, call_json
+from libraries import small_clips
+from sysbags.bags import VisualWords
+from sysbags.library import Library, SystemIndex
+
+needs_index = pytest.mark.skipif(
+    "embedded" not in inspect.signature(SystemIndex).parameters,
+    reason="the index does not take embedded systems yet",
+)
+ORDER = ("--order", 2)
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory):
+    return small_clips(tmp_path_factory.mktemp("clips"), per_class=2)
+
+
+@pytest.fixture(scope="module")
+def original(clips, tmp_path_factory):
+    path = tmp_path_factory.mktemp("original") / "clips.library"
+    with Library(path) as library:
+        library.add([clips[0].parents[1]], identifier=sysbags.SystemIdentifier(order=2))
+    return path
+
+
+@pytest.fixture
+def path(original, tmp_path):
+    return shutil.copy(original, tmp_path / "clips.library")
+
+
+@pytest.mark.parametrize(
+    "command", ["add", "list", "remove", "verify", "export", "info", "search", "duplicates"]
+)
+def test_help_of_each(capsys, command):
+    code, out, _ = call(capsys, "library", command, "--help")
+    assert code == 0
+    assert f"Example: sysbags library {command}" in " ".join(out.split())
+    assert "--json" in out
+
+
+def test_the_group_alone_is_its_help(capsys):
+    code, out, err = call(capsys, "library")
+    assert (code, err) == (0, "")
+    assert "Keep the systems of many clips in one file" in " ".join(out.split())
+
+
+def test_add(capsys, clips, tmp_path):
+    path, folder = tmp_path / "clips.library", clips[0].parents[1]
+    output = call_json(capsys, "library", "add", path, *clips[:2], *ORDER)
+    assert output == {
+        "library": str(path),
+        "added": 2,
+        "updated": 0,
+        "unchanged": 0,
+        "skipped": [],
+        "missing": [],
+        "clips": 2,
+    }
+    code, out, err = call(capsys, "library", "add", path, folder)
+    assert (code, err) == (0, "")
+    assert out == f"4 added, 2 updated, 0 unchanged, 0 skipped; 6 clips in {path}\n"  # labels were added
+    code, out, err = call(capsys, "library", "add", path, folder, *ORDER)
+    assert (code, out) == (0, f"0 added, 0 updated, 6 unchanged, 0 skipped; 6 clips in {path}\n")
+    for options, text in [
+        (("--order", 3), "was made with order=2, not 3: leave out the settings"),
+        ((*ORDER, "--kernel", "linear"), "was made with kernel='chi2', not 'linear'"),
+        ((*ORDER, "--bags", "colour"), "was made with LocalBinaryPatterns, not ColourHistogram"),
+        ((*ORDER, "--bags", "colour,lbp"), "takes a single bag"),
+        (("--compress", 4), "was made with compress=None, not 4"),
+    ]:
+        code, out, err = call(capsys, "library", "add", path, folder, *options)
+        assert (code, out) == (2, "")
+        assert text in err
+        assert err.count("\n") == 1
+
+
+def test_add_with_a_model(capsys, clips, tmp_path):
+    folder, model, path = clips[0].parents[1], tmp_path / "scenes.model", tmp_path / "clips.library"
+    steps = [VisualWords(words=4, sampling="grid"), sysbags.SystemIdentifier(order=2), sysbags.NearestMean()]
+    sysbags.save(model, make_pipeline(*steps).fit(clips, [clip.parent.name for clip in clips]))
+    output = call_json(capsys, "library", "add", path, folder, "--model", model)
+    assert output["added"] == 6
+    with Library(path) as library:
+        bags = sysbags.load(model)[0]
+        np.testing.assert_array_equal(library.settings.bags.words_, bags.words_)
+        np.testing.assert_array_equal(library.systems[0].samples, bags.stream(library.clips()[0].path))
+    code, _, err = call(capsys, "library", "add", path, folder, "--model", model, *ORDER)
+    assert (code, err) == (2, "sysbags: --model has its own bag and order: leave out --order\n")
+
+
+def test_add_reports_what_is_skipped_and_missing(capsys, tmp_path):
+    path, clips = tmp_path / "clips.library", small_clips(tmp_path / "clips", per_class=1)
+    (tmp_path / "clips" / "bad.mp4").write_text("no video")
+    code, out, err = call(capsys, "library", "add", path, tmp_path / "clips", *ORDER)
+    assert (code, out) == (0, f"3 added, 0 updated, 0 unchanged, 1 skipped; 3 clips in {path}\n")
+    assert err.startswith("sysbags: skipped: ")
+    assert "bad.mp4" in err
+    clips[0].unlink()
+    output = call_json(capsys, "library", "add", path, tmp_path / "clips")
+    assert output["missing"] == [str(clips[0])]
+    assert [entry["path"] for entry in output["skipped"]] == [str(tmp_path / "clips" / "bad.mp4")]
+    _, _, err = call(capsys, "library", "add", path, tmp_path / "clips")
+    assert f"no longer on disk: 1 of the clips in the library, such as {clips[0]}; `sysbags library" in err
+    assert call_json(capsys, "library", "info", path)["missing"] == 1
+    output = call_json(capsys, "library", "remove", path, "--missing")
+    assert (output["removed"], output["clips"]) == ([str(clips[0])], 2)
+    assert call_json(capsys, "library", "remove", path, "--missing")["removed"] == []
+    code, out, err = call(capsys, "library", "add", path, tmp_path / "clips" / "bad.mp4")
+    assert (code, out) == (2, "")
+    assert err.startswith("sysbags: none of the clips can be used: ")
+
+
+def test_list(capsys, path, clips):
+    entries = call_json(capsys, "library", "list", path)["clips"]
+    assert [entry["path"] for entry in entries] == sorted(map(str, clips))
+    assert set(entries[0]) >= {"path", "label", "source", "frames", "checksum", "sha256", "order", "added"}
+    assert (entries[0]["label"], entries[0]["frames"], entries[0]["order"]) == ("fire", 8, 2)
+    some = call_json(capsys, "library", "list", path, "--label", "rain")["clips"]
+    assert [entry["label"] for entry in some] == ["rain"] * 2
+    code, table, err = call(capsys, "library", "list", path)
+    assert (code, err) == (0, "")
+    for entry in entries:
+        assert entry["path"] in table
+        assert entry["checksum"][:12] in table
+
+
+def test_remove(capsys, path, clips):
+    code, out, _ = call(capsys, "library", "remove", path, clips[0])
+    assert (code, out) == (0, f"1 removed; 5 clips in {path}\n")
+    output = call_json(capsys, "library", "remove", path, clips[1])
+    assert output == {"library": str(path), "removed": [str(clips[1])], "clips": 4}
+    for arguments, text in [
+        ((clips[0],), "is not in the library"),
+        ((), "name the clips to remove, or give --missing"),
+        ((clips[2], "--missing"), "name the clips to remove, or give --missing"),
+    ]:
+        code, out, err = call(capsys, "library", "remove", path, *arguments)
+        assert (code, out) == (2, "")
+        assert text in err
+
+
+def test_verify(capsys, path, clips):
+    code, out, err = call(capsys, "library", "verify", path, "--files")
+    assert (code, out, err) == (0, f"6 clips in {path}: every checksum is right\n", "")
+    assert call_json(capsys, "library", "verify", path) == {
+        "library": str(path),
+        "clips": 6,
+        "problems": [],
+    }
+    with Library(path) as library, library.transaction() as connection:
+        connection.execute("UPDATE samples SET arrays = zeroblob(100) WHERE content = 1")
+    code, out, err = call(capsys, "library", "verify", path)
+    assert (code, out) == (1, "")
+    assert "are damaged: remove it and add it again" in err
+    assert len(call_json(capsys, "library", "verify", path, code=1)["problems"]) == 1
+
+
+def test_a_damaged_page(capsys, path, clips, tmp_path):
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2 // 4096 * 4096
+    data[middle : middle + 8192] = bytes(255 - byte for byte in data[middle : middle + 8192])
+    path.write_bytes(data)
+    code, _, err = call(capsys, "library", "verify", path)
+    assert code == 1
+    assert all(line.startswith("sysbags: ") for line in err.splitlines())
+    for arguments in (("list", path), ("info", path), ("export", path, "--out", tmp_path / "x.model")):
+        code, _, err = call(capsys, "library", *arguments)
+        assert code in (0, 2)
+        assert code == 0 or (err.count("\n") == 1 and str(path) in err)
+    data[:] = b"SQLite format 3\x00" + os.urandom(9000)
+    path.write_bytes(data)
+    for command in ("list", "info"):
+        code, _, err = call(capsys, "library", command, path)
+        assert code == 2
+        assert err.count("\n") == 1
+    code, _, err = call(capsys, "library", "verify", path)
+    assert code == 1
+    assert str(path) in err
+
+
+@pytest.mark.parametrize("command", ["list", "info", "verify", "remove --missing", "duplicates"])
+def test_no_library(capsys, command, tmp_path):
+    name, *options = command.split()
+    (tmp_path / "text").write_text("neither a library nor anything else")
+    for file, text in [("none", "there is no library"), ("", "is a folder"), ("text", "is not a library")]:
+        code, out, err = call(capsys, "library", name, tmp_path / file, *options)
+        assert (code, out) == (1 if (name, file) == ("verify", "text") else 2, "")
+        assert text in err
+        assert err.count("\n") == 1
+    assert not (tmp_path / "none").exists()
+
+
+def test_export(capsys, path, clips, tmp_path):
+    for name in ("clips.csv", "clips.npz", "clips.model"):
+        output = call_json(capsys, "library", "export", path, "--out", tmp_path / name)
+        assert output == {"library": str(path), "out": str(tmp_path / name), "clips": 6}
+    assert len((tmp_path / "clips.csv").read_text().splitlines()) == 7
+    assert np.load(tmp_path / "clips.npz")["transitions"].shape == (6, 2, 2)
+    assert len(sysbags.load(tmp_path / "clips.model")) == 6
+    code, out, _ = call(capsys, "library", "export", path, "--out", tmp_path / "clips.csv")
+    assert (code, out) == (0, f"6 clips of {path}: {tmp_path / 'clips.csv'}\n")
+    code, _, err = call(capsys, "library", "export", path, "--out", path)
+    assert code == 2
+    assert "would be overwritten" in err
+
+
+def test_info(capsys, path):
+    facts = call_json(capsys, "library", "info", path)
+    assert (facts["clips"], facts["frames"], facts["landmarks"], facts["missing"]) == (6, 48, 48, 0)
+    assert facts["classes"] == {"fire": 2, "rain": 2, "waves": 2}
+    code, table, err = call(capsys, "library", "info", path)
+    assert (code, err) == (0, "")
+    for text in ("LocalBinaryPatterns()", "SystemIdentifier(order=2)", "fire 2, rain 2, waves 2"):
+        assert text in table
+
+
+def test_names_that_break_lines(capsys, tmp_path, clips):
+    names = [b"two\nlines\x1b[31m.mp4", b"no \xff text.mp4"]
+    folder = tmp_path / "clips"
+    folder.mkdir()
+    try:
+        for name, clip in zip(names, clips, strict=False):
+            shutil.copy(clip, os.path.join(os.fsencode(folder), name))
+    except OSError:
+        pytest.skip("the file system does not have such names")
+    path = tmp_path / "clips.library"
+    assert call_json(capsys, "library", "add", path, folder, *ORDER)["added"] == 2
+    _, table, _ = call(capsys, "library", "list", path)
+    assert len(table.encode().splitlines()) == 3
+    assert "two\\nlines\\x1b[31m.mp4" in table
+    entries = call_json(capsys, "library", "list", path)["clips"]
+    assert {os.path.basename(os.fsencode(entry["path"])) for entry in entries} == set(names)
+    for clip in folder.iterdir():
+        clip.unlink()
+    code, _, err = call(capsys, "library", "verify", path, "--files")
+    assert code == 1
+    assert len(err.encode().splitlines()) == 2
+
+
+@needs_index
+def test_search(capsys, path, clips, tmp_path):
+    new = shutil.copy(clips[3], tmp_path / "new.mp4")
+    output = call_json(capsys, "library", "search", path, new, "-k", 3, "--lambda-a", 0.5)
+    assert [entry["rank"] for entry in output["neighbours"]] == [1, 2, 3]
+    first = output["neighbours"][0]
+    assert (first["path"], first["label"]) == (str(clips[3]), clips[3].parent.name)
+    assert first["squared_distance"] < 1e-9
+    assert output["lambda_a"] == 0.5
+    assert output["blocks"] > 0
+    own = call_json(capsys, "library", "search", path, clips[3], "-k", 9, "--exact")
+    assert len(own["neighbours"]) == 5
+    assert str(clips[3]) not in [entry["path"] for entry in own["neighbours"]]
+    assert 0.0 <= own["pruned"] <= 1.0
+    for entry in own["neighbours"]:
+        assert entry["squared_lower_bound"] <= entry["squared_distance"] + 1e-9
+    code, table, err = call(capsys, "library", "search", path, clips[3], "--exact")
+    assert (code, err) == (0, "")
+    assert "lower bound" in table
+    assert "kernel blocks and" in table
+    assert "ruled out by bounds" in table
+    code, _, err = call(capsys, "library", "search", path, tmp_path / "none.mp4")
+    assert code == 2
+    assert "none.mp4" in err
+
+
+@needs_index
+def test_duplicates(capsys, path, clips, tmp_path):
+    copy = shutil.copy(clips[0], tmp_path / "copy.mp4")
+    call_json(capsys, "library", "add", path, copy)
+    output = call_json(capsys, "library", "duplicates", path, "--below", 100)
+    assert output["equal"] == [sorted([str(clips[0]), str(copy)])]
+    assert len(output["near"]) == 15
+    distances = [entry["squared_distance"] for entry in output["near"]]
+    assert distances == sorted(distances)
+    code, table, err = call(capsys, "library", "duplicates", path)
+    assert (code, err) == (0, "")
+    assert "equal content: " in table
+    assert "groups of equal content: 1; pairs with a squared distance of at most" in table

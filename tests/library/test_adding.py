@@ -1,0 +1,454 @@
+"""Adding clips: only what changed is read, any name, killed processes, two writers, a full disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+
+import numpy as np
+import pytest
+
+import sysbags
+from clips import image_bytes, moving_frames, write_clip
+from libraries import IDENTIFIER, rows_of, small_clips, start_adding
+from sysbags.bags import LocalBinaryPatterns, VisualWords
+from sysbags.bags.base import BagTransformer
+from sysbags.errors import FileError, ParameterError, VideoError
+from sysbags.library import Library, adding, reading, schema, store
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory):
+    return small_clips(tmp_path_factory.mktemp("clips"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(clips, tmp_path_factory):
+    """What the library holds if nothing happens, and the number of SQL statements that it takes."""
+    path = tmp_path_factory.mktemp("undisturbed") / "clips.library"
+    process, pipe = start_adding(path, clips, n_jobs=1)  # the same statements each time
+    statements = pipe.recv()
+    process.join()
+    assert process.exitcode == 0
+    return rows_of(path), statements, path.stat().st_size
+
+
+@pytest.fixture
+def own_clips(tmp_path):
+    return small_clips(tmp_path / "clips", per_class=1)
+
+
+@pytest.fixture
+def work(monkeypatch):
+    """How many clips were decoded and how many were hashed."""
+    counts = {"decoded": 0, "hashed": 0}
+    stream, content_hash = BagTransformer.stream, reading.content_hash
+
+    def counted_stream(self, video):
+        counts["decoded"] += 1
+        return stream(self, video)
+
+    def counted_hash(path):
+        counts["hashed"] += 1
+        return content_hash(path)
+
+    monkeypatch.setattr(BagTransformer, "stream", counted_stream)
+    monkeypatch.setattr(reading, "content_hash", counted_hash)
+
+    def since_last_time():
+        result = counts["decoded"], counts["hashed"]
+        counts.update(decoded=0, hashed=0)
+        return result
+
+    return since_last_time
+
+
+def counts(added):
+    return added.added, added.updated, added.unchanged, len(added.failures)
+
+
+def test_systems_are_those_of_the_clips(clips, undisturbed, tmp_path):
+    with Library(tmp_path / "one.library") as library:
+        added = library.add(clips[::-1], identifier=IDENTIFIER)  # another order, one thread
+        assert counts(added) == (12, 0, 0, 0)
+        assert rows_of(library.path)[0].keys() == {os.fsencode(path) for path in clips}
+        systems, bags = library.systems, LocalBinaryPatterns()
+        for record, system in zip(library.clips(), systems, strict=True):
+            expected = IDENTIFIER.system(bags.stream(record.path))
+            for name in ("transition", "samples", "alpha", "beta", "states", "observer_gram"):
+                np.testing.assert_array_equal(getattr(system, name), getattr(expected, name))
+            assert (system.mean_norm, system.residual) == (expected.mean_norm, expected.residual)
+    assert rows_of(library.path) == undisturbed[0]
+
+
+@pytest.mark.parametrize("share", range(20))
+def test_killed_and_continued(share, clips, undisturbed, tmp_path):
+    """The process dies at one of twenty moments that are spread over its SQL statements."""
+    expected, statements, _ = undisturbed
+    path = tmp_path / "clips.library"
+    moment = 1 + (statements * share + np.random.default_rng(share).integers(statements)) // 20
+    process, _ = start_adding(path, clips, die_at=int(moment), n_jobs=1)
+    process.join()
+    assert process.exitcode == -9
+    _check_and_continue(path, clips, expected)
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.08, 0.16, 0.3])
+def test_killed_at_any_time(seconds, clips, undisturbed, tmp_path):
+    path = tmp_path / "clips.library"
+    process, _ = start_adding(path, clips)
+    time.sleep(seconds)
+    process.kill()
+    process.join()
+    _check_and_continue(path, clips, undisturbed[0])
+
+
+def _check_and_continue(path, clips, expected):
+    before = 0
+    with Library(path) as library:
+        if path.exists():
+            assert library.verify() == []
+            before = len(library)
+        added = library.add(clips, identifier=IDENTIFIER)
+        assert counts(added) == (12 - before, 0, before, 0)
+        assert library.verify() == []
+    assert rows_of(path) == expected
+
+
+def test_two_processes_add_the_same_clips(clips, undisturbed, tmp_path):
+    path = tmp_path / "clips.library"
+    started = [start_adding(path, order) for order in (clips, clips[::-1])]
+    for process, pipe in started:
+        assert isinstance(pipe.recv(), int)
+        process.join()
+        assert process.exitcode == 0
+    assert rows_of(path) == undisturbed[0]
+    assert Library(path).verify() == []
+
+
+def test_two_processes_add_different_clips(clips, undisturbed, tmp_path):
+    """Both while this process reads; the embedding depends on who was first, the systems do not."""
+    path = tmp_path / "clips.library"
+    started = [start_adding(path, part) for part in (clips[:7], clips[7:])]
+    with Library(path) as library:
+        while any(process.is_alive() for process, _ in started):
+            if path.exists() and len(library):
+                assert len(list(library.systems)) <= 12
+            time.sleep(0.02)
+        for _, pipe in started:
+            assert isinstance(pipe.recv(), int)
+        assert library.verify() == []
+        assert len(library.embedded().lost) == 12
+    assert rows_of(path, embedded=False)[0] == {path: row[:-3] for path, row in undisturbed[0][0].items()}
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
+def test_a_full_disk(share, clips, undisturbed, tmp_path):
+    expected, _, size = undisturbed
+    path = tmp_path / "clips.library"
+    process, pipe = start_adding(path, clips, file_bytes=int(share * size))
+    text = pipe.recv()
+    process.join()
+    assert "make room on the disk and add again" in text
+    _check_and_continue(path, clips, expected)
+
+
+def test_no_more_pages(clips, undisturbed, tmp_path, monkeypatch):
+    """SQLite's own limit: the clips before it are kept."""
+    path = tmp_path / "clips.library"
+
+    def limited(*arguments, **options):
+        connection = schema.connect(*arguments, **options)
+        connection.execute("PRAGMA max_page_count = 60")
+        return connection
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "connect", limited)
+        with Library(path) as library:
+            with pytest.raises(FileError, match="database or disk is full: make room"):
+                library.add(clips, identifier=IDENTIFIER)
+            assert 0 < len(library) < 12
+    _check_and_continue(path, clips, undisturbed[0])
+
+
+def test_unchanged_clips_are_not_read(own_clips, tmp_path, work, monkeypatch):
+    with Library(tmp_path / "one.library") as library:
+        library.add(own_clips, identifier=IDENTIFIER)
+        assert work() == (3, 3)
+        # The clips are younger than the resolution of the clock, so that their contents decide.
+        assert counts(library.add(own_clips)) == (0, 0, 3, 0)
+        assert work() == (0, 3)
+        monkeypatch.setattr(adding, "RECENT_NS", 0)
+        assert counts(library.add(own_clips)) == (0, 0, 3, 0)
+        assert work() == (0, 0)
+        # A time is not a change.
+        os.utime(own_clips[0])
+        assert counts(library.add(own_clips)) == (0, 0, 3, 0)
+        assert work() == (0, 1)
+        assert counts(library.add(own_clips)) == (0, 0, 3, 0)
+        assert work() == (0, 0)
+
+
+def test_a_changed_clip(own_clips, tmp_path, work):
+    """Even with the same size and modification time."""
+    with Library(tmp_path / "one.library") as library:
+        library.add(own_clips, identifier=IDENTIFIER)
+        systems, before = library.systems, rows_of(library.path)[0]
+        about = own_clips[0].stat()
+        data = bytearray(own_clips[0].read_bytes())
+        data[-1] ^= 1  # the last byte of the container's description
+        own_clips[0].write_bytes(data)
+        os.utime(own_clips[0], ns=(about.st_atime_ns, about.st_mtime_ns))
+        work()
+        assert counts(library.add(own_clips)) == (0, 1, 2, 0)
+        assert work()[0] == 1
+        after = rows_of(library.path)[0]
+        changed = os.fsencode(own_clips[0])
+        assert [path for path in before if before[path][0] != after[path][0]] == [changed]
+        with library.connection() as connection:
+            assert connection.execute("SELECT COUNT(*) FROM contents").fetchone() == (3,)
+        with pytest.raises(FileError, match="changed or removed meanwhile: get its systems again"):
+            list(systems)
+        assert library.verify(files=True) == []
+
+
+def test_equal_contents_are_read_once(own_clips, tmp_path, work):
+    with Library(tmp_path / "one.library") as library:
+        library.add(own_clips, identifier=IDENTIFIER)
+        work()
+        copy = shutil.copy(own_clips[0], tmp_path / "copy.mp4")
+        assert counts(library.add([copy])) == (1, 0, 0, 0)
+        assert work() == (0, 1)
+        rows, _ = rows_of(library.path)
+        assert rows[os.fsencode(copy)] == rows[os.fsencode(own_clips[0])]
+        assert library.info()["distinct_contents"] == 3
+        # The content stays as long as one of the clips does.
+        library.remove([own_clips[0]])
+        assert rows_of(library.path)[0][os.fsencode(copy)] == rows[os.fsencode(copy)]
+        library.remove([copy])
+        assert library.info()["distinct_contents"] == 2
+
+
+def test_a_copy_that_is_removed_meanwhile(own_clips, tmp_path, monkeypatch):
+    """Its content is known when the work begins, and gone when it is written: the clip is decoded."""
+    copy = shutil.copy(own_clips[0], tmp_path / "copy.mp4")
+    with Library(tmp_path / "one.library") as library:
+        library.add(own_clips, identifier=IDENTIFIER)
+        read, calls = adding.read_clip, []
+
+        def removed_first(clip, *shared):
+            if not calls:
+                library.remove([own_clips[0]])
+            calls.append(clip.known)
+            return read(clip, *shared)
+
+        monkeypatch.setattr(adding, "read_clip", removed_first)
+        assert counts(library.add([copy])) == (1, 0, 0, 0)
+        assert [len(known) for known in calls] == [1, 0]
+        assert len(library) == 3
+
+
+def test_labels_and_sources(own_clips, tmp_path, work, monkeypatch):
+    folder = own_clips[0].parents[1]
+    monkeypatch.setattr(adding, "RECENT_NS", 0)
+
+    def facts(library):
+        return [(record.label, record.source) for record in library.clips()]
+
+    with Library(tmp_path / "one.library") as library:
+        library.add(own_clips, identifier=IDENTIFIER)
+        assert facts(library) == [(None, None)] * 3
+        assert counts(library.add([folder])) == (0, 3, 0, 0)
+        assert facts(library) == [("fire", None), ("rain", None), ("waves", None)]
+        assert counts(library.add(own_clips)) == (0, 0, 3, 0)  # not named: they stay
+        work()
+        rows = ["clip,label,source"]
+        rows += [f"{path.relative_to(folder)},hot,{k}" for k, path in enumerate(own_clips)]
+        (folder / "index.csv").write_text("\n".join(rows))
+        assert counts(library.add([folder])) == (0, 3, 0, 0)
+        assert facts(library) == [("hot", "0"), ("hot", "1"), ("hot", "2")]
+        assert counts(library.add(own_clips, ["cold", None, "hot"])) == (0, 1, 2, 0)
+        assert facts(library) == [("cold", "0"), ("hot", "1"), ("hot", "2")]
+        assert work() == (0, 0)
+        assert library.verify() == []
+        with pytest.raises(ParameterError, match="labels must have one entry for each of the 3 paths"):
+            library.add(own_clips, ["cold"])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"\xc3\xa9t\xc3\xa9 \xe6\xb5\xb7.mp4",
+        b"a" * 251 + b".mp4",
+        b"two\nlines\r\x1b[31m\t.mp4",
+        b"no \xff\xfe text.mp4",
+        b"100%?mode=ro#.mp4",
+        b"-k.mp4",
+    ],
+    ids=["unicode", "long", "control", "bytes", "uri", "dash"],
+)
+def test_any_name(name, own_clips, tmp_path):
+    path = os.path.join(os.fsencode(tmp_path), name)
+    try:
+        shutil.copy(own_clips[0], path)
+    except OSError:
+        pytest.skip("the file system does not have such names")
+    with Library(tmp_path / os.fsdecode(name[-12:].replace(b".mp4", b".lib"))) as library:
+        assert counts(library.add([os.fsdecode(path)], identifier=IDENTIFIER)) == (1, 0, 0, 0)
+        assert [os.fsencode(record.path) for record in library.clips()] == [path]
+        assert counts(library.add([os.fsdecode(path)])) == (0, 0, 1, 0)
+        assert library.verify(files=True) == []
+        os.remove(path)
+        assert [os.fsencode(one) for one in library.missing()] == [path]
+        assert [os.fsencode(one) for one in library.remove(library.missing())] == [path]
+
+
+def test_labels_that_are_not_text(own_clips, tmp_path):
+    folder = os.path.join(os.fsencode(tmp_path), b"classes", b"no \xff text")
+    try:
+        os.makedirs(folder)
+    except OSError:
+        pytest.skip("the file system does not have such names")
+    shutil.copy(own_clips[0], os.fsdecode(folder))
+    with Library(tmp_path / "one.library") as library:
+        library.add([tmp_path / "classes"], identifier=IDENTIFIER)
+        assert [record.label for record in library.clips()] == ["no \\udcff text"]
+        assert library.verify() == []
+
+
+def test_clips_that_cannot_be_read(own_clips, tmp_path):
+    folder = own_clips[0].parents[1]
+    (folder / "fire" / "text.mp4").write_text("no video")
+    (folder / "rain" / "empty.mp4").touch()
+    write_clip(folder / "waves" / "short.mp4", moving_frames(1))
+    os.mkfifo(folder / "pipe.mp4")
+    with Library(tmp_path / "one.library") as library:
+        added = library.add([folder, tmp_path / "none.mp4"], identifier=IDENTIFIER, n_jobs=2)
+        assert (added.added, sorted(path.name for path in added.failures)) == (
+            3,
+            ["empty.mp4", "none.mp4", "pipe.mp4", "short.mp4", "text.mp4"],
+        )
+        for path, error in added.failures.items():
+            assert str(path) in str(error)
+        # A clip that is damaged now stays what it was.
+        before = rows_of(library.path)
+        own_clips[0].write_bytes(b"damaged")
+        assert counts(library.add(own_clips)) == (0, 0, 2, 1)
+        assert rows_of(library.path) == before
+
+
+def test_folders_of_images(tmp_path, work):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for k, frame in enumerate(moving_frames(9)):
+        (folder / f"{k}.png").write_bytes(image_bytes(frame))
+    with Library(tmp_path / "one.library") as library:
+        library.add([folder], identifier=IDENTIFIER)
+        (record,) = library.clips()
+        assert (record.path, record.frames) == (folder, 9)
+        work()
+        (folder / "notes.txt").write_text("not an image")
+        assert counts(library.add([folder])) == (0, 0, 1, 0)
+        assert work() == (0, 1)
+        (folder / "8.png").rename(folder / "9.png")  # the same frames in the same order, but who knows
+        assert counts(library.add([folder])) == (0, 1, 0, 0)
+        assert work()[0] == 1
+        (folder / "10.png").write_bytes(image_bytes(moving_frames(10)[-1]))
+        assert counts(library.add([folder])) == (0, 1, 0, 0)
+        assert library.clips()[0].frames == 10
+
+
+def test_a_clip_that_changes_while_it_is_read(own_clips, tmp_path, monkeypatch):
+    stream = BagTransformer.stream
+
+    def touched(self, video):
+        result = stream(self, video)
+        os.utime(video, ns=(1, 1))
+        return result
+
+    monkeypatch.setattr(BagTransformer, "stream", touched)
+    with Library(tmp_path / "one.library") as library:
+        (error,) = library.add(own_clips[:1], identifier=IDENTIFIER).failures.values()
+    assert isinstance(error, VideoError)
+    assert str(error) == f"{own_clips[0]} has changed while it was read: add it again"
+
+
+def test_settings_are_fixed(own_clips, tmp_path):
+    with Library(tmp_path / "one.library") as library:
+        assert not library.path.exists()
+        library.add(own_clips[:1], identifier=IDENTIFIER, compress=5)
+        library.add(own_clips[1:2], bags=LocalBinaryPatterns(), identifier=IDENTIFIER, compress=5)
+        for options, text in [
+            ({"identifier": sysbags.SystemIdentifier(order=3)}, "made with order=2, not 3"),
+            ({"bags": LocalBinaryPatterns(window=2)}, "made with window=1, not 2"),
+            ({"bags": sysbags.bags.ColourHistogram()}, "made with LocalBinaryPatterns, not ColourHistogram"),
+            ({"compress": 6}, "made with compress=5, not 6"),
+        ]:
+            with pytest.raises(ParameterError, match=text):
+                library.add(own_clips[2:], **options)
+        assert [(record.samples, record.frames) for record in library.clips()] == [(5, 8)] * 2
+        assert library.systems[0].compression_error is not None
+    with pytest.raises(ParameterError, match="cannot be saved"):
+        Library(tmp_path / "two.library").add(
+            own_clips, identifier=sysbags.SystemIdentifier(order=2, kernel=np.dot)
+        )
+    union = sysbags.bags.BagUnion([("a", LocalBinaryPatterns()), ("b", sysbags.bags.ColourHistogram())])
+    with pytest.raises(ParameterError, match="one system per clip, so the bags must be a single bag"):
+        Library(tmp_path / "two.library").add(own_clips, bags=union)
+    with pytest.raises(ParameterError, match="paths is empty"):
+        Library(tmp_path / "two.library").add([])
+
+
+def test_codebooks(tmp_path):
+    """Learnt from the first clips, or fitted before; the same for all later clips."""
+    clips = [write_clip(tmp_path / f"{k}.mp4", moving_frames(8, 96, 128, seed=k)) for k in range(3)]
+    (tmp_path / "bad.mp4").write_text("no video")
+    bags = VisualWords(words=5, sampling="grid")
+    with Library(tmp_path / "one.library") as library:
+        added = library.add([*clips[:2], tmp_path / "bad.mp4"], bags=bags, identifier=IDENTIFIER)
+        assert (added.added, len(added.failures)) == (2, 1)
+        fitted = VisualWords(words=5, sampling="grid").fit(clips[:2])
+        np.testing.assert_array_equal(library.settings.bags.words_, fitted.words_)
+        library.add(clips[2:], bags=bags)
+        np.testing.assert_array_equal(library.systems[2].samples, fitted.stream(clips[2]))
+        with pytest.raises(ParameterError, match="made with another codebook"):
+            library.add(clips[2:], bags=VisualWords(words=5, sampling="grid").fit(clips[2:]))
+    with pytest.raises(VideoError, match=r"none of the clips can be used: .*bad.mp4"):
+        Library(tmp_path / "two.library").add([tmp_path / "bad.mp4"], bags=bags)
+
+
+def test_the_embedding_follows_the_library(clips, tmp_path, monkeypatch):
+    def fitted_on(library):
+        with library.connection() as connection:
+            return connection.execute("SELECT fitted_on FROM embeddings").fetchone()[0]
+
+    with Library(tmp_path / "one.library") as library:
+        library.add(clips[:2], identifier=IDENTIFIER)
+        landmarks = library.embedding.landmarks
+        library.add(clips[:7])
+        assert fitted_on(library) == 2
+        np.testing.assert_array_equal(library.embedding.landmarks, landmarks)
+        expected = library.embedding.transform(list(library.systems))
+        np.testing.assert_array_equal(library.embedded().observers, expected.observers)
+        np.testing.assert_array_equal(library.embedded().lost, expected.lost)
+        library.add(clips[:8])
+        assert fitted_on(library) == 8
+        assert library.embedding.size == 64
+        library.add(clips)
+        assert fitted_on(library) == 8
+        # As if another process had added clips and not embedded them yet.
+        embedded = library.embedded()
+        with library.transaction() as connection:
+            connection.execute("DELETE FROM embedded WHERE content % 2")
+        again = library.embedded()
+        np.testing.assert_array_equal(again.observers, embedded.observers)
+        np.testing.assert_array_equal(again.lost_of_mean, embedded.lost_of_mean)
+
+
+def test_an_explicit_kernel_has_no_landmarks(own_clips, tmp_path):
+    with Library(tmp_path / "one.library") as library:
+        library.add(own_clips, identifier=sysbags.SystemIdentifier(order=2, kernel="bhattacharyya"))
+        assert library.embedding.landmarks is None
+        assert library.info()["landmarks"] is None
+        assert library.embedded().lost.max() < 1e-6
