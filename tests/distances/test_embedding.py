@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import sysbags
 from sysbags.datasets import make_streams
 from sysbags.distances.embedding import Embedding, pivoted_landmarks
-from sysbags.errors import IncompatibleSystemsError, ParameterError
+from sysbags.errors import IncompatibleSystemsError, ParameterError, StreamError
 from sysbags.kernels import kernel_matrix
 
 # Rows are stored in float32: 24 bits of numbers of about 1, summed over fewer than a thousand columns.
@@ -135,3 +135,16 @@ def test_mistakes():
         embedding.transform(systems_of("intersection"))
     with pytest.raises(IncompatibleSystemsError, match="and 5 bins"):
         embedding.transform(systems_of(bins=5))
+
+
+def test_streams_give_the_same_landmarks_as_their_systems():
+    streams, _ = make_streams(classes=2, per_class=3, frames=30, bins=8)
+    systems = [sysbags.identify(stream, order=2) for stream in streams]
+    first, second = (Embedding.fit(given, size=20) for given in (streams, systems))
+    np.testing.assert_array_equal(first.landmarks, second.landmarks)
+    np.testing.assert_array_equal(first.factor, second.factor)
+    assert Embedding.fit(streams, kernel="linear").size is None
+    with pytest.raises(IncompatibleSystemsError, match="different numbers of bins"):
+        Embedding.fit([streams[0], streams[1][:, :4] / streams[1][:, :4].sum(axis=1, keepdims=True)])
+    with pytest.raises(StreamError, match=r"streams\[1\]"):
+        Embedding.fit([streams[0], -streams[1]])

@@ -12,15 +12,17 @@ import numpy.typing as npt
 from sysbags._common.parallel import run
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray, KernelLike
-from sysbags._common.validation import check_integer
+from sysbags._common.validation import check_integer, check_stream
 from sysbags.errors import IncompatibleSystemsError
-from sysbags.kernels.functions import feature_map, kernel_matrix
+from sysbags.kernels.functions import check_kernel, feature_map, kernel_matrix
+from sysbags.systems.lazy import LazySystems
 from sysbags.systems.system import System
 from sysbags.systems.validation import check_systems
 
 __all__ = ["EmbeddedSystems", "Embedding", "pivoted_landmarks"]
 
 CANDIDATES = 10  # frames that are drawn for each landmark
+MOST_CANDIDATES = 5000  # as the kernel between all of them is in memory
 NEGLIGIBLE = 1e-9  # of the trace: below this the candidates are spanned by the landmarks, in float32
 
 
@@ -91,33 +93,51 @@ class Embedding:
     @classmethod
     def fit(
         cls,
-        systems: Sequence[System],
+        systems: Sequence[System] | Sequence[Array],
         size: int = 500,
         *,
+        kernel: KernelLike = "chi2",
         random_state: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
     ) -> Self:
-        """Choose landmarks among the frames of systems.
+        """Choose landmarks among the frames of systems or streams.
 
         Parameters
         ----------
-        systems : sequence of System
+        systems : sequence of System, or of (N, p) arrays
         size : int, default=500
             Number of landmarks; fewer, if these span all frames that were drawn.
+        kernel : str or callable, default="chi2"
+            For streams; systems have their own.
         random_state : int, Generator or None, default=0
-            For the frames that are drawn, ten for each landmark, and the choice among them.
+            For the frames that are drawn, at most ten for each landmark, and the choice among them.
+        n_jobs : int, optional
+            Threads; the result does not depend on it.
         """
-        first = check_systems(systems)
-        count, kernel = check_integer(size, "size"), first[0].kernel
+        count = check_integer(size, "size")
+        given: Sequence[Any]
+        if all(isinstance(item, np.ndarray) for item in systems) and len(systems):
+            check_kernel(kernel)
+            given = [check_stream(item, kernel, name=f"streams[{k}]") for k, item in enumerate(systems)]
+            if len({stream.shape[1] for stream in given}) > 1:
+                raise IncompatibleSystemsError("streams have different numbers of bins, but must have one")
+            sizes = np.array([len(stream) for stream in given])
+        else:
+            given = check_systems(systems)
+            if isinstance(given, LazySystems):
+                kernel, sizes = given.kernel, given.sizes
+            else:
+                kernel, sizes = given[0].kernel, np.array([system.size for system in given])
         if feature_map(kernel) is not None:
             return cls(kernel, None, None)
         rng = np.random.default_rng(seed_of(random_state))
-        bounds = np.cumsum([0] + [system.size for system in first])
-        drawn = np.sort(rng.permutation(bounds[-1])[: CANDIDATES * count])
+        bounds = np.concatenate([[0], np.cumsum(sizes)])
+        drawn = np.sort(rng.permutation(bounds[-1])[: max(count, min(CANDIDATES * count, MOST_CANDIDATES))])
         owners = np.searchsorted(bounds, drawn, side="right") - 1
-        candidates = np.stack(
-            [first[k].samples[row - bounds[k]] for k, row in zip(owners, drawn, strict=True)]
+        candidates = np.concatenate(
+            [_samples(given[k])[drawn[owners == k] - bounds[k]] for k in np.unique(owners).tolist()]
         )
-        chosen, factor = pivoted_landmarks(candidates, kernel, count, rng)
+        chosen, factor = pivoted_landmarks(candidates, kernel, count, rng, n_jobs=n_jobs)
         return cls(kernel, candidates[chosen], factor)
 
     @property
@@ -127,13 +147,18 @@ class Embedding:
 
     def features(self, samples: Array) -> Array:
         """Return the features of histograms, (N, d)."""
+        return self._coordinates(samples, np.eye(len(samples)))
+
+    def _coordinates(self, samples: Array, weights: Array) -> Array:
+        """Return the features of combinations of histograms, (r, d), for (N, r) weights."""
         explicit = feature_map(self.kernel)
         if explicit is not None:
-            return explicit(samples)
+            return np.asarray(weights.T @ explicit(samples))
         from scipy.linalg import solve_triangular
 
-        between = kernel_matrix(self.landmarks, samples, self.kernel)
-        return np.asarray(solve_triangular(np.asarray(self.factor), between, lower=True).T)
+        # The products come first: there are fewer of them than histograms.
+        products = kernel_matrix(self.landmarks, samples, self.kernel) @ weights
+        return np.asarray(solve_triangular(np.asarray(self.factor), products, lower=True).T)
 
     def transform(self, systems: Sequence[System], *, n_jobs: int | None = None) -> EmbeddedSystems:
         """Embed systems.
@@ -145,24 +170,16 @@ class Embedding:
             Threads; the result does not depend on it.
         """
         given = check_systems(systems)
-        self._check(given[0])
-        n = max(system.order for system in given)
-
-        def embedded(system: System) -> tuple[npt.NDArray[np.float32], float, float]:
-            features = self.features(system.samples)
-            rows = np.zeros((n + 1, features.shape[1]))
-            rows[: system.order] = system.alpha.T @ features
-            rows[n] = system.beta @ features
-            lost = _lost(float((rows[:n] ** 2).sum()), float(np.trace(system.observer_gram)))
-            return rows.astype(np.float32), lost, _lost(float(rows[n] @ rows[n]), system.mean_norm)
-
-        parts = run(embedded, given, n_jobs, "embedding")
+        orders = given.orders if isinstance(given, LazySystems) else [system.order for system in given]
+        self._check(given if isinstance(given, LazySystems) else given[0])
+        n = int(max(orders))
+        parts = run(_embedded, given, n_jobs, "embedding", shared=(self, n))
         observers, lost, of_mean = zip(*parts, strict=True)
         return EmbeddedSystems(
             observers=np.stack(observers), lost=np.array(lost), lost_of_mean=np.array(of_mean)
         )
 
-    def _check(self, system: System) -> None:
+    def _check(self, system: System | LazySystems) -> None:
         length = None if self.landmarks is None else self.landmarks.shape[1]
         if system.kernel != self.kernel or length not in (None, system.bag_length):
             raise IncompatibleSystemsError(
@@ -171,8 +188,26 @@ class Embedding:
             )
 
 
+def _embedded(system: System, embedding: Embedding, n: int) -> tuple[npt.NDArray[np.float32], float, float]:
+    """Return the coordinates of an observer, padded to order n, and of the mean; and what is lost of them."""
+    held = embedding._coordinates(system.samples, np.column_stack([system.alpha, system.beta]))
+    rows = np.zeros((n + 1, held.shape[1]))
+    rows[: system.order], rows[n] = held[:-1], held[-1]
+    lost = _lost(float((rows[:n] ** 2).sum()), float(np.trace(system.observer_gram)))
+    return rows.astype(np.float32), lost, _lost(float(rows[n] @ rows[n]), system.mean_norm)
+
+
+def _samples(item: System | Array) -> Array:
+    return item.samples if isinstance(item, System) else item
+
+
 def pivoted_landmarks(
-    candidates: Array, kernel: KernelLike, size: int, rng: np.random.Generator
+    candidates: Array,
+    kernel: KernelLike,
+    size: int,
+    rng: np.random.Generator,
+    *,
+    n_jobs: int | None = None,
 ) -> tuple[IntArray, Array]:
     """Choose histograms that span the others well, and return the Cholesky factor of their kernel.
 
@@ -186,6 +221,8 @@ def pivoted_landmarks(
     kernel : str or callable
     size : int
     rng : Generator
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
 
     Returns
     -------
@@ -194,14 +231,14 @@ def pivoted_landmarks(
     factor : (m, m) array
         Lower triangular; ``factor @ factor.T`` is the kernel between the landmarks.
     """
-    left = np.array([float(kernel_matrix(row[None], kernel=kernel)[0, 0]) for row in candidates])
+    gram = kernel_matrix(candidates, kernel=kernel, n_jobs=n_jobs)
+    left = np.diagonal(gram).copy()
     enough = NEGLIGIBLE * left.sum()
     columns = np.zeros((len(candidates), min(size, len(candidates))))
     chosen: list[int] = []
     while len(chosen) < columns.shape[1] and left.sum() > enough:
         k, pivot = len(chosen), int(rng.choice(len(left), p=left / left.sum()))
-        column = kernel_matrix(candidates, candidates[pivot][None], kernel)[:, 0]
-        column = column - columns[:, :k] @ columns[pivot, :k]
+        column = gram[pivot] - columns[:, :k] @ columns[pivot, :k]
         columns[:, k] = column / np.sqrt(column[pivot])
         left = np.maximum(left - columns[:, k] ** 2, 0.0)
         left[pivot] = 0.0
