@@ -137,6 +137,7 @@ def on_cluster(
     lost worker had the only copy of a scattered value: then the value is sent again here. When the iterator
     is closed, because of an error or Ctrl-C, what was submitted is cancelled.
     """
+    from pickle import PicklingError
     from queue import Empty, SimpleQueue
 
     waiting = iter(enumerate(chunks))
@@ -157,9 +158,14 @@ def on_cluster(
 
     def submit(place: int, chunk: Any, attempt: int) -> None:
         parts = chunk if isinstance(chunk, tuple) else (chunk,)
-        arguments = [placed(part) for part in (*parts, *common)]
         count = len(parts) if isinstance(chunk, tuple) else None
-        future = client.submit(_call, function, count, *arguments, pure=False)
+        try:
+            arguments = [placed(part) for part in (*parts, *common)]
+            future = client.submit(_call, function, count, *arguments, pure=False)
+        except (TypeError, PicklingError) as error:
+            raise ParameterError(
+                f"this work cannot be sent to a cluster, as a part of it cannot be pickled: {error.args[0]}"
+            ) from None
         pending[future.key] = future, place, chunk, attempt
         future.add_done_callback(finished.put)
 
@@ -198,7 +204,7 @@ def on_cluster(
 
 def _outcome(future: Any) -> tuple[bool, Any]:
     """Return whether a future lost its worker, and otherwise its result; an error of the work is raised."""
-    from asyncio import CancelledError
+    from concurrent.futures import CancelledError
 
     from distributed import KilledWorker
 

@@ -94,6 +94,15 @@ class Block:
     weights: list[Array]
     observers: npt.NDArray[Any] | None = None
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Copy arrays that came from another process, which are read-only; see `SystemStack.copy`."""
+        observers = state["observers"]
+        copies = {
+            "stack": state["stack"].copy(),
+            "observers": None if observers is None else observers.copy(),
+        }
+        self.__dict__.update(state, **copies)
+
 
 class Collection:
     """Systems that are cut into blocks, which are read and prepared when they are needed.

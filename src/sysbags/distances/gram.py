@@ -58,7 +58,7 @@ class SystemStack:
         """Stack systems of the same normal form."""
         if isinstance(systems, LazySystems):
             names = ("orders", "transition", "observer_gram", "mean_norm", "normal_form")
-            return cls(*(getattr(systems, name) for name in names))
+            return cls(*(getattr(systems, name) for name in names)).copy()
         orders = np.array([system.order for system in systems])
         transition = np.zeros((orders.size, orders.max(), orders.max()))
         observer_gram = np.zeros_like(transition)
@@ -77,6 +77,13 @@ class SystemStack:
             self.mean_norm[indices],
             self.normal_form,
         )
+
+    def copy(self) -> SystemStack:
+        """Return writeable copies.
+
+        Compiled functions are compiled once more for read-only arrays, and their results have other bits.
+        """
+        return self.subset(np.arange(len(self.orders)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -131,9 +131,9 @@ class FileOutput(ArrayOutput):
         self._saved = time.monotonic()
 
     def results(self) -> list[Any]:
-        """Return read-only memory maps of the files."""
+        """Return memory maps of the files; what the caller changes in them is not written."""
         self.arrays = []
-        return [np.lib.format.open_memmap(path, mode="r") for path in self._shapes]
+        return [np.lib.format.open_memmap(path, mode="c") for path in self._shapes]
 
     def _open(self) -> None:
         self.arrays = []

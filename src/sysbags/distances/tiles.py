@@ -112,6 +112,10 @@ class TileWork:
             self._check_result(kind, size)
             return ArrayOutput([np.empty(shape) for shape in shapes.values()], self.tiles, size)
         if not isinstance(out, (str, os.PathLike)):
+            if "" not in tails:
+                raise ParameterError(
+                    f"out is of type {type(out).__name__}, but it must be the path of a folder"
+                )
             return ArrayOutput([check_array(out, shape) for shape in shapes.values()], self.tiles)
         path = Path(out)
         if "" in tails:
@@ -227,13 +231,14 @@ class TileWork:
 
     def _bytes(self, step: int, output: ArrayOutput) -> int:
         """Return what panels of some blocks take at most: streams, tiles being computed, and the output."""
-        streams, systems = [], []
+        streams: list[int] = []
+        systems: list[int] = []
         for side in (self.rows, self.columns):
             starts = range(0, len(side.blocks), step)
             streams.append(max(int(side.bytes[k : k + step].sum()) for k in starts))
             ends = [(k, min(k + step, len(side.blocks)) - 1) for k in starts]
             systems.append(max(side.blocks[last].stop - side.blocks[k].start for k, last in ends))
-        working = check_jobs(self.n_jobs) * (self.rows.tile_bytes + self.columns.tile_bytes)
+        working: int = check_jobs(self.n_jobs) * (self.rows.tile_bytes + self.columns.tile_bytes)
         return sum(streams) + working + output.held_bytes(systems[0], systems[1], self.symmetric)
 
     def _check_result(self, kind: str, size: int) -> None:
