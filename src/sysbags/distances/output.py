@@ -21,6 +21,7 @@ __all__ = ["ArrayOutput", "FileOutput", "check_array"]
 SAVE_SECONDS = 30.0
 PROGRESS = ".progress"
 PAGE = 4096
+MOST_WRITTEN = 64 * 10**6  # bytes in memory before they are saved
 
 
 class ArrayOutput:
@@ -78,12 +79,20 @@ class FileOutput(ArrayOutput):
     tiles : int
     key : callable
         Returns all that the results depend on, as JSON. Files with another key are replaced.
+    memory : int or None
+        A quarter of it may be filled with what is written.
     """
 
     def __init__(
-        self, shapes: Mapping[Path, tuple[int, ...]], progress: Path, tiles: int, key: Callable[[], str]
+        self,
+        shapes: Mapping[Path, tuple[int, ...]],
+        progress: Path,
+        tiles: int,
+        key: Callable[[], str],
+        memory: int | None = None,
     ) -> None:
         super().__init__([], tiles)
+        self._most = MOST_WRITTEN if memory is None else max(10**6, min(MOST_WRITTEN, memory // 4))
         self._shapes, self._progress, self._key = shapes, progress, key()
         for path in (*shapes, progress):
             if path.is_dir():
@@ -98,18 +107,25 @@ class FileOutput(ArrayOutput):
         except (OSError, ValueError) as error:
             path = next(iter(shapes))
             raise FileError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
-        self._saved = time.monotonic()
+        self._saved, self._written = time.monotonic(), 0
 
     def write(
         self, rows: slice, columns: slice, parts: Sequence[Array], tile: int, mirrored: int | None
     ) -> None:
         """Write a tile; progress is saved from time to time."""
         super().write(rows, columns, parts, tile, mirrored)
-        if time.monotonic() - self._saved > SAVE_SECONDS:
+        self._written += self._pages(
+            rows.stop - rows.start, columns.stop - columns.start, mirrored is not None
+        )
+        if self._written > self._most or time.monotonic() - self._saved > SAVE_SECONDS:
             self.save()
 
     def held_bytes(self, rows: int, columns: int, symmetric: bool) -> int:
-        """Return the memory of the pages of a panel; each of its rows begins and ends within a page."""
+        """Return the memory that is filled before it is saved."""
+        return min(self._most, self._pages(rows, columns, symmetric))
+
+    def _pages(self, rows: int, columns: int, symmetric: bool) -> int:
+        """Return the memory of a part of the arrays; each of its rows begins and ends within a page."""
         sides = [(rows, columns), (columns, rows)][: 1 + symmetric]
         items = [8 * int(np.prod(shape[2:])) for shape in self._shapes.values()]
         return sum(down * (across * item + 2 * PAGE) for down, across in sides for item in items)
@@ -128,7 +144,7 @@ class FileOutput(ArrayOutput):
         with atomic_write(self._progress) as temporary:
             temporary.write_text(json.dumps(document), encoding="utf-8")
         self._open()  # pages of a memory map stay in memory until it is closed
-        self._saved = time.monotonic()
+        self._saved, self._written = time.monotonic(), 0
 
     def results(self) -> list[Any]:
         """Return memory maps of the files; what the caller changes in them is not written."""

@@ -127,7 +127,8 @@ class TileWork:
                 raise FileError(f"cannot write into {path}: it is a file, but it must be a folder")
             paths, progress = [path / f"{name}.npy" for name in shapes], path / f"{kind}{PROGRESS}"
         key = partial(self._key, kind, parameters)
-        return FileOutput(dict(zip(paths, shapes.values(), strict=True)), progress, self.tiles, key)
+        files = dict(zip(paths, shapes.values(), strict=True))
+        return FileOutput(files, progress, self.tiles, key, self.memory)
 
     def compute(
         self,
@@ -179,6 +180,7 @@ class TileWork:
                         remote=True,
                         quiet_seconds=max(0.0, started + QUIET_SECONDS - time.monotonic()),
                     )
+                    del first, second  # otherwise they would be held while the next panel is read
                     output.save()
         finally:
             output.save()
