@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from multiprocessing import get_context
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -126,6 +127,21 @@ def test_chunks_and_what_they_share(client):
     assert active_client() is None
 
 
+class Named(NamedTuple):
+    number: int
+
+
+def number_of(chunk):
+    return chunk.number
+
+
+def test_a_named_tuple_stays_one(client):
+    chunks = [Named(1), Named(2), Named(3)]
+    assert run(number_of, chunks, 2, "numbers") == [1, 2, 3]
+    with use_client(client):
+        assert run(number_of, chunks, None, "numbers", remote=True) == [1, 2, 3]
+
+
 def test_work_of_a_worker_is_not_divided_again(client):
     def divided(number):
         from sysbags._common import parallel
@@ -239,6 +255,21 @@ def test_clips_are_read_and_evaluated_there(client, tmp_path):
     there = sysbags.evaluate.evaluate(clips, labels, **options, cache=tmp_path / "cache", client=client)
     np.testing.assert_array_equal(there.predictions, local.predictions)
     assert list((tmp_path / "cache").iterdir())
+
+
+def test_the_command_line_computes_there(cluster, client, tmp_path):
+    make_clips(tmp_path / "clips", per_class=2, frames=10, height=24, width=24, textures=["fire", "waves"])
+    tables = []
+    for name, more in (("local", []), ("there", ["--scheduler", cluster.scheduler_address])):
+        out = tmp_path / f"{name}.csv"
+        result = CliRunner().invoke(
+            app, ["matrix", str(tmp_path / "clips"), "--out", str(out), "--order", "2", *more]
+        )
+        assert result.exit_code == 0, result.output
+        tables.append(np.genfromtxt(out, delimiter=",", skip_header=1)[:, 1:])
+    # This process may have compiled what workers load: the last place may differ.
+    np.testing.assert_allclose(*tables, rtol=0, atol=1e-12)
+    assert tables[0].shape == (4, 4)
 
 
 def test_a_scheduler_that_cannot_be_reached():

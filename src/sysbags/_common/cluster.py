@@ -39,7 +39,7 @@ class Shared:
 
 def values_of(chunk: Any) -> Any:
     """Return a chunk with values in place of `Shared`, which are items of a tuple."""
-    if not isinstance(chunk, tuple):
+    if type(chunk) is not tuple:  # a named tuple is an argument like any other
         return chunk
     return tuple(part.value if isinstance(part, Shared) else part for part in chunk)
 
@@ -157,8 +157,8 @@ def on_cluster(
         return future
 
     def submit(place: int, chunk: Any, attempt: int) -> None:
-        parts = chunk if isinstance(chunk, tuple) else (chunk,)
-        count = len(parts) if isinstance(chunk, tuple) else None
+        parts = chunk if type(chunk) is tuple else (chunk,)
+        count = len(parts) if type(chunk) is tuple else None
         try:
             arguments = [placed(part) for part in (*parts, *common)]
             future = client.submit(_call, function, count, *arguments, pure=False)
