@@ -338,8 +338,10 @@ def test_memory_in_bytes():
 
 
 def test_too_little_memory(systems, tmp_path):
+    (tmp_path / "d.npy").write_text("not touched")
     with pytest.raises(ParameterError, match=r"memory is 10,000 bytes, but at least .* are needed"):
         sysbags.pairwise_distances(systems, out=tmp_path / "d.npy", memory="10KB")
+    assert (tmp_path / "d.npy").read_text() == "not touched"
     with pytest.raises(ParameterError, match=r"the result for 30 x 30 systems takes 7,200 bytes, but memory"):
         sysbags.pairwise_distances(systems, memory=7000)
     with pytest.raises(ParameterError, match="give more, or out, a folder"):

@@ -60,8 +60,11 @@ class ArrayOutput:
         """Return the memory that the output takes while a panel of systems by systems is written."""
         return self._size
 
+    def open(self) -> None:
+        """Nothing to do before tiles are written."""
+
     def save(self) -> None:
-        """Nothing to do."""
+        """Nothing to do after tiles are written."""
 
     def results(self) -> list[Any]:
         """Return the arrays."""
@@ -93,21 +96,25 @@ class FileOutput(ArrayOutput):
     ) -> None:
         super().__init__([], tiles)
         self._most = MOST_WRITTEN if memory is None else max(10**6, min(MOST_WRITTEN, memory // 4))
-        self._shapes, self._progress, self._key = shapes, progress, key()
+        self._shapes, self._progress = shapes, progress
         for path in (*shapes, progress):
             if path.is_dir():
                 raise FileError(f"cannot write {path}: it is a folder, but it must be the name of a file")
+        self._key = key()
+        done = self._finished(tiles)
+        self._exists = done is not None
+        self.done = self.done if done is None else done
+        self._saved, self._written = time.monotonic(), 0
+
+    def open(self) -> None:
+        """Open the files, which are created if they are not those of this work."""
         try:
-            done = self._finished(tiles)
-            if done is None:
+            if not self._exists:
                 self._create()
-            else:
-                self.done = done
             self._open()
         except (OSError, ValueError) as error:
-            path = next(iter(shapes))
+            path = next(iter(self._shapes))
             raise FileError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
-        self._saved, self._written = time.monotonic(), 0
 
     def write(
         self, rows: slice, columns: slice, parts: Sequence[Array], tile: int, mirrored: int | None

@@ -153,6 +153,7 @@ class TileWork:
             return output.results()
         held: dict[tuple[Collection, int], list[Shared]] = {}
         step, started = self._blocks_per_panel(output), time.monotonic()
+        output.open()
         # A panel with a single tile must not be computed with more threads of BLAS than in a larger panel.
         threads = nullcontext() if self.tiles == 1 else ONE_BLAS_THREAD
         try:
