@@ -25,6 +25,7 @@ SLOW = (
     "src/sysbags/evaluate",
     "src/sysbags/report",
     "src/sysbags/reproduce",
+    "tests/_common/test_cluster.py",
     "tests/_numba",
     "tests/bags/test_bags_base.py::test_a_grid_search_on_paths",
     "tests/bags/test_deep.py",

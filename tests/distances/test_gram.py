@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sysbags.distances import gram as gram_module
 from sysbags.distances.gram import SystemStack, Tiling, cross_gram
 from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.kernels import KERNELS
@@ -140,7 +139,7 @@ def test_more_systems_than_a_block_holds(kernel, most, entries):
 
 def test_blocks_cover_a_collection_in_order():
     systems = make_systems("linear", [(2 + i % 3, 1) for i in range(37)])
-    blocks = list(gram_module._blocks(systems, Tiling(systems=4, entries=100)))
+    blocks = list(Tiling(systems=4, entries=100).blocks_of(np.array([s.samples.size for s in systems])))
     assert [i for block in blocks for i in range(block.start, block.stop)] == list(range(37))
     for block in blocks:
         assert block.stop - block.start <= 4

@@ -267,31 +267,8 @@ def records_of_several(
     list of lists
         For each clip one result for each of `keys`.
     """
-
-    def attempt(path: Path) -> list[Arrays | SysbagsError]:
-        try:
-            clip = clip_key(path)
-        except VideoError as error:
-            return [named_error(path, error) for _ in keys]
-        clip_keys = [{**key, **clip} for key in keys]
-        found: list[Any] = [cache.find(kind, key) for key in clip_keys]
-        missing = [k for k, record in enumerate(found) if record is None]
-        made: Sequence[Made] = ()
-        try:
-            made = make(path, missing) if missing else ()
-        except (VideoError, StreamError, OrderError) as error:
-            made = [(error, []) for _ in missing]
-        for k, (arrays, texts) in zip(missing, made, strict=True):
-            if isinstance(arrays, (VideoError, StreamError, OrderError)):
-                found[k] = named_error(path, arrays)
-            elif isinstance(arrays, SysbagsError):
-                raise arrays
-            else:
-                encoded = np.frombuffer(json.dumps(texts).encode(), np.uint8)
-                found[k] = cache.keep(kind, clip_keys[k], {**arrays, "warnings": encoded})
-        return found
-
-    outcomes = run(attempt, list(paths), n_jobs, description)
+    shared = (cache, kind, keys, make)
+    outcomes = run(_records_of_clip, list(paths), n_jobs, description, shared=shared, remote=True)
     for outcome in outcomes:
         texts = [
             text
@@ -302,6 +279,37 @@ def records_of_several(
         for text in dict.fromkeys(texts):
             warn(text, VideoWarning, stacklevel=2)
     return outcomes
+
+
+def _records_of_clip(
+    path: Path,
+    cache: Cache,
+    kind: str,
+    keys: Sequence[Mapping[str, Any]],
+    make: Callable[[Path, Sequence[int]], Sequence[Made]],
+) -> list[Arrays | SysbagsError]:
+    """Read the records of a clip, and make and write those that are missing."""
+    try:
+        clip = clip_key(path)
+    except VideoError as error:
+        return [named_error(path, error) for _ in keys]
+    clip_keys = [{**key, **clip} for key in keys]
+    found: list[Any] = [cache.find(kind, key) for key in clip_keys]
+    missing = [k for k, record in enumerate(found) if record is None]
+    made: Sequence[Made] = ()
+    try:
+        made = make(path, missing) if missing else ()
+    except (VideoError, StreamError, OrderError) as error:
+        made = [(error, []) for _ in missing]
+    for k, (arrays, texts) in zip(missing, made, strict=True):
+        if isinstance(arrays, (VideoError, StreamError, OrderError)):
+            found[k] = named_error(path, arrays)
+        elif isinstance(arrays, SysbagsError):
+            raise arrays
+        else:
+            encoded = np.frombuffer(json.dumps(texts).encode(), np.uint8)
+            found[k] = cache.keep(kind, clip_keys[k], {**arrays, "warnings": encoded})
+    return found
 
 
 def named_error(path: Path, error: SysbagsError) -> SysbagsError:

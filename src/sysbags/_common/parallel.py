@@ -1,4 +1,4 @@
-"""Run chunks of work on threads, with a progress bar; the results do not depend on the number of threads.
+"""Run chunks of work on threads or a cluster, with a progress bar; the results do not depend on which.
 
 joblib, threadpoolctl and rich are imported where they are used: they would add more than 0.1 s to
 `import sysbags`.
@@ -9,14 +9,18 @@ from __future__ import annotations
 import contextvars
 import numbers
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
+from sysbags._common.cluster import active_client, on_cluster, values_of
 from sysbags.errors import ParameterError
 
-__all__ = ["check_jobs", "run"]
+__all__ = ["ONE_BLAS_THREAD", "check_jobs", "run"]
 
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
@@ -24,6 +28,31 @@ Result = TypeVar("Result")
 WAKE_SECONDS = 0.2
 QUEUED = 16  # chunks per thread that are submitted and not finished
 _DIVIDED: contextvars.ContextVar[bool] = contextvars.ContextVar("divided", default=False)
+
+
+class _OneBlasThread:
+    """A context in which BLAS has one thread; several threads may be in it at a time."""
+
+    def __init__(self) -> None:
+        self._lock, self._entered = threading.Lock(), 0
+        self._limits: Any = None
+
+    def __enter__(self) -> None:
+        from threadpoolctl import threadpool_limits
+
+        with self._lock:
+            if not self._entered:
+                self._limits = threadpool_limits(limits=1, user_api="blas")
+            self._entered += 1
+
+    def __exit__(self, *exception: object) -> None:
+        with self._lock:
+            self._entered -= 1
+            if not self._entered:
+                self._limits.restore_original_limits()
+
+
+ONE_BLAS_THREAD = _OneBlasThread()
 
 
 def run(
@@ -34,9 +63,10 @@ def run(
     *,
     shared: Sequence[Any] = (),
     consume: Callable[[int, Result], None] | None = None,
+    remote: bool = False,
     quiet_seconds: float = 2.0,
 ) -> list[Result]:
-    """Return `[function(chunk, *shared) for chunk in chunks]`, computed by threads.
+    """Return `[function(chunk, *shared) for chunk in chunks]`, computed by threads or by a cluster.
 
     The caller divides the work into chunks, so that results do not depend on `n_jobs`; BLAS has one thread
     meanwhile. A single chunk is computed in this thread, and so is work that a chunk divides again. A
@@ -48,7 +78,7 @@ def run(
         Called once per chunk. Threads are faster where it releases the interpreter lock, as compiled kernels
         do.
     chunks : sequence
-        Arguments of the function.
+        Arguments of the function. Items of a tuple may be `Shared`: the function gets their values.
     n_jobs : int or None
         Number of threads; None means 1 (or the value of `joblib.parallel_config`), -1 all cores.
     description : str
@@ -58,6 +88,9 @@ def run(
     consume : callable, optional
         Called in this thread with the place of a chunk and its result, in the order in which they are
         finished; then no result is kept, few are waiting at a time, and the list is empty.
+    remote : bool, default=False
+        Whether the function may run elsewhere: it changes nothing but its result, and can be pickled with its
+        arguments. Then it runs on the cluster of `use_client`, where there is one; `n_jobs` is ignored.
     quiet_seconds : float, default=2.0
         No progress is shown before.
 
@@ -75,23 +108,36 @@ def run(
     take = consume or results.__setitem__
     if len(chunks) == 1 or _DIVIDED.get():
         for k, chunk in enumerate(chunks):
-            take(k, function(chunk, *shared))
+            take(k, function(values_of(chunk), *shared))
         return results
-    from threadpoolctl import threadpool_limits
-
+    client = active_client() if remote else None
     token = _DIVIDED.set(True)
     try:
-        with threadpool_limits(limits=1, user_api="blas"):
+        with ONE_BLAS_THREAD:
             finished = (
-                ((k, function(chunk, *shared)) for k, chunk in enumerate(chunks))
+                on_cluster(client, partial(_undivided, function), chunks, shared)
+                if client is not None
+                else ((k, function(values_of(chunk), *shared)) for k, chunk in enumerate(chunks))
                 if threads == 1
                 else _on_threads(function, chunks, shared, threads)
             )
-            for k, result in _with_progress(finished, len(chunks), description, quiet_seconds):
-                take(k, result)
+            # Closed at once after an error: its traceback would keep the other chunks running.
+            with closing(_with_progress(finished, len(chunks), description, quiet_seconds)) as shown:
+                for k, result in shown:
+                    take(k, result)
     finally:
         _DIVIDED.reset(token)
     return results
+
+
+def _undivided(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function on a worker of a cluster, which has one thread for it."""
+    token = _DIVIDED.set(True)
+    try:
+        with ONE_BLAS_THREAD:
+            return function(*arguments)
+    finally:
+        _DIVIDED.reset(token)
 
 
 def _on_threads(
@@ -111,7 +157,7 @@ def _on_threads(
         while True:
             for k, chunk in islice(waiting, QUEUED * threads - len(pending)):
                 # Each call has the context of the caller, such as the collection of warnings.
-                pending[pool.submit(contextvars.copy_context().run, function, chunk, *shared)] = k
+                pending[pool.submit(contextvars.copy_context().run, function, values_of(chunk), *shared)] = k
             if not pending:
                 return
             for future in wait(pending, timeout=WAKE_SECONDS, return_when=FIRST_COMPLETED).done:
@@ -133,16 +179,13 @@ def check_jobs(n_jobs: Any) -> int:
 
 
 def _with_progress(
-    results: Iterable[Result], total: int, description: str, quiet_seconds: float
-) -> Iterator[Result]:
+    results: Iterator[Result], total: int, description: str, quiet_seconds: float
+) -> Generator[Result, None, None]:
     """Pass results on; show a bar once they have taken long, if anyone can see it."""
-    if not sys.stderr.isatty():
-        yield from results
-        return
-    started, progress = time.monotonic(), None
+    started, progress, is_visible = time.monotonic(), None, sys.stderr.isatty()
     try:
         for done, result in enumerate(results, start=1):
-            if progress is None and time.monotonic() - started > quiet_seconds:
+            if is_visible and progress is None and time.monotonic() - started > quiet_seconds:
                 from rich.console import Console
                 from rich.progress import Progress
 
@@ -155,3 +198,5 @@ def _with_progress(
     finally:
         if progress is not None:
             progress.stop()
+        if isinstance(results, Generator):
+            results.close()

@@ -1,4 +1,8 @@
-"""Small dense linear algebra for matrices of a system's order: no LAPACK call, the same bits everywhere."""
+"""Small dense linear algebra for matrices of a system's order: no LAPACK call, the same bits everywhere.
+
+Without `fastmath`: several kernels contain these functions, and a process uses the copy that it loads first.
+Each copy may be optimised in its own way, so that results would depend on what was called before.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from sysbags._numba import compiled
 __all__ = ["square_norm", "svd"]
 
 
-@compiled(fastmath=True, wrapper=False)
+@compiled(wrapper=False)
 def dot(x: Array, y: Array) -> float:
     """Inner product of two vectors."""
     total = 0.0
@@ -19,7 +23,7 @@ def dot(x: Array, y: Array) -> float:
     return total
 
 
-@compiled(fastmath=True, wrapper=False)
+@compiled(wrapper=False)
 def rotate_rows(x: Array, y: Array, c: float, s: float) -> None:
     """Rotate two vectors into each other, in place."""
     for i in range(x.shape[0]):

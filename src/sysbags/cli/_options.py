@@ -27,6 +27,7 @@ __all__ = [
     "OptionalMetric",
     "Preset",
     "RandomState",
+    "Scheduler",
     "help_text",
     "number_or_auto",
 ]
@@ -49,6 +50,14 @@ Preset = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 NJobs = Annotated[int, typer.Option(metavar="N", help="Number of threads; -1 is all cores.")]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        show_default=False,
+        help="Compute on the Dask cluster of this scheduler, such as tcp://127.0.0.1:8786.",
+    ),
+]
 RandomState = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the random numbers.")]
 LambdaA = Annotated[
     float | None,

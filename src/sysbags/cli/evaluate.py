@@ -19,6 +19,7 @@ from sysbags.cli._options import (
     NJobs,
     Preset,
     RandomState,
+    Scheduler,
     number_or_auto,
 )
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
@@ -106,6 +107,7 @@ def evaluate(
     compare_frames: Annotated[int | None, _reading("Use at most N frames.", 2)] = None,
     random_state: RandomState = 0,
     n_jobs: NJobs = -1,
+    scheduler: Scheduler = None,
     as_json: Json = False,
     *,
     settings: Settings,
@@ -123,6 +125,7 @@ def evaluate(
     Example: sysbags evaluate clips --compare --report clips.html
     """
     from sysbags import evaluate as evaluation
+    from sysbags._common.cluster import connected
 
     for option, value in (("--compare-stride", compare_stride), ("--compare-frames", compare_frames)):
         if value is not None and not compare:
@@ -145,7 +148,7 @@ def evaluate(
         raise ParameterError("--folds goes with --protocol folds or predefined")
     read = {"stride": compare_stride, "max_frames": compare_frames}
     predictors = {name: entry.predictor for name, entry in CLASSIFIERS.items()} | {"auto": "auto"}
-    with warnings_as_notes():
+    with connected(scheduler) as client, warnings_as_notes():
         outcome = evaluation.evaluate(
             data.clips,
             data.labels,
@@ -170,6 +173,7 @@ def evaluate(
             cache=cache,
             random_state=random_state,
             n_jobs=n_jobs,
+            client=client,
             stages=stages,
         )
     note_skipped(outcome.failures.values())

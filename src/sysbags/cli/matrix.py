@@ -10,7 +10,7 @@ import typer
 
 from sysbags._common.stages import Stages
 from sysbags.cli._model import Features
-from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, OptionalMetric, RandomState
+from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, OptionalMetric, RandomState, Scheduler
 from sysbags.cli._output import check_out, print_json, say
 from sysbags.cli._reading import report_skipped, skipped
 from sysbags.cli._settings import Settings, with_settings
@@ -32,6 +32,7 @@ def matrix(
     model: Model = None,
     random_state: RandomState = 0,
     n_jobs: NJobs = -1,
+    scheduler: Scheduler = None,
     as_json: Json = False,
     *,
     settings: Settings,
@@ -43,6 +44,7 @@ def matrix(
 
     Example: sysbags matrix clips --out distances.csv
     """
+    from sysbags._common.cluster import connected, use_client
     from sysbags._common.files import atomic_write
     from sysbags.datasets.folder import clips_under
     from sysbags.distances.pairwise import pairwise_distances
@@ -51,18 +53,19 @@ def matrix(
     check_out(out, [folder, *([] if model is None else [model])])
     features = Features.of(settings, model, metric, lambda_a, lambda_mu, random_state)
     stages = Stages()
-    with compiled_for(features.metric):
-        clips = features.read(clips_under(folder), stages, n_jobs)
-    report_skipped(clips)
-    with stages("distances"):
-        distances = pairwise_distances(
-            clips.systems[0],
-            metric=features.metric,
-            lambda_a=features.lambda_a,
-            lambda_mu=features.lambda_mu,
-            random_state=random_state,
-            n_jobs=n_jobs,
-        )
+    with connected(scheduler) as client, use_client(client):
+        with compiled_for(features.metric):
+            clips = features.read(clips_under(folder), stages, n_jobs)
+        report_skipped(clips)
+        with stages("distances"):
+            distances = pairwise_distances(
+                clips.systems[0],
+                metric=features.metric,
+                lambda_a=features.lambda_a,
+                lambda_mu=features.lambda_mu,
+                random_state=random_state,
+                n_jobs=n_jobs,
+            )
     names = [path.relative_to(folder).as_posix() for path in clips.paths]
     with atomic_write(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)

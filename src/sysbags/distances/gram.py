@@ -7,49 +7,26 @@ means and classifiers use these instead of histograms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.parallel import run
-from sysbags._common.types import Array, IntArray
-from sysbags._numba.histograms import cross_blocks
+from sysbags._common.types import Array, IntArray, KernelLike
+from sysbags.distances.blocks import Block, Collection, Tiling, products
 from sysbags.distances.embedding import Embedding
-from sysbags.kernels.functions import call_kernel, check_precision, feature_map
-from sysbags.kernels.histograms import Code, density, in_tiles
+from sysbags.distances.tiles import TileWork, check_memory
+from sysbags.kernels.functions import check_precision
 from sysbags.systems.lazy import LazySystems
 from sysbags.systems.validation import check_same_space, check_systems
 
 if TYPE_CHECKING:
     from sysbags.systems.system import System
 
-__all__ = ["CrossGram", "SystemStack", "Tiling", "cross_gram"]
-
-
-@dataclass(frozen=True)
-class Tiling:
-    """How a collection is cut into blocks; pairs of blocks are computed one after the other.
-
-    Attributes
-    ----------
-    systems : int
-        At most in a block.
-    entries : int
-        Numbers in their streams at most, which bounds the memory of a thread.
-    blocks : int
-        At least, where there are enough systems: work for many threads.
-    """
-
-    systems: int = 16
-    entries: int = 1 << 20
-    blocks: int = 8
-
-
-TILING = Tiling()
+__all__ = ["CrossGram", "SystemStack", "Tiling", "cross_gram", "tile_gram", "tile_work"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +58,7 @@ class SystemStack:
         """Stack systems of the same normal form."""
         if isinstance(systems, LazySystems):
             names = ("orders", "transition", "observer_gram", "mean_norm", "normal_form")
-            return cls(*(getattr(systems, name) for name in names))
+            return cls(*(getattr(systems, name) for name in names)).copy()
         orders = np.array([system.order for system in systems])
         transition = np.zeros((orders.size, orders.max(), orders.max()))
         observer_gram = np.zeros_like(transition)
@@ -100,6 +77,13 @@ class SystemStack:
             self.mean_norm[indices],
             self.normal_form,
         )
+
+    def copy(self) -> SystemStack:
+        """Return writeable copies.
+
+        Compiled functions are compiled once more for read-only arrays, and their results have other bits.
+        """
+        return self.subset(np.arange(len(self.orders)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,8 +141,11 @@ def cross_gram(
     *,
     n_jobs: int | None = None,
     dtype: npt.DTypeLike = np.float64,
-    tiling: Tiling = TILING,
+    tiling: Tiling | None = None,
     embedding: Embedding | None = None,
+    out: str | os.PathLike[str] | None = None,
+    memory: str | int | None = None,
+    client: Any = None,
 ) -> CrossGram:
     """Evaluate the kernel between all streams of two collections, and return `C_i' C_j` and `mu_i' mu_j`.
 
@@ -169,7 +156,8 @@ def cross_gram(
     Parameters
     ----------
     systems : sequence of System
-        The first collection; all systems have the same kernel and bag length.
+        The first collection; all systems have the same kernel and bag length. `LazySystems` are read a part
+        at a time.
     others : sequence of System, optional
         The second collection, by default the first; then each pair is computed once.
     n_jobs : int, optional
@@ -181,6 +169,14 @@ def cross_gram(
     embedding : Embedding, optional
         Multiply embedded observers instead of evaluating the kernel for each pair: much faster for many
         systems, with the error that `Embedding` states. What a system is to itself stays exact.
+    out : path, optional
+        Folder for the result, `observer.npy` and `mean.npy`, which the CrossGram has as memory maps. A call
+        that was interrupted continues when it is repeated with the same input.
+    memory : str or int, optional
+        What is held in memory at a time, as "2GB", "500MB" or a number of bytes; by default everything. The
+        result does not depend on it.
+    client : distributed.Client, optional
+        Compute on the cluster of this client; the result does not depend on it.
 
     Returns
     -------
@@ -199,160 +195,55 @@ def cross_gram(
     array([[0.6839, 0.6839],
            [0.6839, 1.    ]])
     """
+    precision = np.dtype(check_precision(dtype))
+    work = tile_work(systems, others, tiling, embedding, n_jobs, memory, client)
+    rows, columns = work.rows.stack, work.columns.stack
+    blocks = {"observer": (rows.transition.shape[1], columns.transition.shape[1]), "mean": ()}
+    output = work.output("gram", out, blocks, {"dtype": precision.str})
+    observer, mean = work.compute(
+        _gram_parts, (work.rows.kernel, precision), output, "kernel between streams"
+    )
+    return CrossGram(observer, mean, rows, columns, work.symmetric)
+
+
+def tile_work(
+    systems: Sequence[System],
+    others: Sequence[System] | None,
+    tiling: Tiling | None,
+    embedding: Embedding | None,
+    n_jobs: int | None,
+    memory: str | int | None,
+    client: Any,
+) -> TileWork:
+    """Check the collections of `cross_gram`, and divide the work on them."""
     first = check_systems(systems)
-    second = first
+    rows = Collection(first, SystemStack.of(first), tiling, embedding)
+    columns = rows
     if others is not None:
         second = check_systems(others, name="others")
         check_same_space(first, second)
-    symmetric = others is None
-    precision = check_precision(dtype)
-    rows = SystemStack.of(first)
-    columns = rows if symmetric else SystemStack.of(second)
-    shape = len(first), len(second)
-    observer = np.empty((*shape, rows.transition.shape[1], columns.transition.shape[1]))
-    mean = np.empty(shape)
-
-    tiles = [
-        (top, left)
-        for top in _blocks(first, tiling)
-        for left in _blocks(second, tiling)
-        if not symmetric or left.start >= top.start
-    ]
-    if embedding is None:
-        products = _products(first, second, precision)
-    else:
-        left = embedding.transform(first, n_jobs=n_jobs).observers
-        right = left if symmetric else embedding.transform(second, n_jobs=n_jobs).observers
-        products = partial(_explicit_products, left, right)
-
-    def fill(tile: tuple[slice, slice]) -> None:
-        top, left = tile
-        upper = symmetric and top == left
-        block = products(top, left, upper)
-        if upper:
-            # Only the blocks above the diagonal were computed; the diagonal is filled in at the end.
-            mirrored = np.tril_indices(len(block))
-            block[mirrored] = block[mirrored[::-1]].transpose(0, 2, 1)
-        observer[top, left] = block[..., :-1, :-1]
-        mean[top, left] = block[..., -1, -1]
-        if symmetric:
-            observer[left, top] = observer[top, left].transpose(1, 0, 3, 2)
-            mean[left, top] = mean[top, left].T
-
-    run(fill, tiles, n_jobs, "kernel between streams")
-    if symmetric:
-        diagonal = np.arange(shape[0])
-        observer[diagonal, diagonal] = rows.observer_gram
-        mean[diagonal, diagonal] = rows.mean_norm
-    return CrossGram(observer, mean, rows, columns, symmetric)
+        columns = Collection(second, SystemStack.of(second), tiling, embedding)
+    return TileWork(rows, columns, n_jobs, check_memory(memory), client)
 
 
-def _blocks(systems: Sequence[System], tiling: Tiling) -> Iterator[slice]:
-    """Cut a collection into runs of a few systems, by their sizes alone, whatever the number of threads."""
-    most = min(tiling.systems, -(-len(systems) // tiling.blocks))
-    start = entries = 0
-    for stop, system in enumerate(systems):
-        if stop > start and (stop - start == most or entries + system.samples.size > tiling.entries):
-            yield slice(start, stop)
-            start, entries = stop, 0
-        entries += system.samples.size
-    yield slice(start, len(systems))
+def tile_gram(tile: tuple[Block, Block, bool], kernel: KernelLike, dtype: npt.DTypeLike) -> CrossGram:
+    """Return the CrossGram of a tile: of two blocks, or of a block with itself if only one half is needed."""
+    top, left, upper = tile
+    block = products(top, left, upper, kernel, dtype)
+    if upper:
+        mirrored = np.tril_indices(len(block))
+        block[mirrored] = block[mirrored[::-1]].transpose(0, 2, 1)
+    observer = block[..., :-1, :-1].astype(np.float64, order="C")
+    mean = block[..., -1, -1].astype(np.float64, order="C")
+    if upper:
+        diagonal = np.arange(len(block))
+        observer[diagonal, diagonal] = top.stack.observer_gram
+        mean[diagonal, diagonal] = top.stack.mean_norm
+    return CrossGram(observer, mean, top.stack, left.stack, upper)
 
 
-def _products(
-    first: Sequence[System], second: Sequence[System], dtype: npt.DTypeLike
-) -> Callable[[slice, slice, bool], Array]:
-    """Return a function that computes `[C_i mu_i]' [C_j mu_j]` for a tile of pairs, (S1, S2, n + 1, m + 1).
-
-    Its arguments are the two blocks of systems and whether only pairs above the diagonal are needed.
-    """
-    kernel = first[0].kernel
-    features = feature_map(kernel)
-    n, m = (max(system.order for system in side) for side in (first, second))
-    if features is not None:
-        left = np.stack([_weights(system, n).T @ features(system.samples) for system in first])
-        right = (
-            left if second is first else np.stack([_weights(s, m).T @ features(s.samples) for s in second])
-        )
-        return partial(_explicit_products, left, right)
-    if isinstance(kernel, str):
-        return partial(_histogram_products, first, second, n, m, kernel, dtype)
-    return partial(_called_products, first, second, n, m, kernel)
-
-
-def _weights(system: System, n: int) -> Array:
-    """Return the coefficients of the observer, padded to order n, and of the mean: (N, n + 1)."""
-    weights = np.zeros((system.size, n + 1))
-    weights[:, : system.order] = system.alpha
-    weights[:, n] = system.beta
-    return weights
-
-
-def _explicit_products(
-    first: npt.NDArray[Any], second: npt.NDArray[Any], top: slice, left: slice, upper: bool
-) -> Array:
-    """Multiply observers given as (K, n + 1, p) arrays."""
-    return np.tensordot(first[top], second[left], axes=(2, 2)).transpose(0, 2, 1, 3)
-
-
-def _called_products(
-    first: Sequence[System],
-    second: Sequence[System],
-    n: int,
-    m: int,
-    kernel: Callable[[Array, Array], Array],
-    top: slice,
-    left: slice,
-    upper: bool,
-) -> Array:
-    """Call the kernel of the caller for each pair."""
-    rows, columns = first[top], second[left]
-    products = np.zeros((len(rows), len(columns), n + 1, m + 1))
-    for i, row in enumerate(rows):
-        for j, column in enumerate(columns):
-            if j > i or not upper:
-                matrix = call_kernel(kernel, row.samples, column.samples)
-                products[i, j] = _weights(row, n).T @ matrix @ _weights(column, m)
-    return products
-
-
-def _histogram_products(
-    first: Sequence[System],
-    second: Sequence[System],
-    n: int,
-    m: int,
-    kernel: str,
-    dtype: npt.DTypeLike,
-    top: slice,
-    left: slice,
-    upper: bool,
-) -> Array:
-    """Sum over bins in one compiled call for the whole tile, without storing the kernel."""
-    code = Code.of(kernel, dtype)
-    rows, columns = _concatenate(first[top], n), _concatenate(second[left], m)
-    # The empty bins of the rows are skipped, so the sparser collection becomes the rows.
-    swapped = not upper and density(columns[0]) < density(rows[0])
-    if swapped:
-        rows, columns = columns, rows
-    (samples, weights, bounds), (others, other_weights, other_bounds) = rows, columns
-    products = np.zeros((bounds.size - 1, other_bounds.size - 1, weights.shape[1], other_weights.shape[1]))
-    cross_blocks(
-        *code.rows(samples),
-        weights,
-        bounds,
-        *code.columns(others),
-        in_tiles(other_weights),
-        other_bounds,
-        code.unit,
-        code.intersection,
-        upper,
-        products,
-    )
-    return products.transpose(1, 0, 3, 2) if swapped else products
-
-
-def _concatenate(systems: Sequence[System], n: int) -> tuple[Array, Array, IntArray]:
-    """Concatenate the histograms and the coefficients of systems; the bounds are their first rows."""
-    samples = np.concatenate([system.samples for system in systems])
-    weights = np.concatenate([_weights(system, n) for system in systems])
-    return samples, weights, np.cumsum([0] + [system.size for system in systems])
+def _gram_parts(
+    tile: tuple[Block, Block, bool], kernel: KernelLike, dtype: npt.DTypeLike
+) -> tuple[Array, Array]:
+    gram = tile_gram(tile, kernel, dtype)
+    return gram.observer, gram.mean

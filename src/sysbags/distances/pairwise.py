@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.lazy import load_name
-from sysbags._common.types import Array
+from sysbags._common.seeds import seed_of
+from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import check_choice
+from sysbags.distances.blocks import Block
 from sysbags.distances.embedding import Embedding
-from sysbags.distances.gram import CrossGram, cross_gram
+from sysbags.distances.gram import CrossGram, SystemStack, tile_gram, tile_work
 from sysbags.distances.registry import METRICS
 from sysbags.distances.weights import Weight, resolve_weights
+from sysbags.kernels.functions import check_precision
 from sysbags.systems.system import System
 
 __all__ = ["distance_matrix", "pairwise_distances"]
@@ -30,8 +34,13 @@ def pairwise_distances(
     n_jobs: int | None = None,
     dtype: npt.DTypeLike = np.float64,
     embedding: Embedding | None = None,
+    out: Any = None,
+    memory: str | int | None = None,
+    client: Any = None,
 ) -> Array:
     """Return the squared distances between systems.
+
+    The CrossGram is never held as a whole: distances are computed tile by tile.
 
     Parameters
     ----------
@@ -52,6 +61,15 @@ def pairwise_distances(
         Precision inside the kernel, see `kernel_matrix`.
     embedding : Embedding, optional
         Approximate the kernel, see `cross_gram`.
+    out : path or array-like, optional
+        Where the distances are written: the path of a .npy file, which is returned as a memory map, or an
+        array such as one of Zarr, which is returned. With a path, a call that was interrupted continues when
+        it is repeated with the same input; `out` with the suffix .progress says what is finished.
+    memory : str or int, optional
+        What is held in memory at a time, as "2GB", "500MB" or a number of bytes; by default everything. The
+        result does not depend on it.
+    client : distributed.Client, optional
+        Compute on the cluster of this client; the result does not depend on it.
 
     Returns
     -------
@@ -67,10 +85,47 @@ def pairwise_distances(
     ((3, 3), True, True)
     """
     check_choice(metric, "metric", METRICS)
-    gram = cross_gram(systems, others, n_jobs=n_jobs, dtype=dtype, embedding=embedding)
-    return distance_matrix(
-        gram, metric, lambda_a=lambda_a, lambda_mu=lambda_mu, random_state=random_state, n_jobs=n_jobs
-    )
+    precision = np.dtype(check_precision(dtype))
+    work = tile_work(systems, others, None, embedding, n_jobs, memory, client)
+    rows, columns = work.rows.stack, work.columns.stack
+    weights = resolve_weights(rows, metric, lambda_a, lambda_mu)
+    seed = seed_of(random_state)
+    _check_defined(rows, None if work.symmetric else columns, metric, weights)
+    parameters = {"metric": metric, "weights": list(weights), "seed": seed, "dtype": precision.str}
+    output = work.output("distances", out, {"": ()}, parameters)
+    shared = (work.rows.kernel, precision, metric, weights, seed)
+    (squared,) = work.compute(_tile_distances, shared, output, "distances")
+    return cast(Array, squared)
+
+
+def _tile_distances(
+    tile: tuple[Block, Block, bool],
+    kernel: KernelLike,
+    dtype: npt.DTypeLike,
+    metric: str,
+    weights: tuple[float, float],
+    seed: int,
+) -> tuple[Array]:
+    gram = tile_gram(tile, kernel, dtype)
+    lambda_a, lambda_mu = weights
+    return (distance_matrix(gram, metric, lambda_a=lambda_a, lambda_mu=lambda_mu, random_state=seed),)
+
+
+def _check_defined(
+    rows: SystemStack, columns: SystemStack | None, metric: str, weights: tuple[float, float]
+) -> None:
+    """Raise the error of a system that a metric is not defined for.
+
+    Before anything else is computed, and with the place of the system in the collection, not in a tile.
+    """
+    if metric == "alignment":
+        return
+    one = rows.subset(slice(0, 1))
+    for first, second in [(rows, one)] + ([] if columns is None else [(one, columns)]):
+        count = len(first.orders), len(second.orders)
+        zeros = np.zeros((*count, first.transition.shape[1], second.transition.shape[1]))
+        gram = CrossGram(zeros, np.zeros(count), first, second, False)
+        distance_matrix(gram, metric, lambda_a=weights[0], lambda_mu=weights[1])
 
 
 def distance_matrix(

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.cache import Cache
+from sysbags._common.cluster import use_client
 from sysbags._common.seeds import seed_of
 from sysbags._common.stages import Stages
 from sysbags._common.validation import check_choice, check_labels
@@ -69,6 +70,7 @@ def evaluate(
     cache: str | os.PathLike[str] | None = None,
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
+    client: Any = None,
     stages: Stages | None = None,
 ) -> Evaluation:
     """Evaluate how well clips or streams are classified, each by others alone.
@@ -127,6 +129,8 @@ def evaluate(
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
         Threads; the result does not depend on it.
+    client : distributed.Client, optional
+        Read clips and evaluate kernels on the cluster of this client; the result does not depend on it.
     stages : Stages, optional
         Keeps the times.
 
@@ -154,10 +158,11 @@ def evaluate(
     """
     given, request, context = prepare(**locals())
     values = dict(zip(given.labels, np.asarray(labels), strict=True))
-    if given.protocol == "predefined":
-        outcome = _evaluate_trials(given, check_trials(trials, len(clips)), request, context)
-    else:
-        outcome, _ = _evaluate(given, request, context)
+    with use_client(client):
+        if given.protocol == "predefined":
+            outcome = _evaluate_trials(given, check_trials(trials, len(clips)), request, context)
+        else:
+            outcome, _ = _evaluate(given, request, context)
     return replace(outcome, label_values=values)
 
 
