@@ -24,7 +24,7 @@ from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
 from sysbags.distances.pairwise import distance_matrix
-from sysbags.distances.projection import EmbeddedStack, project
+from sysbags.distances.projection import EmbeddedStack, EmbeddingLoss, project
 from sysbags.distances.registry import METRICS
 from sysbags.distances.weights import Weight, resolve_weights
 from sysbags.errors import ParameterError
@@ -130,6 +130,13 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         """The training clips or centers that clips are compared with."""
         members: list[Any] = getattr(self, self.kept)
         return members
+
+    @property
+    def embedding_loss_(self) -> EmbeddingLoss | None:
+        """What the embedding loses of the training clips; None for exact distances."""
+        if self.embeddings_ is None or self.embedding_errors_ is None:
+            return None
+        return EmbeddingLoss.of([e.size for e in self.embeddings_], [self.embedding_errors_])
 
     def fit(
         self,
