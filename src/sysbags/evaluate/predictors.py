@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from threading import Lock
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -425,16 +425,27 @@ class KernelRidge:
             counts = counts - removed
             training_counts = training_counts - removed
         left, scores = self._group_indices != place, np.zeros_like(self._targets)
+        spectra: dict[int, _Spectrum] = {}
         for stack in ([k for k in stack if k != place] for stack in self._stacks):
             if not stack:
                 continue
             members, removed = np.array([self._members[k] for k in stack]), self._counts[stack[0]]
-            lose = np.ones(len(counts), dtype=bool) if self._class_size is None else removed > 0
-            rows = np.flatnonzero(lose[self._codes] & left)
-            block, part = self._reweighted(inverse, coefficients, counts, removed, rows)
-            places = np.searchsorted(rows, members)
-            blocks = block[places[:, :, None], places[:, None, :]]
-            scores[members] = self._targets[members] - np.linalg.solve(blocks, part[places])
+            losing = np.flatnonzero(removed).tolist()
+            if self._class_size is None:
+                blocks, part = inverse[members[:, :, None], members[:, None, :]], coefficients[members]
+            elif len(losing) == 1:
+                [c] = losing
+                if c not in spectra:
+                    rows = np.flatnonzero((self._codes == c) & left)
+                    spectra[c] = _Spectrum.of(inverse[np.ix_(rows, rows)], coefficients[rows], rows)
+                change = -self._penalty / self._class_size * removed[c] if removed[c] < counts[c] else 0.0
+                blocks, part = spectra[c].shifted(change, members)
+            else:
+                rows = np.flatnonzero((removed > 0)[self._codes] & left)
+                block, reduced = self._reweighted(inverse, coefficients, counts, removed, rows)
+                places = np.searchsorted(rows, members)
+                blocks, part = block[places[:, :, None], places[:, None, :]], reduced[places]
+            scores[members] = self._targets[members] - np.linalg.solve(blocks, part)
         return np.where(training_counts > 0, scores, -np.inf)
 
     def _reweighted(
@@ -485,6 +496,31 @@ class KernelRidge:
     def _to_others(self) -> Array:
         """The squared distances, infinite within a group."""
         return np.where(self._group_indices[:, None] == self._group_indices, np.inf, self._squared)
+
+
+class _Spectrum(NamedTuple):
+    """The spectrum of a block of R, by which it follows a shift of the penalties of its items.
+
+    With R = V L V', the block of the inverse is ``V L / (1 + change L) V'`` when `change` is added to the
+    penalties of its items: one decomposition serves the groups of all sizes.
+    """
+
+    rows: IntArray
+    values: Array
+    vectors: Array
+    rotated: Array  # V' R Y
+
+    @classmethod
+    def of(cls, block: Array, part: Array, rows: IntArray) -> _Spectrum:
+        """Decompose a block of R; `part` is its part of R Y, and `rows` are its items."""
+        values, vectors = np.linalg.eigh(block)
+        return cls(rows, values, vectors, vectors.T @ part)
+
+    def shifted(self, change: float, members: IntArray) -> tuple[Array, Array]:
+        """Return R and R Y of the items of each of some groups, (G, S, S) and (G, S, C)."""
+        some, factors = self.vectors[np.searchsorted(self.rows, members)], 1.0 / (1.0 + change * self.values)
+        scaled = some * factors
+        return (scaled * self.values) @ some.transpose(0, 2, 1), scaled @ self.rotated
 
 
 class CodebookFolds:
