@@ -686,3 +686,21 @@ def test_files_that_hold_no_streams(capsys, tmp_path):
         assert (code, out) == (2, "")
         assert len(err.splitlines()) == 1
         assert file in err
+
+
+def test_an_embedding_is_noted(capsys, tmp_path):
+    streams, labels = make_streams(classes=2, per_class=4, frames=20, bins=6)
+    path = tmp_path / "streams.npz"
+    write_streams(path, streams, labels)
+    words = ["evaluate", path, "--order", 2, "--lambda-mu", 1, "--cache", tmp_path / "cache"]
+    assert call_json(capsys, *words)["facts"]["embedding"] is None
+    document = call_json(capsys, *words, "--embedding", 7)
+    loss = document["facts"]["embedding"]
+    assert loss["landmarks"] == 7
+    assert 0.0 < loss["median"] <= loss["largest"] < 1.0
+    code, _, err = call(capsys, *words, "--embedding", 7)
+    assert code == 0
+    sentence = (
+        f"distances are approximate: an embedding of 7 landmarks, which loses {100 * loss['median']:.1f} %"
+    )
+    assert sentence in " ".join(err.split())

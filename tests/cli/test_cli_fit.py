@@ -552,3 +552,35 @@ def test_ctrl_c_does_not_abort_threads_in_foreign_code(classes, tmp_path):
     done = subprocess.run([*command, "--n-jobs", "2"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "sysbags: interrupted\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_embedding_says_what_it_loses(capsys, classes, unseen, tmp_path):
+    fixed = ["--classifier", "nearest-mean", "--order", "2", "--lambda-mu", "1", "--compress", "none"]
+    words = ["fit", classes, "--out", tmp_path / "model", *fixed]
+    assert call_json(capsys, *words)["embedding"] is None
+    facts = call_json(capsys, *words, "--embedding", 12)
+    model = sysbags.load(tmp_path / "model")[-1]
+    assert facts["embedding"] == pytest.approx(model.embedding_loss_._asdict())
+    assert facts["embedding"]["landmarks"] == 12
+    assert all(center.size == 12 for center in model.centers_)
+    about = call_json(capsys, "inspect", tmp_path / "model")
+    assert about["embedding"] == facts["embedding"]
+    code, out, _ = call(capsys, "inspect", tmp_path / "model")
+    assert code == 0
+    assert "landmarks 12, median" in " ".join(out.split())
+    code, out, err = call(capsys, *words, "--embedding", 12)
+    assert code == 0, err
+    assert model.embedding_loss_.sentence() in " ".join(out.split())
+    predictions = call_json(capsys, "classify", tmp_path / "model", *unseen)
+    assert len(predictions["clips"]) == 2
+
+
+@pytest.mark.parametrize("command", ["fit", "evaluate"])
+@pytest.mark.parametrize("value", ["0", "-4", "many", "2.5"])
+def test_a_bad_number_of_landmarks(capsys, classes, tmp_path, command, value):
+    words = ["--out", tmp_path / "model"] if command == "fit" else ["--cache", tmp_path / "cache"]
+    code, out, err = call(capsys, command, classes, *words, "--embedding", value)
+    assert code == 2
+    assert not out
+    assert "--embedding" in err
+    assert "Traceback" not in err

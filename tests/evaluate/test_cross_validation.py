@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,10 +13,12 @@ from hypothesis import strategies as st
 
 from helpers import gram_in_form_of, in_form_of, make_stream, vote
 from sysbags import NearestMean, alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
+from sysbags.datasets import make_streams
 from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError, SysbagsError
 from sysbags.evaluate import LeaveOneOut, leave_one_out
 from sysbags.evaluate.cross_validation import SYSTEM_CLASSIFIER
+from sysbags.evaluate.predictors import average_centers
 from sysbags.systems.system import System
 
 # A mean stops when its objective falls by less than 1e-9 of the members' size. The objective is second order
@@ -331,3 +335,34 @@ def test_gram_of_two_collections(systems):
 def test_needs_a_cross_gram():
     with pytest.raises(ParameterError, match="gram is of type list, but it must be a CrossGram"):
         leave_one_out([1, 2], ["a", "b"])
+
+
+@pytest.mark.parametrize("classifier", SYSTEM_CLASSIFIER)
+def test_blocks_on_disk_are_read_in_parts(tmp_path, classifier):
+    streams, labels = make_streams(classes=8, per_class=20, frames=20, bins=8)
+    gram = cross_gram([identify(stream, order=6) for stream in streams])
+    np.save(tmp_path / "observer.npy", gram.observer)
+    on_disk = replace(gram, observer=np.load(tmp_path / "observer.npy", mmap_mode="r"))
+    expected = leave_one_out(gram, labels, classifier=classifier)
+    tracemalloc.start()
+    found = leave_one_out(on_disk, labels, classifier=classifier)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    np.testing.assert_array_equal(found.distances, expected.distances)
+    # Some (K, K) matrices, and the blocks of one class; a copy of all blocks would be more.
+    assert peak < 0.8 * gram.observer.nbytes
+
+
+def test_memory_does_not_grow_with_the_pairs_of_groups():
+    """A class of G groups has G^2 / 2 subsets without two of them, of which leave-one-out needs none."""
+    points = np.random.default_rng(0).normal(size=(1000, 1))
+    codes = np.arange(1000) % 2
+    tracemalloc.start()
+    centers = average_centers((points - points.T) ** 2, np.zeros((1000, 1000)), codes, np.arange(1000))
+    table = centers.distances()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100e6  # eight (K, K) matrices are 64 MB; 250,000 subsets of 1000 items would be 4 GB
+    means = np.array([points[codes == c].mean() for c in range(2)])
+    # For the other class nothing is left out. The distances are sums over 500 items of size 1 to 10.
+    np.testing.assert_allclose(table[codes == 0, 1, 0], (points[codes == 0, 0] - means[1]) ** 2, atol=1e-11)

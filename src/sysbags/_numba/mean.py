@@ -24,8 +24,8 @@ def update_mean(
     ----------
     A : (K, n, n) array
         Transitions.
-    G : (K, K, n, n) array
-        ``C_i' C_j``.
+    G : (K, n, K, n) array
+        ``C_i' C_j`` at ``[i, :, j, :]``: a row of it is read once, for all j.
     weights : (K,) array
         Sum 1.
     Q : (K, n, n) array
@@ -48,6 +48,12 @@ def update_mean(
     # U_t = sum_j w_j C_t' C_j Q_j; then S = sum_t w_t Q_t' U_t and Cbar' C_t = (U_t S^(-1/2))'.
     S = np.zeros((n, n))
     AQ = np.empty((n, n))
+    rows = G.reshape(members, n, members * n)
+    columns = np.empty((n, members * n))  # w_j Q_j side by side, transposed
+    for j in range(members):
+        for k in range(n):
+            for m in range(n):
+                columns[m, j * n + k] = weights[j] * Q[j, k, m]
     for i in range(n):
         for m in range(n):
             mean[i, m] = 0.0
@@ -55,13 +61,10 @@ def update_mean(
         U = blocks[t]
         for i in range(n):
             for m in range(n):
-                U[i, m] = 0.0
-        for j in range(members):
-            for i in range(n):
-                for k in range(n):
-                    g = weights[j] * G[t, j, i, k]
-                    for m in range(n):
-                        U[i, m] += g * Q[j, k, m]
+                total = 0.0
+                for k in range(members * n):
+                    total += rows[t, i, k] * columns[m, k]
+                U[i, m] = total
         for i in range(n):
             for m in range(n):
                 AQ[i, m] = 0.0

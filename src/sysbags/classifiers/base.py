@@ -21,8 +21,10 @@ from sysbags.classifiers.calibration import Calibration, ConfidenceMixin, cross_
 from sysbags.classifiers.explanation import Explanation
 from sysbags.distances.alignment import align
 from sysbags.distances.alignment_matrix import mean_term
+from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
 from sysbags.distances.pairwise import distance_matrix
+from sysbags.distances.projection import EmbeddedStack, EmbeddingLoss, project
 from sysbags.distances.registry import METRICS
 from sysbags.distances.weights import Weight, resolve_weights
 from sysbags.errors import ParameterError
@@ -91,6 +93,9 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     variance of the bag: half the mean squared distance of two training clips. With one bag the distance is
     that of the metric.
 
+    With an `embedding`, the kernel is evaluated between each clip and the landmarks instead of all pairs of
+    clips, and all distances are approximate, with the error of `Embedding`.
+
     A subclass has the parameters below and implements `_learn` and `_compare`. `kept` names the attribute of
     what clips are compared with.
     """
@@ -102,13 +107,18 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     lambda_mu: Weight
     bag_weights: Sequence[float] | None
     compress: int | None
+    embedding: int | Embedding | None
     probability: bool
     random_state: int | np.random.Generator | None
     n_jobs: int | None
     labels_: npt.NDArray[Any]
     compression_errors_: Array
+    # A model file from before there were embeddings has neither.
+    embeddings_: list[Embedding] | None = None
+    embedding_errors_: Array | None = None
     weights_: Array
     scales_: Array
+    _embedded: list[EmbeddedStack | None] | None = None  # what clips are compared with, when first needed
 
     @property
     def classes_(self) -> npt.NDArray[Any]:
@@ -120,6 +130,13 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         """The training clips or centers that clips are compared with."""
         members: list[Any] = getattr(self, self.kept)
         return members
+
+    @property
+    def embedding_loss_(self) -> EmbeddingLoss | None:
+        """What the embedding loses of the training clips; None for exact distances."""
+        if self.embeddings_ is None or self.embedding_errors_ is None:
+            return None
+        return EmbeddingLoss.of([e.size for e in self.embeddings_], [self.embedding_errors_])
 
     def fit(
         self,
@@ -251,6 +268,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         if self.compress is not None:
             check_integer(self.compress, "compress")
         bags = by_bag(systems)
+        self._embed(bags)
         self.weights_ = np.array(
             [resolve_weights(SystemStack.of(bag), self.metric, self.lambda_a, self.lambda_mu) for bag in bags]
         )
@@ -260,6 +278,30 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
             squared = self._distances(bags, None, grams)
             self.scales_ = np.array([half_mean(between) or 1.0 for between in squared])
         return bags
+
+    def _embed(self, bags: list[list[System]]) -> None:
+        """Fit the embedding of each bag, and measure what each training clip loses in it."""
+        self.embeddings_, self.embedding_errors_ = None, np.zeros(len(bags[0]))
+        if isinstance(self.embedding, Embedding):
+            if len(bags) > 1:
+                raise ParameterError(
+                    f"embedding is one for a single bag, but clips have {len(bags)} systems: give the number "
+                    "of landmarks, and each bag has an embedding of its own"
+                )
+            self.embeddings_ = [self.embedding]
+        elif self.embedding is not None:
+            size, seed = check_integer(self.embedding, "embedding"), seed_of(self.random_state)
+            self.embeddings_ = [Embedding.fit(bag, size, random_state=seed) for bag in bags]
+        for embedding, bag in zip(self.embeddings_ or [], bags, strict=False):
+            lost = embedding.transform(bag, n_jobs=self.n_jobs).lost
+            if embedding.size is not None:
+                self.embedding_errors_ = np.maximum(self.embedding_errors_, lost)
+
+    def _embedding(self, bag: int) -> Embedding | None:
+        """Return the embedding of a bag; None where the kernel is exact."""
+        embedding = None if self.embeddings_ is None else self.embeddings_[bag]
+        # With an explicit feature map the exact products are as fast, and are not rounded to float32.
+        return None if embedding is None or embedding.size is None else embedding
 
     def _bag_weights(self) -> Array:
         """Return what the squared distances of each bag are multiplied by."""
@@ -280,7 +322,12 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         """Return the squared distances of each bag, without its weight."""
         return [
             distance_matrix(
-                cross_gram(bag, None if others is None else others[k], n_jobs=self.n_jobs)
+                cross_gram(
+                    bag,
+                    None if others is None else others[k],
+                    n_jobs=self.n_jobs,
+                    embedding=self._embedding(k),
+                )
                 if grams is None
                 else grams[k],
                 self.metric,
@@ -302,6 +349,23 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         squared = zip(self._bag_weights(), self._distances(bags, others, grams), strict=True)
         return np.asarray(sum(weight * between for weight, between in squared))
 
+    def _to_members(self, bags: list[list[System]]) -> Array:
+        """Return the squared distances of clips to what was learnt."""
+        members = by_bag(self.members_)
+        if self._embedded is None:
+            embeddings = [self._embedding(k) for k in range(len(members))]
+            self._embedded = [
+                None if embedding is None else EmbeddedStack.of(bag, embedding, n_jobs=self.n_jobs)
+                for bag, embedding in zip(members, embeddings, strict=True)
+            ]
+        grams = [
+            cross_gram(bag, exact, n_jobs=self.n_jobs)
+            if embedded is None
+            else embedded.gram(bag, n_jobs=self.n_jobs)
+            for bag, exact, embedded in zip(bags, members, self._embedded, strict=True)
+        ]
+        return self._between(bags, members, grams)
+
     def _parts(self, clip: list[System], other: list[System], seed: int) -> dict[str, float]:
         """Return the parts of the squared distance between two clips; of several bags, that of each bag."""
         if len(clip) > 1:
@@ -312,7 +376,9 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
             }
         if not METRICS[self.metric].weighted:
             return {}
-        weights = self.weights_[0]
+        weights, embedding = self.weights_[0], self._embedding(0)
+        if embedding is not None:  # its exact inner products are those of the embedding
+            clip = [project(clip[0], embedding)]
         if self.metric == "alignment":
             return align(clip[0], other[0], weights[0], weights[1], random_state=seed).parts
         mean = weights[1] * float(mean_term(cross_gram(clip, other))[0, 0]) if weights[1] > 0.0 else 0.0
@@ -351,6 +417,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
             for bag in bags
         ]
         self.compression_errors_ = np.max(errors, axis=0)
+        self._embedded = None
         setattr(self, self.kept, [clip if len(bags) > 1 else clip[0] for clip in zip(*bags, strict=True)])
 
 

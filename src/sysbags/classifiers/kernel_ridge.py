@@ -17,10 +17,10 @@ from sysbags.classifiers.base import (
     Item,
     SystemClassifier,
     TrainingClips,
-    by_bag,
     half_mean,
     nearest_of_each_class,
 )
+from sysbags.distances.embedding import Embedding
 from sysbags.distances.registry import METRICS
 from sysbags.distances.weights import Weight
 from sysbags.errors import DistanceWarning, ParameterError
@@ -79,6 +79,10 @@ class KernelRidgeClassifier(SystemClassifier):
         One weight per bag, by default 1.
     compress : int, optional
         Number of samples of each training system after `fit`; by default all.
+    embedding : int or Embedding, optional
+        Approximate distances, which are faster for many clips: the number of landmarks of an `Embedding` that
+        `fit` chooses among the training frames, one per bag, or an embedding for the only bag. By default
+        distances are exact.
     probability : bool, default=False
         Calibrate probabilities and prediction sets in `fit`, by cross-validation in five folds.
     random_state : int, Generator or None, default=0
@@ -107,6 +111,11 @@ class KernelRidgeClassifier(SystemClassifier):
     negative_share_ : float
         The share of the negative eigenvalues in the sum of the absolute values of all; 0 for Euclidean
         distances.
+    embeddings_ : list of Embedding, or None
+        One per bag; None for exact distances.
+    embedding_errors_ : (K,) array
+        The share of the squared norm of each training clip's observers that the embedding does not hold, the
+        largest of its bags; 0 for exact distances.
     calibration_ : Calibration
         With `probability`.
 
@@ -141,6 +150,7 @@ class KernelRidgeClassifier(SystemClassifier):
         class_weight: str | Mapping[Any, float] | None = "balanced",
         bag_weights: Sequence[float] | None = None,
         compress: int | None = None,
+        embedding: int | Embedding | None = None,
         probability: bool = False,
         random_state: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
@@ -153,6 +163,7 @@ class KernelRidgeClassifier(SystemClassifier):
         self.class_weight = class_weight
         self.bag_weights = bag_weights
         self.compress = compress
+        self.embedding = embedding
         self.probability = probability
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -219,7 +230,7 @@ class KernelRidgeClassifier(SystemClassifier):
 
     def _compare(self, bags: list[list[System]]) -> Comparison:
         """Compute the scores, and the distances to the nearest training clip of each class."""
-        between = self._between(bags, by_bag(self.systems_))
+        between = self._to_members(bags)
         classes, codes = np.unique(self.labels_, return_inverse=True)
         squared = between
         if self.width is not None:

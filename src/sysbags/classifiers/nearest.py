@@ -16,11 +16,12 @@ from sysbags.classifiers.base import (
     Item,
     SystemClassifier,
     TrainingClips,
-    by_bag,
     nearest_of_each_class,
 )
 from sysbags.classifiers.votes import majority_vote
-from sysbags.distances.gram import CrossGram
+from sysbags.distances.embedding import Embedding
+from sysbags.distances.gram import CrossGram, cross_gram
+from sysbags.distances.projection import project
 from sysbags.distances.registry import METRICS
 from sysbags.distances.weights import Weight
 from sysbags.errors import ParameterError
@@ -49,6 +50,10 @@ class NearestSystem(SystemClassifier):
         One weight per bag, by default 1.
     compress : int, optional
         Number of samples of each training system; by default all.
+    embedding : int or Embedding, optional
+        Approximate distances, which are faster for many clips: the number of landmarks of an `Embedding` that
+        `fit` chooses among the training frames, one per bag, or an embedding for the only bag. By default
+        distances are exact.
     probability : bool, default=False
         Calibrate probabilities and prediction sets in `fit`, by cross-validation in five folds.
     random_state : int, Generator or None, default=0
@@ -68,6 +73,11 @@ class NearestSystem(SystemClassifier):
         Their labels.
     compression_errors_ : (K,) array
         Largest relative squared error of each clip's systems after `compress`, 0 where no sample was dropped.
+    embeddings_ : list of Embedding, or None
+        One per bag; None for exact distances.
+    embedding_errors_ : (K,) array
+        The share of the squared norm of each training clip's observers that the embedding does not hold, the
+        largest of its bags; 0 for exact distances.
     calibration_ : Calibration
         With `probability`.
 
@@ -91,6 +101,7 @@ class NearestSystem(SystemClassifier):
         lambda_mu: Weight = 0.0,
         bag_weights: Sequence[float] | None = None,
         compress: int | None = None,
+        embedding: int | Embedding | None = None,
         probability: bool = False,
         random_state: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
@@ -101,6 +112,7 @@ class NearestSystem(SystemClassifier):
         self.lambda_mu = lambda_mu
         self.bag_weights = bag_weights
         self.compress = compress
+        self.embedding = embedding
         self.probability = probability
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -129,7 +141,7 @@ class NearestSystem(SystemClassifier):
         indices : (K, n_neighbors) array of int
         """
         check_is_fitted(self)
-        distances = self._between(self._by_bag(systems), by_bag(self.systems_))
+        distances = self._to_members(self._by_bag(systems))
         asked = self.n_neighbors if n_neighbors is None else n_neighbors
         count = self._count(asked, len(self.systems_))
         nearest = np.argsort(distances, axis=1, kind="stable")[:, :count]
@@ -137,7 +149,7 @@ class NearestSystem(SystemClassifier):
 
     def _compare(self, bags: list[list[System]]) -> Comparison:
         """Vote among the nearest training clips; ties go to the nearest. A score is minus a distance."""
-        between = self._between(bags, by_bag(self.systems_))
+        between = self._to_members(bags)
         classes, codes = np.unique(self.labels_, return_inverse=True)
         nearest = np.argsort(between, axis=1, kind="stable")[:, : self._count(self.n_neighbors, len(codes))]
         distances, members = nearest_of_each_class(between, codes, len(classes))
@@ -158,7 +170,9 @@ class NearestMean(SystemClassifier):
     may have several systems, one per bag: squared distances are then sums over the bags, and the mean of a
     class is that of each bag.
     An exact mean has as many samples as its class has training frames; with `compress` it has that many, so
-    that a prediction computes classes x `compress` kernel rows, with an error that is reported.
+    that a prediction computes classes x `compress` kernel rows, with an error that is reported. With an
+    `embedding` the samples of all means are the landmarks, so that a prediction computes as many kernel rows
+    as there are landmarks, whatever the number of classes.
 
     Parameters
     ----------
@@ -171,6 +185,10 @@ class NearestMean(SystemClassifier):
         One weight per bag, by default 1.
     compress : int, optional
         Number of samples of each center; by default all.
+    embedding : int or Embedding, optional
+        Approximate distances, which are faster for many clips: the number of landmarks of an `Embedding` that
+        `fit` chooses among the training frames, one per bag, or an embedding for the only bag. By default
+        distances are exact.
     probability : bool, default=False
         Calibrate probabilities and prediction sets in `fit`, by cross-validation in five folds.
     random_state : int, Generator or None, default=0
@@ -189,6 +207,11 @@ class NearestMean(SystemClassifier):
     compression_errors_ : (C,) array
         Largest relative squared error of each center's systems after `compress`, 0 where no sample was
         dropped.
+    embeddings_ : list of Embedding, or None
+        One per bag; None for exact distances.
+    embedding_errors_ : (K,) array
+        The share of the squared norm of each training clip's observers that the embedding does not hold, the
+        largest of its bags; 0 for exact distances.
     calibration_ : Calibration
         With `probability`.
 
@@ -220,6 +243,7 @@ class NearestMean(SystemClassifier):
         lambda_mu: Weight = 0.0,
         bag_weights: Sequence[float] | None = None,
         compress: int | None = None,
+        embedding: int | Embedding | None = None,
         probability: bool = False,
         random_state: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
@@ -229,6 +253,7 @@ class NearestMean(SystemClassifier):
         self.lambda_mu = lambda_mu
         self.bag_weights = bag_weights
         self.compress = compress
+        self.embedding = embedding
         self.probability = probability
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -251,7 +276,16 @@ class NearestMean(SystemClassifier):
         return self.compare(systems).distances
 
     def _center(self, bag: int, group: list[System], gram: CrossGram | None) -> System:
-        """Return the center of some systems of a bag."""
+        """Return the center of some systems of a bag, in the span of the landmarks if there are any."""
+        embedding = self._embedding(bag)
+        if embedding is None:
+            return self._mean(bag, group, gram)
+        if gram is None:
+            gram = cross_gram(group, n_jobs=self.n_jobs, embedding=embedding)
+        return project(self._mean(bag, group, gram), embedding)
+
+    def _mean(self, bag: int, group: list[System], gram: CrossGram | None) -> System:
+        """Return the mean or the medoid of some systems of a bag."""
         lambda_a, lambda_mu = self.weights_[bag].tolist()
         if METRICS[self.metric].averages:
             lag_weight = lambda_a if self.metric == "normalized-covariance" else None
@@ -269,6 +303,6 @@ class NearestMean(SystemClassifier):
 
     def _compare(self, bags: list[list[System]]) -> Comparison:
         """Compare with the centers; a score is minus a distance."""
-        distances = self._between(bags, by_bag(self.centers_))
+        distances = self._to_members(bags)
         members = np.broadcast_to(np.arange(len(self.centers_)), distances.shape)
         return Comparison(distances.argmin(axis=1), -distances, distances, members)

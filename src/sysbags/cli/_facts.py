@@ -58,6 +58,8 @@ def saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
     else:
         facts |= {"lambda_a": last.weights_[:, 0].tolist(), "lambda_mu": last.weights_[:, 1].tolist()}
     facts["classes"] = [str(name) for name in last.classes_]
+    if last.embedding_loss_ is not None:
+        facts["embedding"] = last.embedding_loss_._asdict()
     if last.calibration_ is not None:
         facts["calibration"] = {
             "temperature": last.calibration_.temperature,

@@ -19,6 +19,7 @@ __all__ = [
     "ChosenForm",
     "ChosenMetric",
     "Classifier",
+    "Embedding",
     "Json",
     "LambdaA",
     "LambdaMu",
@@ -46,6 +47,15 @@ Preset = Annotated[
     typer.Option(
         show_default=False,
         help="Bags that are a good start: fast (patterns and colour) or best (with a network).",
+    ),
+]
+Embedding = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        show_default="exact",
+        help="Approximate distances through N landmarks, faster for many clips; says what is lost.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]

@@ -15,6 +15,7 @@ from sysbags.cli._options import (
     ChosenForm,
     ChosenMetric,
     Classifier,
+    Embedding,
     Json,
     NJobs,
     Preset,
@@ -82,6 +83,7 @@ def evaluate(
     normal_form: ChosenForm = None,
     lambda_a: Annotated[str, typer.Option(metavar="X|auto", help="Weight of the transition.")] = "auto",
     lambda_mu: Annotated[str, typer.Option(metavar="X|auto", help="Weight of the mean.")] = "auto",
+    embedding: Embedding = None,
     compare: Annotated[
         bool,
         typer.Option(
@@ -165,6 +167,7 @@ def evaluate(
             normal_form=normal_form,
             lambda_a=fixed_a,
             lambda_mu=fixed_mu,
+            embedding=embedding,
             compare=compare,
             compare_frames={name: value for name, value in read.items() if value is not None},
             tune=tune,

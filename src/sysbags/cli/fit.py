@@ -13,6 +13,7 @@ from sysbags.cli._options import (
     ChosenForm,
     ChosenMetric,
     Classifier,
+    Embedding,
     Json,
     NJobs,
     Preset,
@@ -48,6 +49,7 @@ def fit(
     normal_form: ChosenForm = None,
     lambda_a: Annotated[str, typer.Option(metavar="X|auto", help="Weight of the transition.")] = "auto",
     lambda_mu: Annotated[str, typer.Option(metavar="X|auto", help="Weight of the mean.")] = "auto",
+    embedding: Embedding = None,
     compress: Annotated[
         str,
         typer.Option(
@@ -111,6 +113,7 @@ def fit(
             normal_form=normal_form,
             lambda_a=fixed_a,
             lambda_mu=fixed_mu,
+            embedding=embedding,
             cache=cache,
             random_state=random_state,
             n_jobs=n_jobs,
@@ -148,7 +151,7 @@ def _facts(trained: TrainedModel, out: Path, by_source: bool, stages: Stages) ->
     names = {
         name: name.replace(" ", "_") for name in chosen if len({str(s.get(name)) for s in trained.tried}) > 1
     }
-    calibration = trained.pipeline[-1].calibration_
+    calibration, loss = trained.pipeline[-1].calibration_, trained.pipeline[-1].embedding_loss_
     return {
         "model": out,
         "bytes": out.stat().st_size,
@@ -163,6 +166,7 @@ def _facts(trained: TrainedModel, out: Path, by_source: bool, stages: Stages) ->
         "accuracy": method.rate.share,
         "most_frequent_accuracy": most_frequent_share(labels),
         "accuracy_interval": [method.rate.low, method.rate.high],
+        "embedding": None if loss is None else loss._asdict(),
         "compression": trained.compression._asdict(),
         "smallest_alpha": None if calibration is None else calibration.smallest_alpha,
         "seconds": stages.seconds,
@@ -170,6 +174,8 @@ def _facts(trained: TrainedModel, out: Path, by_source: bool, stages: Stages) ->
 
 
 def _show(facts: dict[str, Any]) -> None:
+    from sysbags.distances.projection import EmbeddingLoss
+
     say(f"{facts['clips']} clips of {len(facts['classes'])} classes, {len(facts['skipped'])} skipped")
     how = "as given"
     if facts["chosen"]:
@@ -181,6 +187,8 @@ def _show(facts: dict[str, Any]) -> None:
     bags = f" of {facts['bags']}" if "bags" in facts else ""
     say(f"{facts['classifier']}{bags}, metric {facts['metric']} of {facts['normal_form']} states, {weights}")
     say(f"settings {how}")
+    if facts["embedding"] is not None:
+        say(EmbeddingLoss(**facts["embedding"]).sentence())
     low, high = facts["accuracy_interval"]
     say(
         f"nested leave-one-{facts['left_out']}-out accuracy {100 * facts['accuracy']:.1f} % "

@@ -19,9 +19,10 @@ from sysbags._common.cache import Cache
 from sysbags._common.cluster import use_client
 from sysbags._common.seeds import seed_of
 from sysbags._common.stages import Stages
-from sysbags._common.validation import check_choice, check_labels
+from sysbags._common.validation import check_choice, check_integer, check_labels
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.registry import BAGS, make_bag
+from sysbags.distances.projection import EmbeddingLoss
 from sysbags.errors import FileError, ParameterError
 from sysbags.evaluate.alternatives import AND, matching_grids
 from sysbags.evaluate.comparators import COMPARATORS
@@ -65,6 +66,7 @@ def evaluate(
     compare_frames: Mapping[str, Any] | None = None,
     tune: bool = False,
     fixed: Sequence[str] = (),
+    embedding: int | None = None,
     title: str = "clips",
     clip_names: Sequence[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
@@ -121,6 +123,11 @@ def evaluate(
         Choose order, kernel, weights, neighbours and parameters of the bags.
     fixed : sequence of str
         Parameters of the bags that are not tuned.
+    embedding : int, optional
+        Approximate distances, which are faster for many clips: the number of landmarks of an `Embedding` of
+        each bag, which is fitted to all systems without labels, in trials to those of the training set. A
+        note and `facts["embedding"]` say what is lost. By default distances are exact; those of other
+        people's methods always are.
     title : str, default="clips"
     clip_names : sequence of str, optional
         By default the paths of clips from the folder that holds them all, or class and number of streams.
@@ -163,6 +170,8 @@ def evaluate(
             outcome = _evaluate_trials(given, check_trials(trials, len(clips)), request, context)
         else:
             outcome, _ = _evaluate(given, request, context)
+    if outcome.facts["embedding"] is not None:
+        outcome.facts["notes"].append(EmbeddingLoss(**outcome.facts["embedding"]).sentence())
     return replace(outcome, label_values=values)
 
 
@@ -207,6 +216,7 @@ def prepare(
         compare_frames=dict(chosen.compare_frames or {}),
         tune=chosen.tune,
         fixed=tuple(chosen.fixed),
+        embedding=None if chosen.embedding is None else check_integer(chosen.embedding, "embedding"),
     )
     if len(set(names)) < 2:
         raise ParameterError(f"all clips have the class {names[0]}, but there must be at least two classes")

@@ -17,6 +17,8 @@ from sysbags.bags.base import BagTransformer
 from sysbags.bags.cached import cached_streams
 from sysbags.bags.registry import CLASSES
 from sysbags.distances.alignment_matrix import alignment_matrix
+from sysbags.distances.embedding import Embedding
+from sysbags.distances.projection import EmbeddingLoss
 from sysbags.distances.weights import scaled_weights
 from sysbags.errors import SysbagsError
 from sysbags.evaluate.alternatives import AND, Systems, SystemSet, WeightGrid
@@ -73,6 +75,7 @@ class Request:
     compare_frames: dict[str, Any] = field(default_factory=dict)
     tune: bool
     fixed: tuple[str, ...]
+    embedding: int | None
 
     @property
     def orders(self) -> list[int | str]:
@@ -116,6 +119,7 @@ class Experiment:
             self.main.paths, self.items.codebook_folds, context.cache, context.n_jobs
         )
         order, self.notes = request.order or 5, list[str]()
+        self._embedded: list[tuple[int | None, Array]] = []  # sizes of embeddings, and what systems lose
         short = [
             name
             for name, versions in zip(request.bags, (self.main.systems, *self._further_systems), strict=True)
@@ -142,6 +146,11 @@ class Experiment:
         return dict(zip(self.request.bags, every, strict=True))
 
     @property
+    def embedding_loss(self) -> EmbeddingLoss | None:
+        """What embeddings lose of all systems so far; None for exact distances."""
+        return EmbeddingLoss.of(*zip(*self._embedded, strict=True)) if self._embedded else None
+
+    @property
     def systems(self) -> Systems:
         """The systems of the main bag."""
         return next(iter(self.bags.values()))
@@ -158,7 +167,7 @@ class Experiment:
                 method, chosen = evaluate_method(spec, items, right)
             main = main or chosen
             methods.append(method)
-        shown = self._shown(main)
+        shown, loss = self._shown(main), self.embedding_loss
         evaluation = Evaluation(
             title=self.title,
             protocol=items.protocol,
@@ -179,6 +188,7 @@ class Experiment:
                     "lambda_a": shown.lambda_a,
                     "lambda_mu": shown.lambda_mu,
                 },
+                "embedding": None if loss is None else loss._asdict(),
                 "threads": check_jobs(items.n_jobs),
                 "random_state": items.random_state,
                 "version": __version__,
@@ -296,7 +306,15 @@ class Experiment:
         return Systems(sets, self.items)
 
     def _system_set(self, systems: list[Any]) -> SystemSet:
-        return SystemSet(systems, cached_gram(self.features.cache, systems, self.items.n_jobs).gram)
+        """Return systems with their CrossGram; an embedding is fitted to those of the training clips."""
+        embedding, items = None, self.items
+        if self.request.embedding is not None:
+            training = [systems[k] for k in items.training]
+            embedding = Embedding.fit(training, self.request.embedding, random_state=items.random_state)
+        cached = cached_gram(self.features.cache, systems, items.n_jobs, embedding)
+        if embedding is not None:
+            self._embedded.append((embedding.size, cached.lost))
+        return SystemSet(systems, cached.gram)
 
     def details(self, shown: Shown) -> Details:
         """Compute curves, map and class means, for one setting of the alignment distance."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import combinations
 from threading import Lock
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +38,7 @@ __all__ = [
 ]
 
 Measure = Callable[[IntArray], Array]
-Task = tuple[int, IntArray]
+Task = tuple[int, int, int]
 
 
 class Predictor(Protocol):
@@ -145,7 +144,7 @@ class ClassCenters:
 
     Leaving a group out changes the center of a class only where the group has items in it. So a class
     of G groups has ``1 + G + G (G - 1) / 2`` subsets, each with a center of its own, which is computed when
-    it is first asked for.
+    it is first asked for. Memory is that of the distances that were asked for.
 
     Parameters
     ----------
@@ -169,7 +168,7 @@ class ClassCenters:
         terms: int = 1,
         n_jobs: int | None = None,
     ) -> None:
-        self._make, self._n_jobs, self._lock = make, n_jobs, Lock()
+        self._codes, self._make, self._terms, self._n_jobs, self._lock = codes, make, terms, n_jobs, Lock()
         self._groups, group_indices = np.unique(groups, return_inverse=True)
         classes = int(codes.max()) + 1
         # place[c, g]: which of the groups of class c group g is, 1, 2, ..., or 0 where it has no items in c.
@@ -178,57 +177,65 @@ class ClassCenters:
             present = np.unique(group_indices[codes == c])
             self._place[c, present] = np.arange(1, len(present) + 1)
         self._item_places = self._place[:, group_indices]
-        sizes = self._place.max(axis=1) + 1
-        # subset[c, p, q]: the number of the subset of class c without its groups p and q; 0 is empty.
-        self._subset = np.zeros((classes, sizes.max(), sizes.max()), dtype=np.int64)
-        self._members: list[IntArray] = [np.arange(0)]
-        self._pairs: dict[int, IntArray] = {}  # the items that a subset without two groups is asked for
-        for c, places in enumerate(self._item_places):
-            for p, q in [(0, 0), *combinations(range(sizes[c]), 2)]:
-                members = np.flatnonzero((codes == c) & (places != p) & (places != q))
-                if not members.size:
-                    continue
-                number = len(self._members)
-                self._subset[c, p, q] = self._subset[c, q, p] = number
-                self._members.append(members)
-                if p == 0 < q:
-                    self._subset[c, q, q] = number
-                if p > 0:
-                    self._pairs[number] = np.flatnonzero((places == p) | (places == q))
-        self._table = np.full((len(self._members), len(codes), terms), np.nan)
-        self._table[0] = 0.0
-        self._table[0, :, 0] = np.inf
-        self._measures: dict[int, Measure] = {}
+        # rows[c, p]: distances of all items to class c without the own group and its group p; 0 is none.
+        self._rows: dict[tuple[int, int], Array] = {}
+        self._complete: set[tuple[int, int]] = set()
+        self._measures: dict[tuple[int, int], Measure] = {}
 
     def distances(self, excluding: int | None = None) -> Array:
         """Distances (K, C, terms) to the classes without the own group and a further one.
 
         Infinite to a class of which no item is left.
         """
-        further = (
-            self._item_places
-            if excluding is None
-            else self._place[:, np.searchsorted(self._groups, [excluding])]
-        )
-        subsets = self._subset[np.arange(len(self._subset))[:, None], further, self._item_places].T
-        items = np.arange(len(subsets))[:, None]
+        further = np.zeros(len(self._place), dtype=np.int64)
+        if excluding is not None:
+            further = self._place[:, np.searchsorted(self._groups, excluding)]
+        wanted = list(enumerate(further.tolist()))
         with self._lock:  # whatever threads ask, nothing is computed twice
-            missing = np.isnan(self._table[subsets, items, 0])
-            needed = [
-                (int(subset), np.flatnonzero((missing & (subsets == subset)).any(axis=1)))
-                for subset in np.unique(subsets[missing])
-            ]
-            if needed:
-                run(self._fill, needed, self._n_jobs, "centers of classes")
-        return self._table[subsets, items]
+            new = [key for key in wanted if key not in self._complete]
+            tasks = [task for key in new for task in self._tasks(*key)]
+            if tasks:
+                run(self._fill, tasks, self._n_jobs, "centers of classes")
+            for c, p in new:
+                own = self._item_places[c] == p
+                if p > 0:  # as if nothing more were left out
+                    self._row(c, p)[own] = self._row(c, 0)[own]
+                self._complete.add((c, p))
+        return np.stack([self._rows[key] for key in wanted], axis=1)
+
+    def _row(self, c: int, p: int) -> Array:
+        return self._rows.setdefault((c, p), np.full((len(self._codes), self._terms), np.nan))
+
+    def _tasks(self, c: int, p: int) -> list[Task]:
+        """Return the groups q of class c such that distances to it without p and q are not known."""
+        places, row = self._item_places[c], self._row(c, p)[:, 0]
+        if p > 0:
+            row = np.where(places == p, self._row(c, 0)[:, 0], row)
+        missing = np.unique(places[np.isnan(row)]).tolist()
+        return [(c, p, q) for q in dict.fromkeys(0 if q == p else q for q in missing)]
 
     def _fill(self, task: Task) -> None:
-        subset, items = task
-        items = self._pairs.get(subset, items)
-        measure = self._measures.get(subset) or self._make(self._members[subset])
-        self._table[subset, items] = measure(items)
-        if subset not in self._pairs:  # these will be asked for other items; there are too many to keep all
-            self._measures[subset] = measure
+        """Measure the distances to class c without its groups p and q that are asked for."""
+        c, p, q = task
+        places = self._item_places[c]
+        cells = [(self._row(c, p), places == q)]
+        if p > 0:  # the center is needed for the items of both groups
+            cells.append((self._row(c, q), places == p))
+        cells = [(row, np.flatnonzero(where & np.isnan(row[:, 0]))) for row, where in cells]
+        items = np.concatenate([asked for _, asked in cells])
+        members = np.flatnonzero((self._codes == c) & (places != p) & (places != q))
+        found = np.zeros((len(items), self._terms))
+        if members.size:
+            single = (c, max(p, q)) if min(p, q) == 0 else None
+            measure = self._measures.get(single) if single else None
+            measure = measure or self._make(members)
+            if single:  # these will be asked for other items; of pairs there are too many to keep all
+                self._measures[single] = measure
+            found = measure(items)
+        else:
+            found[:, 0] = np.inf
+        for (row, asked), values in zip(cells, np.split(found, [len(cells[0][1])]), strict=False):
+            row[asked] = values
 
 
 class NearestCenter:
@@ -418,16 +425,27 @@ class KernelRidge:
             counts = counts - removed
             training_counts = training_counts - removed
         left, scores = self._group_indices != place, np.zeros_like(self._targets)
+        spectra: dict[int, _Spectrum] = {}
         for stack in ([k for k in stack if k != place] for stack in self._stacks):
             if not stack:
                 continue
             members, removed = np.array([self._members[k] for k in stack]), self._counts[stack[0]]
-            lose = np.ones(len(counts), dtype=bool) if self._class_size is None else removed > 0
-            rows = np.flatnonzero(lose[self._codes] & left)
-            block, part = self._reweighted(inverse, coefficients, counts, removed, rows)
-            places = np.searchsorted(rows, members)
-            blocks = block[places[:, :, None], places[:, None, :]]
-            scores[members] = self._targets[members] - np.linalg.solve(blocks, part[places])
+            losing = np.flatnonzero(removed).tolist()
+            if self._class_size is None:
+                blocks, part = inverse[members[:, :, None], members[:, None, :]], coefficients[members]
+            elif len(losing) == 1:
+                [c] = losing
+                if c not in spectra:
+                    rows = np.flatnonzero((self._codes == c) & left)
+                    spectra[c] = _Spectrum.of(inverse[np.ix_(rows, rows)], coefficients[rows], rows)
+                change = -self._penalty / self._class_size * removed[c] if removed[c] < counts[c] else 0.0
+                blocks, part = spectra[c].shifted(change, members)
+            else:
+                rows = np.flatnonzero((removed > 0)[self._codes] & left)
+                block, reduced = self._reweighted(inverse, coefficients, counts, removed, rows)
+                places = np.searchsorted(rows, members)
+                blocks, part = block[places[:, :, None], places[:, None, :]], reduced[places]
+            scores[members] = self._targets[members] - np.linalg.solve(blocks, part)
         return np.where(training_counts > 0, scores, -np.inf)
 
     def _reweighted(
@@ -478,6 +496,31 @@ class KernelRidge:
     def _to_others(self) -> Array:
         """The squared distances, infinite within a group."""
         return np.where(self._group_indices[:, None] == self._group_indices, np.inf, self._squared)
+
+
+class _Spectrum(NamedTuple):
+    """The spectrum of a block of R, by which it follows a shift of the penalties of its items.
+
+    With R = V L V', the block of the inverse is ``V L / (1 + change L) V'`` when `change` is added to the
+    penalties of its items: one decomposition serves the groups of all sizes.
+    """
+
+    rows: IntArray
+    values: Array
+    vectors: Array
+    rotated: Array  # V' R Y
+
+    @classmethod
+    def of(cls, block: Array, part: Array, rows: IntArray) -> _Spectrum:
+        """Decompose a block of R; `part` is its part of R Y, and `rows` are its items."""
+        values, vectors = np.linalg.eigh(block)
+        return cls(rows, values, vectors, vectors.T @ part)
+
+    def shifted(self, change: float, members: IntArray) -> tuple[Array, Array]:
+        """Return R and R Y of the items of each of some groups, (G, S, S) and (G, S, C)."""
+        some, factors = self.vectors[np.searchsorted(self.rows, members)], 1.0 / (1.0 + change * self.values)
+        scaled = some * factors
+        return (scaled * self.values) @ some.transpose(0, 2, 1), scaled @ self.rotated
 
 
 class CodebookFolds:

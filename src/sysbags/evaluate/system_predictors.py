@@ -33,6 +33,8 @@ __all__ = ["SYSTEM_CLASSIFIERS", "PredictorFamily", "frechet_centers", "metric_p
 
 SYSTEM_CLASSIFIERS = ("nearest mean", "1-NN")
 
+ITEMS = 256  # that are compared with a mean at a time
+
 PredictorFamily = Callable[[float, int], DistancePredictor]
 
 
@@ -135,9 +137,13 @@ def frechet_centers(
         mean = mean_of_gram(gram.subset(members), weight, start=medoid, random_state=seed)
 
         def measure(items: IntArray) -> Array:
-            blocks = mean_gram(gram.subset(members, items), [np.arange(len(members))], [mean])
-            aligned = alignment_matrix(blocks, weight, random_state=seed)
-            return np.column_stack([aligned[0], mean_term(blocks)[0]])
+            parts = []
+            # In parts, so that few of the blocks are copied at a time.
+            for some in np.split(items, range(ITEMS, len(items), ITEMS)):
+                blocks = mean_gram(gram.subset(members, some), [slice(None)], [mean])
+                aligned = alignment_matrix(blocks, weight, random_state=seed)
+                parts.append(np.column_stack([aligned[0], mean_term(blocks)[0]]))
+            return np.concatenate(parts)
 
         return measure
 

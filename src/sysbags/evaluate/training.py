@@ -123,7 +123,7 @@ def train(
         Samples per system; None keeps all.
     **options
         See `sysbags.evaluate.evaluate`: `bags`, `order`, `kernel`, `metric`, `normal_form`, `lambda_a`,
-        `lambda_mu`, `cache`, `random_state`, `n_jobs`, `stages`.
+        `lambda_mu`, `embedding`, `cache`, `random_state`, `n_jobs`, `stages`.
 
     Returns
     -------
@@ -153,7 +153,7 @@ def train(
         [spec] = experiment.methods()
         method, _ = evaluate_method(replace(spec, alternatives=lambda: alternatives), items, None)
     with stages("classifier"):
-        model = _classifier(settings[best], items)
+        model = _classifier(settings[best], items, experiment.request.embedding)
         parts = _final_parts(experiment, settings[best])
         systems = [part.systems for part in parts]
         training: list[Item] = systems[0] if len(parts) == 1 else list(zip(*systems, strict=True))
@@ -221,10 +221,11 @@ def _final_parts(experiment: Experiment, settings: Mapping[str, Any]) -> list[_P
     return parts
 
 
-def _classifier(settings: Mapping[str, Any], items: EvaluationSet) -> SystemClassifier:
+def _classifier(settings: Mapping[str, Any], items: EvaluationSet, embedding: int | None) -> SystemClassifier:
     """Return the classifier of some settings, not fitted."""
     common: dict[str, Any] = {name: settings[name] for name in ("metric", "lambda_a", "lambda_mu")}
-    common |= {"random_state": items.random_state, "n_jobs": items.n_jobs}
+    # With the seed of the experiment, its embedding is the one that the CrossGrams were computed with.
+    common |= {"embedding": embedding, "random_state": items.random_state, "n_jobs": items.n_jobs}
     if settings["classifier"] == "kernel ridge":
         width = None if settings["width"] == "none" else settings["width"]
         return KernelRidgeClassifier(**common, ridge=settings["ridge"], width=width)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from sysbags.datasets.folder import check_trial
+from sysbags.distances.projection import EmbeddingLoss
 from sysbags.errors import ParameterError
 from sysbags.evaluate.methods import counts
 from sysbags.report.results import Confidence, Evaluation, Method
@@ -96,5 +98,17 @@ def merge_trials(results: Mapping[str, Evaluation]) -> Evaluation:
         methods=tuple(methods),
         failures={path: error for evaluation in evaluations for path, error in evaluation.failures.items()},
         facts=dict(first.facts)
-        | {"notes": list(dict.fromkeys(note for e in evaluations for note in e.facts["notes"]))},
+        | {"notes": list(dict.fromkeys(note for e in evaluations for note in e.facts["notes"]))}
+        | _embedding_facts(evaluations),
     )
+
+
+def _embedding_facts(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
+    """Return what embeddings lose, if there are any: the median of the trials, and the largest."""
+    found = [evaluation.facts.get("embedding") for evaluation in evaluations]
+    losses = [EmbeddingLoss(**loss) for loss in found if loss is not None]
+    if not losses:
+        return {}
+    medians = [np.array([loss.median]) for loss in losses]
+    merged = EmbeddingLoss.of([loss.landmarks for loss in losses], medians)
+    return {"embedding": merged._replace(largest=max(loss.largest for loss in losses))._asdict()}

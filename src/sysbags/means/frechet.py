@@ -206,7 +206,7 @@ def mean_of_gram(
     # The mean has the largest order of its systems; the CrossGram may be padded to a larger one.
     n = int(gram.rows.orders.max())
     A = np.ascontiguousarray(gram.rows.transition[:, :n, :n])
-    G = np.ascontiguousarray(gram.observer[:, :, :n, :n])
+    G = np.ascontiguousarray(gram.observer[:, :, :n, :n].transpose(0, 2, 1, 3))
     seed = seed_of(random_state)
     if isinstance(start, str) and check_choice(start, "start", STARTS) == "medoid":
         # Without the mean term, so that lambda_mu changes the objective but not the mean.
@@ -215,7 +215,8 @@ def mean_of_gram(
     if isinstance(start, int):
         pairs = np.column_stack([np.full(len(A), start), np.arange(len(A))])
         tables = start_tables(n, None, seed)
-        align_many(A, A, G[start], pairs, weight, *tables, True, np.empty((len(A), 6)), Q)
+        blocks = np.ascontiguousarray(gram.observer[start, :, :n, :n])
+        align_many(A, A, blocks, pairs, weight, *tables, True, np.empty((len(A), 6)), Q)
     constant = float(
         w @ (weight * np.einsum("kij,kij->k", A, A) + np.einsum("kii->k", gram.rows.observer_gram))
     )
@@ -235,7 +236,7 @@ def mean_of_gram(
         mixing,
         history,
     )
-    observer_gram = np.einsum("iab,ijac,jcd->bd", mixing, G, mixing, optimize=True)
+    observer_gram = np.einsum("iab,iajc,jcd->bd", mixing, G, mixing, optimize=True)
     mean_norm = float(w @ gram.mean @ w)
     spread = max(0.0, float(w @ gram.rows.mean_norm) - mean_norm)
     history = np.maximum(history[:iterations] + weight_mu * spread, 0.0)
@@ -249,8 +250,8 @@ def mean_gram(gram: CrossGram, groups: Sequence[Any], means: Sequence[BlockMean]
     ----------
     gram : CrossGram
         Its rows are the systems of all means.
-    groups : sequence of arrays of int
-        Row indices of the systems of each mean.
+    groups : sequence of arrays of int, or of slices
+        Rows of the systems of each mean.
     means : sequence of BlockMean
 
     Returns

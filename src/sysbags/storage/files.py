@@ -43,8 +43,8 @@ def save(path: str | os.PathLike[str], obj: Any) -> None:
     Parameters
     ----------
     path : str or path
-    obj : System, FrechetMean, list of System, any of `sysbags.bags`, SystemIdentifier, NearestSystem, \
-NearestMean, or a scikit-learn Pipeline of these
+    obj : System, FrechetMean, list of System, Embedding, any of `sysbags.bags`, SystemIdentifier, \
+NearestSystem, NearestMean, KernelRidgeClassifier, or a scikit-learn Pipeline of these
         Fitted or not.
 
     Examples

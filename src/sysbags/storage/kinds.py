@@ -7,7 +7,6 @@ only objects that are valid.
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import math
 import os
@@ -17,10 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sysbags._common.validation import check_choice
+from sysbags._common.validation import check_choice, check_stream
 from sysbags.bags.registry import CLASSES
 from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.errors import FileError, ParameterError
+from sysbags.kernels.registry import KERNELS
 
 __all__ = ["KINDS", "Kind", "build", "kind_of", "parts"]
 
@@ -37,9 +37,9 @@ class Kind(NamedTuple):
         The attributes beside the parameters, and their forms: "float K d" is a finite (K, d) array of floats,
         where a letter has the same value for all attributes of the object, "System C" a list of C systems,
         "Clip K B" a list of K tuples of B systems, or of K systems where B is 1, "label K C" an array of K
-        labels of C classes, "number" a finite number, "texts" a dict of texts; a question mark allows None.
-        The state of a dataclass are all its fields; this mapping has those that the class does not check
-        itself.
+        labels of C classes, "number" a finite number, "texts" a dict of texts, "kernel" the name of a kernel;
+        a question mark allows None. The state of a class without `get_params`, such as a dataclass, are all
+        arguments of its constructor; this mapping has those that the class does not check itself.
     needs : tuple of str
         The packages whose versions are written into the file.
     """
@@ -63,6 +63,10 @@ KINDS = {
             "rotations": "float K n n",
             "converged": "flag",
         },
+    ),
+    "Embedding": Kind(
+        "sysbags.distances.embedding",
+        {"kernel": "kernel", "landmarks": "float m p?", "factor": "float m m?"},
     ),
     "Calibration": Kind(
         "sysbags.classifiers.calibration",
@@ -89,14 +93,14 @@ def kind_of(value: Any) -> str | None:
 def parts(obj: Any) -> Parts:
     """Return the parameters and the state of an object of one of `KINDS`."""
     name = type(obj).__name__
-    if dataclasses.is_dataclass(obj):
-        return {}, {field.name: getattr(obj, field.name) for field in dataclasses.fields(obj)}
+    if not _has_parameters(type(obj)):
+        return {}, {key: getattr(obj, key) for key in inspect.signature(type(obj)).parameters}
     parameters = obj.get_params(deep=False)
     for key in _LEFT_OUT.get(name, ()):
         parameters.pop(key, None)
     if name == "Pipeline":
         parameters["steps"] = dict(obj.steps)
-    state = {key: getattr(obj, key) for key in KINDS[name].state if hasattr(obj, key)}
+    state = {key: vars(obj)[key] for key in KINDS[name].state if key in vars(obj)}
     if name in _BESIDE:
         parameters |= _portable_network(obj)
         state |= {"saved_networks": checksums} if (checksums := _checksums(obj)) else {}
@@ -107,8 +111,8 @@ def build(name: str, parameters: dict[str, Any], state: dict[str, Any]) -> Any:
     """Build an object from its parameters and its state."""
     check(name, parameters, state)
     kind_class = _class(name)
-    if dataclasses.is_dataclass(kind_class):
-        return kind_class(**state)  # type: ignore[operator]
+    if not _has_parameters(kind_class):
+        return kind_class(**state)
     if name == "Pipeline":
         parameters = parameters | {"steps": list(parameters["steps"].items())}
     obj = kind_class(**parameters)
@@ -122,7 +126,7 @@ def check(name: str, parameters: dict[str, Any], state: dict[str, Any]) -> None:
     kind_class, learnt, beside = _class(name), KINDS[name].state, _BESIDE.get(name, {})
     known = set(inspect.signature(kind_class).parameters) - _LEFT_OUT.get(name, set())
     unknown = (set(state) | set(parameters)) - known
-    if not dataclasses.is_dataclass(kind_class):
+    if _has_parameters(kind_class):
         unknown = (set(parameters) - known) | (set(state) - set(learnt) - set(beside))
     if unknown:
         raise ParameterError(f"a {name} has no parameter or attribute {min(unknown)!r}")
@@ -140,10 +144,30 @@ def check(name: str, parameters: dict[str, Any], state: dict[str, Any]) -> None:
     for key, form in forms.items():
         if not _has_form(state.get(key), form, lengths):
             raise ParameterError(f"{key} of a {name} is not valid: it must be {form!r}")
+    if name == "Embedding":
+        _check_embedding(**state)
 
 
 def _class(name: str) -> Any:
     return getattr(import_module(KINDS[name].module), name)
+
+
+def _has_parameters(kind_class: Any) -> bool:
+    """Return whether a class has parameters beside its state, as estimators have."""
+    return hasattr(kind_class, "get_params")
+
+
+def _check_embedding(kernel: str, landmarks: Any, factor: Any) -> None:
+    """Raise an error unless landmarks and factor are those of an embedding for the kernel."""
+    from sysbags.kernels.functions import feature_map
+
+    explicit = feature_map(kernel) is not None
+    if (landmarks is None, factor is None) != (explicit, explicit):
+        raise ParameterError(f"an Embedding has landmarks and a factor unless the kernel, {kernel}, is a map")
+    if landmarks is not None:
+        check_stream(landmarks, kernel, name="landmarks")
+        if np.triu(factor, 1).any() or np.diag(factor).min() <= 0.0:
+            raise ParameterError("factor of an Embedding is not lower triangular with a positive diagonal")
 
 
 def _portable_network(bag: Any) -> dict[str, Any]:
@@ -218,6 +242,7 @@ def _has_form(value: Any, form: str, lengths: dict[str, int]) -> bool:
         "Clip": "sysbags.systems.system",
         "Bags": "sysbags.bags.",
         "Calibration": "sysbags.classifiers.calibration",
+        "Embedding": "sysbags.distances.embedding",
     }
     objects = value if letters else [value]
     if letters:
@@ -245,6 +270,7 @@ def _has_form(value: Any, form: str, lengths: dict[str, int]) -> bool:
         "label": lambda: True,
         "float": lambda: value.dtype.kind == "f" and np.isfinite(value).all(),
         "positive": lambda: value.dtype.kind == "f" and np.isfinite(value).all() and value.min() > 0.0,
+        "kernel": lambda: isinstance(value, str) and value in KERNELS,
         "flag": lambda: isinstance(value, bool),
         "texts": lambda: isinstance(value, Mapping) and all(isinstance(item, str) for item in value.values()),
         "number": lambda: isinstance(value, (int, float)) and math.isfinite(value),

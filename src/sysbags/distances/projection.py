@@ -1,0 +1,158 @@
+"""Systems in the span of an embedding's landmarks, their inner products with others, and what is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+
+from sysbags._common.types import Array
+from sysbags._common.validation import kernel_name
+from sysbags.distances.embedding import Embedding
+from sysbags.distances.gram import CrossGram, SystemStack
+from sysbags.errors import IncompatibleSystemsError
+from sysbags.systems.compression import feature_product
+from sysbags.systems.system import System
+
+__all__ = ["EmbeddedStack", "EmbeddingLoss", "project"]
+
+
+def project(system: System, embedding: Embedding) -> System:
+    """Return the system with the landmarks of an embedding as its samples.
+
+    Observer and mean become their projections to the span of the landmarks L, with the coefficients
+    ``k(L, L)^-1 k(L, Y) alpha``. So the blocks of projected systems are the exact blocks of the embedding,
+    without its rounding to float32. As in ``cross_gram(..., embedding=)``, `observer_gram` and `mean_norm`
+    stay those of the system. The projection of a Frechet mean has as many samples as there are landmarks,
+    however many systems it is the mean of.
+
+    Parameters
+    ----------
+    system : System
+    embedding : Embedding
+        For the kernel of the system. Without landmarks, for kernels with an explicit feature map, the system
+        itself is returned.
+
+    Examples
+    --------
+    >>> import sysbags
+    >>> from sysbags.datasets import make_streams
+    >>> streams, _ = make_streams(classes=2, per_class=4, frames=40, bins=8)
+    >>> systems = [sysbags.identify(stream, order=2) for stream in streams]
+    >>> embedding = Embedding.fit(systems, size=25)
+    >>> mean = sysbags.frechet_mean(systems).system
+    >>> mean, project(mean, embedding)
+    (System(order=2, size=320, bag_length=8, kernel='chi2'),
+     System(order=2, size=25, bag_length=8, kernel='chi2'))
+    """
+    if system.kernel != embedding.kernel:
+        raise IncompatibleSystemsError(
+            f"the embedding is for the kernel {kernel_name(embedding.kernel)}, but the system has the kernel "
+            f"{kernel_name(system.kernel)}"
+        )
+    if embedding.landmarks is None:
+        return system
+    products = feature_product(
+        embedding.landmarks, system.samples, np.column_stack([system.alpha, system.beta]), system.kernel
+    )
+    coefficients = scipy.linalg.cho_solve((np.asarray(embedding.factor), True), products)
+    return replace(
+        system,
+        samples=embedding.landmarks,
+        alpha=coefficients[:, :-1],
+        beta=coefficients[:, -1],
+        _observer_gram=system.observer_gram,
+        _mean_norm=system.mean_norm,
+    )
+
+
+class EmbeddedStack(NamedTuple):
+    """Systems that many others are compared with: embedded once, and not for each comparison.
+
+    Attributes
+    ----------
+    embedding : Embedding
+    stack : SystemStack
+    observers : (K, n + 1, d) array of float32
+        See `EmbeddedSystems`.
+
+    Examples
+    --------
+    >>> import sysbags
+    >>> from sysbags.datasets import make_streams
+    >>> streams, _ = make_streams(classes=2, per_class=4, frames=40, bins=8)
+    >>> systems = [sysbags.identify(stream, order=2) for stream in streams]
+    >>> embedding = Embedding.fit(systems, size=25)
+    >>> found = EmbeddedStack.of(systems[2:], embedding).gram(systems[:2])
+    >>> expected = sysbags.cross_gram(systems[:2], systems[2:], embedding=embedding)
+    >>> bool(np.allclose(found.observer, expected.observer, atol=1e-5))
+    True
+    """
+
+    embedding: Embedding
+    stack: SystemStack
+    observers: npt.NDArray[np.float32]
+
+    @classmethod
+    def of(
+        cls, systems: Sequence[System], embedding: Embedding, *, n_jobs: int | None = None
+    ) -> EmbeddedStack:
+        """Embed systems."""
+        observers = embedding.transform(systems, n_jobs=n_jobs).observers
+        return cls(embedding, SystemStack.of(systems), observers)
+
+    def gram(self, systems: Sequence[System], *, n_jobs: int | None = None) -> CrossGram:
+        """Return the CrossGram of other systems with these: one kernel block with the landmarks for each."""
+        rows = self.embedding.transform(systems, n_jobs=n_jobs).observers
+        products = np.tensordot(rows, self.observers, axes=(2, 2)).transpose(0, 2, 1, 3).astype(np.float64)
+        return CrossGram(
+            np.ascontiguousarray(products[..., :-1, :-1]),
+            products[..., -1, -1].copy(),
+            SystemStack.of(systems),
+            self.stack,
+            False,
+        )
+
+
+class EmbeddingLoss(NamedTuple):
+    """What embeddings lose of many systems: the shares of the squared norms of their observers.
+
+    Attributes
+    ----------
+    landmarks : int or None
+        Of the largest embedding; None if no kernel needs any: nothing is lost.
+    median, largest : float
+        Over all systems.
+
+    Examples
+    --------
+    >>> loss = EmbeddingLoss.of([50, 40], [np.array([0.01, 0.02]), np.array([0.03])])
+    >>> loss
+    EmbeddingLoss(landmarks=50, median=0.02, largest=0.03)
+    >>> loss.sentence().partition(", which ")[2]
+    'loses 2.0 % of the observers in the median, 3.0 % at most'
+    """
+
+    landmarks: int | None
+    median: float
+    largest: float
+
+    @classmethod
+    def of(cls, sizes: Sequence[int | None], lost: Sequence[Array]) -> Self:
+        """Summarise the sizes of embeddings, and what each system loses."""
+        shares = np.concatenate(lost)
+        known = [size for size in sizes if size is not None]
+        return cls(max(known, default=None), float(np.median(shares)), float(shares.max()))
+
+    def sentence(self) -> str:
+        """Return what there is to say about distances."""
+        if self.landmarks is None:
+            return "distances are exact: the kernel has an explicit feature map and needs no landmarks"
+        return (
+            f"distances are approximate: an embedding of {self.landmarks} landmarks, which loses "
+            f"{100 * self.median:.1f} % of the observers in the median, {100 * self.largest:.1f} % at most"
+        )

@@ -1,0 +1,126 @@
+"""Evaluations and models with an embedding: what is lost is stated, and with enough landmarks nothing is."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from sysbags._common.cache import Cache
+from sysbags.datasets import make_clips, make_streams
+from sysbags.distances.embedding import Embedding
+from sysbags.distances.gram import cross_gram
+from sysbags.errors import ParameterError
+from sysbags.evaluate import cached, evaluate
+from sysbags.evaluate.cached import cached_gram
+from sysbags.evaluate.training import train
+from sysbags.systems.identification import identify
+
+PAPER = {"order": 2, "lambda_a": 0.25, "lambda_mu": 1.0}
+
+
+@pytest.fixture(scope="module")
+def streams():
+    return make_streams(classes=3, per_class=4, frames=25, bins=8, noise=0.7)
+
+
+def test_with_enough_landmarks_predictions_are_exact(streams):
+    exact, found = (evaluate(*streams, **PAPER, embedding=size) for size in (None, 5000))
+    assert exact.facts["embedding"] is None
+    assert exact.facts["notes"] == []
+    for one, other in zip(found.methods, exact.methods, strict=True):
+        assert one.predictions == other.predictions
+    assert found.facts["embedding"]["largest"] < 1e-4
+    [note] = found.facts["notes"]
+    assert note.startswith("distances are approximate: an embedding of ")
+    assert note.endswith("loses 0.0 % of the observers in the median, 0.0 % at most")
+
+
+def test_the_error_is_stated(streams):
+    found = evaluate(*streams, **PAPER, embedding=5)
+    systems = [identify(stream, 2) for stream in streams[0]]
+    lost = Embedding.fit(systems, 5).transform(systems).lost
+    expected = {"landmarks": 5, "median": float(np.median(lost)), "largest": float(lost.max())}
+    assert json.loads(found.to_json())["facts"]["embedding"] == pytest.approx(expected)
+    assert found.facts["notes"] == [
+        f"distances are approximate: an embedding of 5 landmarks, which loses {100 * np.median(lost):.1f} % "
+        f"of the observers in the median, {100 * lost.max():.1f} % at most"
+    ]
+    relations, exact = found.details.relations, evaluate(*streams, **PAPER).details.relations
+    assert not np.allclose(relations.distances, exact.distances, rtol=1e-3)
+
+
+def test_explicit_kernels_are_exact(streams):
+    exact, found = (evaluate(*streams, **PAPER, kernel="linear", embedding=size) for size in (None, 5))
+    np.testing.assert_array_equal(found.details.relations.distances, exact.details.relations.distances)
+    assert found.facts["embedding"] == {"landmarks": None, "median": 0.0, "largest": 0.0}
+    assert found.facts["notes"] == [
+        "distances are exact: the kernel has an explicit feature map and needs no landmarks"
+    ]
+
+
+def test_trials_have_an_embedding_of_each_training_set(streams):
+    trials = {"one": ["train", "train", "test", "test"] * 3, "two": ["test", "train", "train", ""] * 3}
+    found = evaluate(*streams, **PAPER, methods=["1-NN"], trials=trials, embedding=6)
+    systems = [identify(stream, 2) for stream in streams[0]]
+    medians, largest = [], []
+    for parts in trials.values():
+        training = [system for system, part in zip(systems, parts, strict=True) if part == "train"]
+        used = [system for system, part in zip(systems, parts, strict=True) if part]
+        lost = Embedding.fit(training, 6).transform(used).lost
+        medians.append(np.median(lost))
+        largest.append(lost.max())
+    expected = {"landmarks": 6, "median": np.median(medians), "largest": max(largest)}
+    assert found.facts["embedding"] == pytest.approx(expected)
+    assert len(found.facts["notes"]) == 1
+
+
+def test_the_cache_knows_the_landmarks(streams, tmp_path, monkeypatch):
+    cache, systems = Cache(tmp_path), [identify(stream, 2) for stream in streams[0]]
+    embeddings = [Embedding.fit(systems, size) for size in (4, 5)]
+    grams = [cached_gram(cache, systems, 1, embedding) for embedding in (None, *embeddings)]
+    for gram, embedding in zip(grams, (None, *embeddings), strict=True):
+        np.testing.assert_array_equal(gram.gram.observer, cross_gram(systems, embedding=embedding).observer)
+    monkeypatch.setattr(cached, "cross_gram", lambda *args, **options: pytest.fail("computed again"))
+    for gram, embedding in zip(grams, (None, *embeddings), strict=True):
+        again = cached_gram(cache, systems, 1, embedding)
+        np.testing.assert_array_equal(again.gram.observer, gram.gram.observer)
+        np.testing.assert_array_equal(again.lost, gram.lost)
+    np.testing.assert_array_equal(grams[0].lost, np.zeros(len(systems)))
+    np.testing.assert_array_equal(grams[1].lost, embeddings[0].transform(systems).lost)
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("clips")
+    return make_clips(folder, 3, frames=12, height=48, width=64, textures=["rain", "fire"])
+
+
+@pytest.mark.parametrize("classifier", ["kernel ridge", "nearest mean", "1-NN"])
+def test_trained_models_have_the_embedding_of_their_estimate(clips, classifier, monkeypatch):
+    paths, labels = clips
+    grams = []
+    monkeypatch.setattr(
+        cached,
+        "cross_gram",
+        lambda *args, **options: grams.append(options["embedding"]) or cross_gram(*args, **options),
+    )
+    trained = train(paths, labels, classifier=classifier, metric="alignment", order=2, embedding=9)
+    model = trained.pipeline[-1]
+    assert model.embedding == 9
+    [used], [embedding] = grams, model.embeddings_
+    np.testing.assert_array_equal(embedding.landmarks, used.landmarks)
+    assert model.embedding_loss_.landmarks == 9
+    assert model.embedding_loss_.largest > 0.0
+    if classifier == "nearest mean" and trained.compression.size is None:
+        np.testing.assert_array_equal(model.centers_[0].samples, embedding.landmarks)
+    assert trained.pipeline.predict(paths[:2]).shape == (2,)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 2.5, "many", Embedding("linear", None, None)])
+def test_mistakes(streams, bad):
+    with pytest.raises(
+        ParameterError, match=r"^embedding is .*, but it must be a whole number of at least 1"
+    ):
+        evaluate(*streams, embedding=bad)
