@@ -127,7 +127,7 @@ def test_the_same_bits_with_an_embedding(kernel, tmp_path):
         np.testing.assert_array_equal(found, square)
         found = sysbags.pairwise_distances(lazy, lazy_others, out=tmp_path / f"{k}o.npy", n_jobs=2, **options)
         np.testing.assert_array_equal(found, oblong)
-    assert max(lazy.reads) <= 32
+    assert set(lazy.reads) == {1}  # few in memory
 
 
 @given(st.integers(0, 400_000), st.integers(1, 3), st.booleans(), st.booleans())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sysbags.cli._model import Features
-from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, RandomState, help_text
+from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, RandomState, Scheduler, help_text
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
 from sysbags.cli._reading import note_skipped, skipped, warnings_as_notes
 from sysbags.cli._settings import Settings, with_settings
@@ -67,6 +67,7 @@ def add(
     model: Model = None,
     random_state: RandomState = 0,
     n_jobs: NJobs = -1,
+    scheduler: Scheduler = None,
     as_json: Json = False,
     *,
     settings: Settings,
@@ -80,6 +81,7 @@ def add(
 
     Example: sysbags library add clips.library clips --order 5
     """
+    from sysbags._common.cluster import connected
     from sysbags.library import Library
 
     if not file.exists():
@@ -88,8 +90,10 @@ def add(
     if settings.given() or model is not None:
         features = Features.of(settings, model, None, None, None, random_state)
         bags, identifier = features.bags, features.identifier
-    with Library(file) as opened, warnings_as_notes():
-        result = opened.add(clips, bags=bags, identifier=identifier, compress=compress, n_jobs=n_jobs)
+    with connected(scheduler) as client, Library(file) as opened, warnings_as_notes():
+        result = opened.add(
+            clips, bags=bags, identifier=identifier, compress=compress, n_jobs=n_jobs, client=client
+        )
         total = len(opened)
     if result.failures and not result.added + result.updated + result.unchanged:
         error = next(iter(result.failures.values()))
@@ -259,6 +263,7 @@ def search(
     lambda_a: LambdaA = None,
     lambda_mu: LambdaMu = None,
     n_jobs: NJobs = -1,
+    scheduler: Scheduler = None,
     as_json: Json = False,
 ) -> None:
     """Find the clips of a library that are nearest to a clip, with their squared alignment distances.
@@ -268,11 +273,17 @@ def search(
 
     Example: sysbags library search clips.library new.mp4 -k 5
     """
+    from sysbags._common.cluster import connected
     from sysbags.evaluate.compilation import compiled_for
 
     options = _weights(lambda_a, lambda_mu)
-    with _opened(file) as opened, warnings_as_notes(), compiled_for("alignment"):
-        found = opened.search(clip, k, exact=exact, n_jobs=n_jobs, **options)
+    with (
+        connected(scheduler) as client,
+        _opened(file) as opened,
+        warnings_as_notes(),
+        compiled_for("alignment"),
+    ):
+        found = opened.search(clip, k, exact=exact, n_jobs=n_jobs, client=client, **options)
     spent: Any = found.neighbours
     rows = list(zip(found.clips, spent.distances.tolist(), spent.lower_bounds.tolist(), strict=True))
     if as_json:
@@ -322,17 +333,19 @@ def duplicates(
     lambda_a: LambdaA = None,
     lambda_mu: LambdaMu = None,
     n_jobs: NJobs = -1,
+    scheduler: Scheduler = None,
     as_json: Json = False,
 ) -> None:
     """Find the clips of a library that have equal content, and pairs with a small squared distance.
 
     Example: sysbags library duplicates clips.library
     """
+    from sysbags._common.cluster import connected
     from sysbags.evaluate.compilation import compiled_for
 
     options = _weights(lambda_a, lambda_mu)
-    with _opened(file) as opened, compiled_for("alignment"):
-        found = opened.duplicates(below, n_jobs=n_jobs, **options)
+    with connected(scheduler) as client, _opened(file) as opened, compiled_for("alignment"):
+        found = opened.duplicates(below, n_jobs=n_jobs, client=client, **options)
     if as_json:
         near = [{"paths": [one, two], "squared_distance": distance} for one, two, distance in found.near]
         print_json({"library": file, **options, "below": found.below, "equal": found.equal, "near": near})

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from sysbags._common.parallel import QUEUED
 from sysbags._common.types import Array, IntArray, KernelLike
 from sysbags._numba.histograms import cross_blocks
-from sysbags.distances.embedding import Embedding
+from sysbags.distances.embedding import Embedding, embed_systems
 from sysbags.kernels.functions import call_kernel, feature_map
 from sysbags.kernels.histograms import Code, density, in_tiles
 from sysbags.systems.lazy import LazySystems
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from sysbags.distances.gram import SystemStack
 
 __all__ = ["Block", "Collection", "Tiling", "products"]
-
-READ = 32  # systems that are read at a time to be embedded
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,9 @@ class Collection:
     bytes : (number of blocks,) array of int
         What a block takes in memory.
     tile_bytes : int
-        What computing a tile takes for the larger of its blocks, beside the blocks.
+        What a thread takes to compute a tile, for the larger of its blocks, beside the blocks.
+    read_bytes : int
+        What a thread takes to turn systems into matrices, before that.
     """
 
     def __init__(
@@ -150,22 +151,23 @@ class Collection:
         item = 8 if embedding is None else 4
         self.bytes = np.array([item * int(numbers[block].sum()) for block in self.blocks])
         most = max(block.stop - block.start for block in self.blocks)
-        # Copies of the blocks in the order of the kernel; or products of matrices, and the samples read.
-        if entries is numbers:
-            self.tile_bytes = 24 * (most * (n + 1)) ** 2 + 16 * int(sizes.max()) * length * min(READ, most)
-        else:
-            self.tile_bytes = 5 * int(self.bytes.max())
+        if entries is numbers:  # products of matrices; systems that are read, and the kernel of one of them
+            self.tile_bytes = 24 * (most * (n + 1)) ** 2
+            read = min(most if embedding is None else QUEUED, len(sizes))
+            self.read_bytes = 8 * int(sizes.max()) * ((read + 1) * length + width)
+        else:  # copies of the blocks in the order of the kernel
+            self.tile_bytes, self.read_bytes = 5 * int(self.bytes.max()), 0
 
     def read(self, places: Sequence[slice], n_jobs: int | None = None) -> list[Block]:
         """Read the systems of consecutive blocks."""
         n = self.stack.transition.shape[1]
         if self.embedding is not None:
-            start, blocks = places[0].start, []
-            observers = self._embedded(self.embedding, start, places[-1].stop, n, n_jobs)
-            for place in places:
-                own = observers[place.start - start : place.stop - start]
-                blocks.append(Block(place, self.stack.subset(place), [], [], own))
-            return blocks
+            start, stop = places[0].start, places[-1].stop
+            systems = self.systems
+            part = systems.part(start, stop) if isinstance(systems, LazySystems) else systems[start:stop]
+            observers = embed_systems(self.embedding, part, n, n_jobs).observers
+            own = (observers[place.start - start : place.stop - start] for place in places)
+            return [Block(place, self.stack.subset(place), [], [], next(own)) for place in places]
         return [self._block(place, self.systems[place], n) for place in places]
 
     def _block(self, place: slice, systems: Sequence[System], n: int) -> Block:
@@ -176,23 +178,6 @@ class Collection:
             return Block(place, stack, samples, weights)
         rows = [weight.T @ features(one) for one, weight in zip(samples, weights, strict=True)]
         return Block(place, stack, [], [], np.stack(rows))
-
-    def _embedded(
-        self, embedding: Embedding, start: int, stop: int, n: int, n_jobs: int | None
-    ) -> npt.NDArray[np.float32]:
-        """Embed systems, padded to order n; those that are on disk are read a few at a time."""
-        step = READ if isinstance(self.systems, LazySystems) else stop - start
-        padded = None
-        for first in range(start, stop, step):
-            part = slice(first, min(first + step, stop))
-            observers = embedding.transform(self.systems[part], n_jobs=n_jobs).observers
-            _, rows, width = observers.shape
-            if padded is None:
-                padded = np.zeros((stop - start, n + 1, width), np.float32)
-            lines = padded[part.start - start : part.stop - start]
-            lines[:, : rows - 1], lines[:, n] = observers[:, :-1], observers[:, -1]
-        assert padded is not None
-        return padded
 
 
 def products(first: Block, second: Block, upper: bool, kernel: KernelLike, dtype: npt.DTypeLike) -> Array:

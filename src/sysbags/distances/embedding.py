@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from sysbags._common.cluster import use_client
 from sysbags._common.parallel import run
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray, KernelLike
@@ -19,7 +20,7 @@ from sysbags.systems.lazy import LazySystems
 from sysbags.systems.system import System
 from sysbags.systems.validation import check_systems
 
-__all__ = ["EmbeddedSystems", "Embedding", "pivoted_landmarks"]
+__all__ = ["EmbeddedSystems", "Embedding", "embed_systems", "pivoted_landmarks"]
 
 CANDIDATES = 10  # frames that are drawn for each landmark
 MOST_CANDIDATES = 5000  # as the kernel between all of them is in memory
@@ -160,7 +161,9 @@ class Embedding:
         products = kernel_matrix(self.landmarks, samples, self.kernel) @ weights
         return np.asarray(solve_triangular(np.asarray(self.factor), products, lower=True).T)
 
-    def transform(self, systems: Sequence[System], *, n_jobs: int | None = None) -> EmbeddedSystems:
+    def transform(
+        self, systems: Sequence[System], *, n_jobs: int | None = None, client: Any = None
+    ) -> EmbeddedSystems:
         """Embed systems.
 
         Parameters
@@ -168,16 +171,14 @@ class Embedding:
         systems : sequence of System
         n_jobs : int, optional
             Threads; the result does not depend on it.
+        client : distributed.Client, optional
+            Compute on the cluster of this client; the result does not depend on it.
         """
         given = check_systems(systems)
         orders = given.orders if isinstance(given, LazySystems) else [system.order for system in given]
         self._check(given if isinstance(given, LazySystems) else given[0])
-        n = int(max(orders))
-        parts = run(_embedded, given, n_jobs, "embedding", shared=(self, n))
-        observers, lost, of_mean = zip(*parts, strict=True)
-        return EmbeddedSystems(
-            observers=np.stack(observers), lost=np.array(lost), lost_of_mean=np.array(of_mean)
-        )
+        with use_client(client):
+            return embed_systems(self, given, int(max(orders)), n_jobs)
 
     def _check(self, system: System | LazySystems) -> None:
         length = None if self.landmarks is None else self.landmarks.shape[1]
@@ -186,6 +187,22 @@ class Embedding:
                 f"the embedding is for the kernel {self.kernel!r} and bags of {length} bins, but the systems "
                 f"have the kernel {system.kernel!r} and {system.bag_length} bins"
             )
+
+
+def embed_systems(
+    embedding: Embedding, systems: Sequence[System], n: int, n_jobs: int | None
+) -> EmbeddedSystems:
+    """Embed systems, padded to order n; those on disk are read one by one, so that few are in memory."""
+    observers: list[npt.NDArray[np.float32]] = []
+    lost = np.zeros((2, len(systems)))
+
+    def put(k: int, part: tuple[npt.NDArray[np.float32], float, float]) -> None:
+        if not observers:
+            observers.append(np.zeros((len(systems), *part[0].shape), np.float32))
+        observers[0][k], lost[:, k] = part[0], part[1:]
+
+    run(_embedded, systems, n_jobs, "embedding", shared=(embedding, n), consume=put, remote=True)
+    return EmbeddedSystems(observers=observers[0], lost=lost[0], lost_of_mean=lost[1])
 
 
 def _embedded(system: System, embedding: Embedding, n: int) -> tuple[npt.NDArray[np.float32], float, float]:

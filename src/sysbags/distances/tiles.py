@@ -18,7 +18,7 @@ import numpy as np
 from sysbags._common.cache import SCHEMAS, fingerprint
 from sysbags._common.cluster import Shared, use_client
 from sysbags._common.parallel import ONE_BLAS_THREAD, check_jobs, run
-from sysbags.distances.blocks import READ, Collection
+from sysbags.distances.blocks import Collection
 from sysbags.distances.output import PROGRESS, ArrayOutput, FileOutput, check_array
 from sysbags.errors import FileError, ParameterError
 
@@ -241,7 +241,8 @@ class TileWork:
             streams.append(max(int(side.bytes[k : k + step].sum()) for k in starts))
             ends = [(k, min(k + step, len(side.blocks)) - 1) for k in starts]
             systems.append(max(side.blocks[last].stop - side.blocks[k].start for k, last in ends))
-        working: int = check_jobs(self.n_jobs) * (self.rows.tile_bytes + self.columns.tile_bytes)
+        tiles = self.rows.tile_bytes + self.columns.tile_bytes
+        working: int = check_jobs(self.n_jobs) * max(tiles, self.rows.read_bytes, self.columns.read_bytes)
         return sum(streams) + working + output.held_bytes(systems[0], systems[1], self.symmetric)
 
     def _check_result(self, kind: str, size: int) -> None:
@@ -271,12 +272,10 @@ class TileWork:
 
 
 def _prints(side: Collection) -> list[Any]:
-    """Return what identifies each system; those on disk are read a few at a time."""
-    count = len(side.systems)
+    """Return what identifies each system; those on disk are read one by one."""
     return [
         fingerprint([system.samples, system.alpha, system.beta, system.transition, system.normal_form])
-        for start in range(0, count, READ)
-        for system in side.systems[start : start + READ]
+        for system in side.systems
     ]
 
 

@@ -17,11 +17,17 @@ from sysbags._common.parallel import run
 from sysbags._common.warnings import warn
 from sysbags.bags.base import check_videos
 from sysbags.datasets.folder import INDEX, class_folders, clips_under, looks_like_clip
-from sysbags.errors import ParameterError, SysbagsError, VideoError, VideoWarning
+from sysbags.errors import FileError, ParameterError, SysbagsError, VideoError, VideoWarning
 from sysbags.library.embeddings import embed_clips
 from sysbags.library.reading import FileState, GivenClip, ReadClip, file_state, read_clip
 from sysbags.library.schema import checksum, pack
-from sysbags.library.settings import LibrarySettings, WantedSettings, ensure_settings
+from sysbags.library.settings import (
+    LibrarySettings,
+    NewSettings,
+    WantedSettings,
+    put_settings,
+    settings_for,
+)
 from sysbags.library.systems import below
 from sysbags.storage.files import versions
 from sysbags.systems.serialization import system_arrays
@@ -67,14 +73,16 @@ def add_clips(
     """Add clips to a library, see `Library.add`."""
     from threadpoolctl import threadpool_limits
 
-    given = _given_clips(paths, labels, sources)
+    given = _given_clips(library, paths, labels, sources)
     # By one thread, however many clips there are, as the round-off of sums by several threads differs.
     with threadpool_limits(limits=1, user_api="blas"):
-        settings = ensure_settings(library, wanted, [clip.path for clip in given], n_jobs)
-        summary = Added()
+        names, summary = [clip.path for clip in given], Added()
+        settings = settings_for(library, wanted, names, n_jobs)
         todo = _changed(library, given, summary)
         while todo:
-            todo = _read_and_write(library, todo, settings, n_jobs, summary)
+            todo = _read_and_write(library, todo, *settings, n_jobs, summary)
+            if todo:
+                settings = settings_for(library, wanted, names, n_jobs)
         embed_clips(library, n_jobs)
     with library.connection() as connection:
         inside = dict.fromkeys(found for path in paths for found in below(connection, path))
@@ -83,19 +91,23 @@ def add_clips(
 
 
 def _given_clips(
+    library: Library,
     paths: Sequence[str | os.PathLike[str]],
     labels: Sequence[str | None] | None,
     sources: Sequence[str | None] | None,
 ) -> list[GivenClip]:
     """Return the clips, each once and ordered by path; folders are searched."""
     items = check_videos(paths)
+    if not items:
+        raise ParameterError("paths is empty, but there must be at least one clip or folder to add")
     for name, values in (("labels", labels), ("sources", sources)):
         if values is not None and (isinstance(values, str) or len(values) != len(items)):
             raise ParameterError(f"{name} must have one entry for each of the {len(items)} paths")
     clips: list[GivenClip] = []
     for k, item in enumerate(items):
         path = Path(os.path.abspath(item))  # type: ignore[arg-type]
-        if labels is not None or sources is not None or not path.is_dir() or looks_like_clip(path):
+        is_clip = looks_like_clip(path) or not (path.is_dir() or _has_clips(library, path))
+        if labels is not None or sources is not None or is_clip:
             label, source = (None if values is None else values[k] for values in (labels, sources))
             clips.append(GivenClip(str(path), label, source))
         elif (path / INDEX).is_file():
@@ -104,10 +116,14 @@ def _given_clips(
             clips += map(GivenClip, map(str, found.paths), found.labels, origins)
             clips += [GivenClip(str(path / name)) for name in found.unlabelled]
         else:
-            for file in clips_under(path):
+            try:
+                files = clips_under(path)
+            except FileError:
+                if not _has_clips(library, path):
+                    raise
+                continue  # all of them are missing, which is reported
+            for file in files:
                 clips.append(GivenClip(str(file), file.parent.name if file.parent.parent == path else None))
-    if not clips:
-        raise ParameterError("paths is empty, but there must be at least one clip or folder to add")
     unique: dict[str, GivenClip] = {}
     for clip in clips:  # a label that is known is not forgotten if the clip is named again
         other = unique.get(clip.path, clip)
@@ -116,6 +132,15 @@ def _given_clips(
             source=_text(clip.source if clip.source is not None else other.source),
         )
     return [unique[path] for path in sorted(unique, key=os.fsencode)]
+
+
+def _has_clips(library: Library, folder: Path) -> bool:
+    """Whether the library has clips of a folder, which may have vanished."""
+    try:
+        with library.connection() as connection:
+            return below(connection, folder) not in ([], [os.fsencode(folder)])
+    except FileError:  # there is no library yet
+        return False
 
 
 def _text(name: str | None) -> str | None:
@@ -165,6 +190,7 @@ def _read_and_write(
     library: Library,
     clips: Sequence[GivenClip],
     settings: LibrarySettings,
+    new: NewSettings | None,
     n_jobs: int | None,
     summary: Added,
 ) -> list[GivenClip]:
@@ -178,6 +204,9 @@ def _read_and_write(
             summary.failures[Path(clip.path)] = result
             return
         with library.transaction() as connection:
+            if new is not None and not put_settings(connection, new):
+                again.append(clip)  # another process was first, with other settings
+                return
             content = _content(connection, result, made_with)
             if content is None:  # another process has removed the clip with the same content
                 again.append(clip._replace(known=()))
@@ -194,7 +223,7 @@ def _read_and_write(
         for text in result.warnings:
             warn(text, VideoWarning, stacklevel=2)
 
-    run(read_clip, clips, n_jobs, "clips", shared=tuple(settings), consume=write)
+    run(read_clip, clips, n_jobs, "clips", shared=tuple(settings), consume=write, remote=True)
     return again
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from sysbags.distances.embedding import EmbeddedSystems, Embedding
 from sysbags.errors import FileError
 from sysbags.library.index import SystemIndex
 from sysbags.library.schema import checksum, pack, unpack
-from sysbags.library.systems import StoredSystems, select_systems
+from sysbags.library.systems import AbsentError, StoredSystems, select_systems
+from sysbags.systems.system import System
 
 if TYPE_CHECKING:
     from sysbags.library.store import Library
@@ -23,7 +25,7 @@ LANDMARKS = 500
 MOST_FITTED = 2000  # contents that an embedding is fitted to
 GROWTH = 4  # fit again when there are so many times more contents than it was fitted to,
 ENOUGH = 1000  # unless it was fitted to so many
-BATCH = 256  # contents that are embedded in one transaction
+BATCH = 256  # contents that are written in one transaction
 
 
 def embed_clips(library: Library, n_jobs: int | None = None) -> None:
@@ -31,55 +33,50 @@ def embed_clips(library: Library, n_jobs: int | None = None) -> None:
     while True:
         _fit_when_due(library)
         number, embedding = read_embedding(library)
-        with library.connection() as connection:
-            waiting = [content for (content,) in connection.execute("SELECT content FROM waiting")]
-        if embedding is None or not waiting:
+        try:
+            systems = select_systems(library, "waiting JOIN contents ON waiting.content = contents.id")
+        except AbsentError:
             return
-        for start in range(0, len(waiting), BATCH):
-            marks = ", ".join("?" * len(waiting[start : start + BATCH]))
-            systems = _existing(library, f"contents WHERE id IN ({marks})", waiting[start : start + BATCH])
-            if systems is None:
-                continue
-            # Each on its own, so that its numbers do not depend on what is embedded with it.
-            places = list(range(len(systems)))
-            rows = run(_embedded_row, places, n_jobs, "embedding", shared=(systems, embedding))
-            with library.transaction() as connection:
-                if connection.execute("SELECT id FROM embeddings").fetchone() != (number,):
-                    break  # another process has fitted it again
+        if embedding is None:
+            return
+        _embed(library, systems, number, embedding, n_jobs)
+
+
+def _embed(
+    library: Library, systems: StoredSystems, number: int, embedding: Embedding, n_jobs: int | None
+) -> None:
+    """Embed systems and write them, many in a transaction."""
+    rows: list[tuple[Any, ...]] = []
+
+    def write() -> None:
+        with library.transaction() as connection:
+            # Otherwise another process has fitted it again, and all are embedded again.
+            if connection.execute("SELECT id FROM embeddings").fetchone() == (number,):
                 _write(connection, number, rows)
+        rows.clear()
+
+    def take(k: int, row: tuple[Any, ...]) -> None:
+        rows.append((int(systems.contents[k]), *row))
+        if len(rows) == BATCH:
+            write()
+
+    with suppress(AbsentError):  # removed by another process: what is left is selected again
+        # Each on its own, so that its numbers do not depend on what is embedded with it.
+        run(_embedded_row, systems, n_jobs, "embedding", shared=(embedding,), consume=take, remote=True)
+    if rows:
+        write()
 
 
-def _existing(library: Library, where: str, parameters: Any) -> StoredSystems | None:
-    """Return the systems of contents; None if another process has removed all of them."""
-    with library.connection() as connection:
-        if connection.execute(f"SELECT 1 FROM {where} LIMIT 1", parameters).fetchone() is None:
-            return None
-    return select_systems(library, where, parameters=parameters)
-
-
-def _embedded_row(place: int, systems: StoredSystems, embedding: Embedding) -> tuple[Any, ...] | None:
-    """Return the columns of a row of ``embedded``, but for the embedding and the checksum."""
-    try:
-        system = systems[place]
-    except FileError:
-        if _is_present(systems, place):
-            raise
-        return None  # another process has removed it
+def _embedded_row(system: System, embedding: Embedding) -> tuple[bytes, float, float]:
+    """Return the columns of a row of ``embedded`` that depend on the system."""
     one = embedding.transform([system])
-    observers = one.observers[0].astype("<f4").tobytes()
-    return int(systems.contents[place]), observers, float(one.lost[0]), float(one.lost_of_mean[0])
+    return one.observers[0].astype("<f4").tobytes(), float(one.lost[0]), float(one.lost_of_mean[0])
 
 
-def _is_present(systems: StoredSystems, place: int) -> bool:
-    with systems.library.connection() as connection:
-        query = "SELECT 1 FROM samples WHERE content = ?"
-        return connection.execute(query, [int(systems.contents[place])]).fetchone() is not None
-
-
-def _write(connection: sqlite3.Connection, number: int, rows: list[tuple[Any, ...] | None]) -> None:
+def _write(connection: sqlite3.Connection, number: int, rows: list[tuple[Any, ...]]) -> None:
     for row in rows:
         # Another process may have removed or embedded it meanwhile.
-        if row and connection.execute("DELETE FROM waiting WHERE content = ?", row[:1]).rowcount:
+        if connection.execute("DELETE FROM waiting WHERE content = ?", row[:1]).rowcount:
             connection.execute(
                 "INSERT INTO embedded (content, observers, lost, lost_of_mean, embedding, checksum) "
                 "VALUES (?, ?, ?, ?, ?, ?)",

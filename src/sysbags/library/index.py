@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sysbags._common.cluster import use_client
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer, check_weight
@@ -83,6 +84,9 @@ class SystemIndex:
         For the embedding and the starts of alignments.
     n_jobs : int, optional
         Threads; the result does not depend on it.
+    client : distributed.Client, optional
+        Embed the systems and evaluate kernels on the cluster of this client, and find the neighbours of all
+        systems there; the result does not depend on it.
 
     Attributes
     ----------
@@ -111,18 +115,23 @@ class SystemIndex:
         lambda_mu: float = 0.0,
         random_state: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
+        client: Any = None,
     ) -> None:
         self.systems = check_systems(systems)
         self.weights = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
         self.embedding = embedding or Embedding.fit(self.systems, random_state=random_state)
-        self.random_state, self.n_jobs = random_state, n_jobs
-        self.embedded = embedded or self.embedding.transform(self.systems, n_jobs=n_jobs)
+        self.random_state, self.n_jobs, self.client = random_state, n_jobs, client
+        self.embedded = embedded or self.embedding.transform(self.systems, n_jobs=n_jobs, client=client)
         if len(self.embedded.observers) != len(self.systems):
             raise ParameterError(
                 f"embedded has {len(self.embedded.observers)} systems, but there are {len(self.systems)}"
             )
         self._stack = SystemStack.of(self.systems)
         self._norms = np.einsum("kii->k", self._stack.observer_gram)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a worker of a cluster gets, which has no client of its own."""
+        return {**self.__dict__, "client": None}
 
     def search(self, system: System, k: int = 10, *, exact: bool = False) -> Neighbours:
         """Find the nearest systems.
@@ -137,7 +146,8 @@ class SystemIndex:
         """
         (query,) = check_systems([system])
         check_same_space(self._take(np.zeros(1, dtype=np.int64)), [query])
-        return self._search(query, self.embedding.transform([query]), check_integer(k, "k"), exact, None)
+        with use_client(self.client):
+            return self._search(query, self.embedding.transform([query]), check_integer(k, "k"), exact, None)
 
     def neighbors_graph(self, k: int = 10, *, exact: bool = False) -> tuple[IntArray, Array]:
         """Find the nearest of the other systems for each system.
@@ -158,12 +168,9 @@ class SystemIndex:
         count = min(check_integer(k, "k"), len(self.systems) - 1)
         if count < 1:
             raise ParameterError("there is one system, but a graph of neighbours needs two")
-
-        def neighbours(place: int) -> Neighbours:
-            embedded = self.embedded.subset(np.array([place]))
-            return self._search(self._take(np.array([place]))[0], embedded, count, exact, place)
-
-        found = run(neighbours, range(len(self.systems)), self.n_jobs, "neighbours")
+        with use_client(self.client):
+            shared, places = (self, count, exact), range(len(self.systems))
+            found = run(_neighbours, places, self.n_jobs, "neighbours", shared=shared, remote=True)
         return np.stack([each.indices for each in found]), np.stack([each.distances for each in found])
 
     def _search(
@@ -264,3 +271,9 @@ class SystemIndex:
         bounds = alignment_bounds(gram, self.weights[0])[:, 0] - 2.0 * lost
         bounds += weight_mu * np.maximum(mean_term(gram)[:, 0] - 2.0 * of_mean, 0.0)
         return np.asarray(bounds - ROUND_OFF * (norms + own + weight_mu * (means + own_mean)))
+
+
+def _neighbours(place: int, index: SystemIndex, count: int, exact: bool) -> Neighbours:
+    """Return the nearest of the other systems for the system at a place."""
+    here = np.array([place])
+    return index._search(index._take(here)[0], index.embedded.subset(here), count, exact, place)

@@ -130,8 +130,20 @@ def _create(path: Path) -> None:
 
 
 def _open(path: Path, create: bool) -> sqlite3.Connection:
+    try:
+        return _prepared(path, create)
+    except sqlite3.OperationalError as error:
+        if not _is_read_only(error) or Path(f"{path}-wal").exists():
+            raise
+        # SQLite cannot make its WAL files in this folder; and as there are none, nobody writes at present.
+        return _prepared(path, create, immutable=True)
+
+
+def _prepared(path: Path, create: bool, *, immutable: bool = False) -> sqlite3.Connection:
     # Connections are used by one thread at a time, but not always by the same.
-    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    options: Any = {"timeout": BUSY_SECONDS, "isolation_level": None, "check_same_thread": False}
+    name = f"{path.absolute().as_uri()}?immutable=1" if immutable else path
+    connection: sqlite3.Connection = sqlite3.connect(name, **options, uri=immutable)
     try:
         connection.execute("PRAGMA trusted_schema = OFF")  # a file from elsewhere must not run code
         connection.execute("PRAGMA foreign_keys = ON")
@@ -201,6 +213,12 @@ def _migrate(connection: sqlite3.Connection, path: Path, create: bool) -> None:
         raise
 
 
+def _is_read_only(error: sqlite3.Error) -> bool:
+    """Whether an error of SQLite is about permissions."""
+    texts = ("readonly", "unable to open")
+    return isinstance(error, sqlite3.OperationalError) and any(text in str(error) for text in texts)
+
+
 @contextmanager
 def sqlite_errors(path: Path) -> Iterator[None]:
     """Turn errors of SQLite into one sentence about the library."""
@@ -215,9 +233,9 @@ def sqlite_errors(path: Path) -> Iterator[None]:
             raise FileError(
                 f"another process is writing to the library {path} for more than a minute: try again later"
             ) from None
-        if isinstance(error, sqlite3.OperationalError) and ("readonly" in text or "unable to open" in text):
+        if _is_read_only(error):
             raise FileError(
-                f"cannot open the library {path}: {text}; the file and its folder must be writable"
+                f"cannot write to the library {path}: {text}; the file and its folder must be writable"
             ) from None
         raise FileError(
             f"the library {path} is damaged: {text}; `sysbags library verify` says more, and clips can be "

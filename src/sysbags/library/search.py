@@ -132,7 +132,9 @@ def _default_limit(systems: StoredSystems, options: dict[str, Any]) -> float:
     rng = np.random.default_rng(0)
     pairs = [rng.choice(len(systems), 2, replace=False) for _ in range(RANDOM_PAIRS)]
     weights = (options["lambda_a"], options["lambda_mu"])
-    distances = run(_distance, pairs, options["n_jobs"], "random pairs", shared=(systems, *weights))
+    distances = run(
+        _distance, pairs, options["n_jobs"], "random pairs", shared=(systems, *weights), remote=True
+    )
     return NEAR * float(np.median(distances))
 
 

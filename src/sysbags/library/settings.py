@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +22,14 @@ if TYPE_CHECKING:
     from sysbags.classifiers import SystemIdentifier
     from sysbags.library.store import Library
 
-__all__ = ["LibrarySettings", "WantedSettings", "ensure_settings", "read_settings"]
+__all__ = [
+    "LibrarySettings",
+    "NewSettings",
+    "WantedSettings",
+    "put_settings",
+    "read_settings",
+    "settings_for",
+]
 
 
 class LibrarySettings(NamedTuple):
@@ -49,6 +57,14 @@ class WantedSettings(NamedTuple):
     compress: int | None
 
 
+class NewSettings(NamedTuple):
+    """The row of settings that the library does not have yet, see `put_settings`."""
+
+    tree: str
+    arrays: bytes
+    versions: str
+
+
 def read_settings(library: Library) -> LibrarySettings | None:
     """Return the settings of a library; None if no clip was ever added."""
     with library.connection() as connection:
@@ -57,40 +73,49 @@ def read_settings(library: Library) -> LibrarySettings | None:
         return None
     if checksum(*row[:2]) != row[2]:
         raise FileError(f"the settings of the library {library.path} are damaged: make a new library")
+    return _settings_of(library, *row[:2])
+
+
+def _settings_of(library: Library, tree: str, arrays: bytes) -> LibrarySettings:
     try:
-        return LibrarySettings(**Reader(unpack(row[1])).get(json.loads(row[0])))
+        return LibrarySettings(**Reader(unpack(arrays)).get(json.loads(tree)))
     except FileError as error:  # such as a network that is not the same here
         raise FileError(f"cannot use the library {library.path}: {error}") from None
     except Exception as error:  # a malicious file may raise any exception
         raise FileError(f"the settings of the library {library.path} are not valid: {error}") from error
 
 
-def ensure_settings(
+def settings_for(
     library: Library, wanted: WantedSettings, paths: Sequence[str], n_jobs: int | None
-) -> LibrarySettings:
-    """Return the settings of the library; where it has none, write those that are wanted, or the defaults."""
+) -> tuple[LibrarySettings, NewSettings | None]:
+    """Return the settings of the library; where it has none, those that are wanted, or the defaults.
+
+    New settings are written with the first clip, so that a library without clips has none.
+    """
     if isinstance(wanted.bags, BagUnion):
         raise ParameterError("a library holds one system per clip, so the bags must be a single bag")
     if wanted.compress is not None:
         check_integer(wanted.compress, "compress")
     with library.connection(create=True):
         pass
-    settings = library.settings
+    settings, new = library.settings, None
     if settings is None:
-        new = _fitted(wanted, paths, n_jobs)
         writer = Writer()
-        tree = json.dumps({"dict": writer.put_each(new._asdict(), "")}, allow_nan=False)
-        row = [tree, pack(writer.arrays)]
-        with library.transaction() as connection:
-            if connection.execute("SELECT 1 FROM settings").fetchone() is None:  # else another was first
-                connection.execute(
-                    "INSERT INTO settings VALUES (1, ?, ?, ?, ?)",
-                    [*row, json.dumps(versions(writer.needs)), checksum(*row)],
-                )
-        settings = library.settings
-        assert settings is not None
+        tree = writer.put_each(_fitted(wanted, paths, n_jobs)._asdict(), "")
+        text = json.dumps({"dict": tree}, allow_nan=False)
+        new = NewSettings(text, pack(writer.arrays), json.dumps(versions(writer.needs)))
+        settings = _settings_of(library, new.tree, new.arrays)
     _check_same(library, settings, wanted)
-    return settings
+    return settings, new
+
+
+def put_settings(connection: sqlite3.Connection, new: NewSettings) -> bool:
+    """Write settings, and return whether the library has these: another process may have written others."""
+    row = connection.execute("SELECT tree, arrays FROM settings").fetchone()
+    if row is None:
+        values = [*new, checksum(*new[:2])]
+        connection.execute("INSERT INTO settings VALUES (1, ?, ?, ?, ?)", values)
+    return row in (None, new[:2])
 
 
 def _fitted(wanted: WantedSettings, paths: Sequence[str], n_jobs: int | None) -> LibrarySettings:
@@ -102,7 +127,7 @@ def _fitted(wanted: WantedSettings, paths: Sequence[str], n_jobs: int | None) ->
 
     bags: BagTransformer = LocalBinaryPatterns() if wanted.bags is None else wanted.bags
     if bags.requires_fit and not _is_fitted(bags):
-        first = run(_can_be_read, paths, n_jobs, "first frames", shared=(bags,))
+        first = run(_can_be_read, paths, n_jobs, "first frames", shared=(bags,), remote=True)
         readable = [Path(path) for path, error in zip(paths, first, strict=True) if error is None]
         if not readable:
             error = next(error for error in first if error is not None)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from sysbags._common.cluster import use_client
 from sysbags.distances.embedding import EmbeddedSystems, Embedding
 from sysbags.errors import FileError
 from sysbags.library.adding import Added, add_clips
@@ -121,6 +122,10 @@ class Library:
             with self.connection():
                 pass
 
+    def __reduce__(self) -> tuple[type[Library], tuple[Path]]:
+        """Send the path alone to another process, which opens the file again."""
+        return type(self), (self.path.absolute(),)
+
     def __enter__(self) -> Self:
         return self
 
@@ -183,6 +188,7 @@ class Library:
         identifier: SystemIdentifier | None = None,
         compress: int | None = None,
         n_jobs: int | None = None,
+        client: Any = None,
     ) -> Added:
         """Add clips; what is in the library already and has not changed is not read again.
 
@@ -208,6 +214,9 @@ class Library:
             Compress systems to so many samples, or as many as their order if that is larger.
         n_jobs : int, optional
             Threads; the result does not depend on it.
+        client : distributed.Client, optional
+            Read and embed the clips on the cluster of this client. Its workers must have the clips under the
+            same paths, but not the library.
 
         Returns
         -------
@@ -220,7 +229,8 @@ class Library:
         FileError
             If the file cannot be written. The clips that were added before are kept.
         """
-        return add_clips(self, paths, labels, sources, WantedSettings(bags, identifier, compress), n_jobs)
+        with use_client(client):
+            return add_clips(self, paths, labels, sources, WantedSettings(bags, identifier, compress), n_jobs)
 
     def remove(self, paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
         """Remove clips, or all clips below folders, and return them; the clips themselves are not touched.
@@ -283,7 +293,12 @@ class Library:
         return read_embedded(self.systems)[1]
 
     def index(
-        self, *, lambda_a: float = 0.25, lambda_mu: float = 0.0, n_jobs: int | None = None
+        self,
+        *,
+        lambda_a: float = 0.25,
+        lambda_mu: float = 0.0,
+        n_jobs: int | None = None,
+        client: Any = None,
     ) -> SystemIndex:
         """Return an index of `systems`, to search for the nearest ones.
 
@@ -293,8 +308,10 @@ class Library:
             Weights of the transition and of the mean.
         n_jobs : int, optional
             Threads.
+        client : distributed.Client, optional
+            See `SystemIndex`. To find the neighbours of all clips, its workers open the library.
         """
-        return index_of(self.systems, lambda_a=lambda_a, lambda_mu=lambda_mu, n_jobs=n_jobs)
+        return index_of(self.systems, lambda_a=lambda_a, lambda_mu=lambda_mu, n_jobs=n_jobs, client=client)
 
     def search(
         self,
@@ -305,6 +322,7 @@ class Library:
         lambda_a: float = 0.25,
         lambda_mu: float = 0.0,
         n_jobs: int | None = None,
+        client: Any = None,
     ) -> Found:
         """Find the clips with the smallest distances to a clip, which need not be in the library.
 
@@ -317,10 +335,11 @@ class Library:
             How many; at most as many as there are.
         exact : bool, default=False
             Find provably the nearest ones, see `SystemIndex`.
-        lambda_a, lambda_mu, n_jobs
+        lambda_a, lambda_mu, n_jobs, client
             See `index`.
         """
-        return search_clip(self, clip, k, exact=exact, lambda_a=lambda_a, lambda_mu=lambda_mu, n_jobs=n_jobs)
+        options: Any = {"lambda_a": lambda_a, "lambda_mu": lambda_mu, "n_jobs": n_jobs, "client": client}
+        return search_clip(self, clip, k, exact=exact, **options)
 
     def duplicates(
         self,
@@ -329,6 +348,7 @@ class Library:
         lambda_a: float = 0.25,
         lambda_mu: float = 0.0,
         n_jobs: int | None = None,
+        client: Any = None,
     ) -> Duplicates:
         """Find clips with equal content, and pairs of clips with a small distance.
 
@@ -337,10 +357,12 @@ class Library:
         below : float, optional
             The largest squared distance of such a pair. By default 5 % of the median squared distance of
             random pairs.
-        lambda_a, lambda_mu, n_jobs
+        lambda_a, lambda_mu, n_jobs, client
             See `index`.
         """
-        return find_duplicates(self, below, lambda_a=lambda_a, lambda_mu=lambda_mu, n_jobs=n_jobs)
+        options: Any = {"lambda_a": lambda_a, "lambda_mu": lambda_mu, "n_jobs": n_jobs, "client": client}
+        with use_client(client):
+            return find_duplicates(self, below, **options)
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the clips to a file, atomically.

@@ -20,12 +20,16 @@ from sysbags.systems.system import System
 if TYPE_CHECKING:
     from sysbags.library.store import Library
 
-__all__ = ["CHECKED", "StoredSystems", "below", "select_systems"]
+__all__ = ["CHECKED", "AbsentError", "StoredSystems", "below", "select_systems"]
 
 # The columns of a content that its checksum is computed from, in this order.
 CHECKED = (
     'sha256, frames, contents.size, bins, "order", transition, observer_gram, mean_norm, samples_checksum'
 )
+
+
+class AbsentError(FileError):
+    """What is asked for is not in the library, or no longer."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -64,7 +68,7 @@ class StoredSystems(LazySystems):
         query = "SELECT arrays FROM samples WHERE content = ?"
         row = connection.execute(query, [int(self.contents[k])]).fetchone()
         if row is None:
-            raise FileError(
+            raise AbsentError(
                 f"a clip of the library {path} has been changed or removed meanwhile: get its systems again"
             )
         if checksum(row[0]) != self.checksums[k]:
@@ -101,7 +105,7 @@ def select_systems(
         rows = connection.execute(query, parameters).fetchall()
     settings = library.settings
     if not rows or settings is None:
-        raise FileError(f"the library {library.path} has no clips: `sysbags library add` adds them")
+        raise AbsentError(f"the library {library.path} has no clips: `sysbags library add` adds them")
     for row in rows:
         if checksum(*row[3:]) != row[2]:
             raise FileError(f"the library {library.path} is damaged: `sysbags library verify` says where")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, overload
 
 import numpy as np
@@ -47,6 +47,12 @@ class LazySystems(Sequence[System]):
     def read(self, indices: IntArray) -> list[System]:
         """Read systems."""
 
+    def part(self, start: int, stop: int) -> LazySystems:
+        """Return a run of the systems, which are not read yet."""
+        small = {field.name: getattr(self, field.name) for field in fields(LazySystems)}
+        arrays = {name: one[start:stop] for name, one in small.items() if isinstance(one, np.ndarray)}
+        return _Part(whole=self, start=start, **(small | arrays))
+
     def __len__(self) -> int:
         return len(self.sizes)
 
@@ -60,3 +66,14 @@ class LazySystems(Sequence[System]):
 
     def __iter__(self) -> Iterator[System]:
         return (self[k] for k in range(len(self)))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Part(LazySystems):
+    """A run of systems."""
+
+    whole: LazySystems
+    start: int
+
+    def read(self, indices: IntArray) -> list[System]:
+        return self.whole.read(indices + self.start)
