@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ SLOW = (
     "src/sysbags/report",
     "src/sysbags/reproduce",
     "tests/_common/test_cluster.py",
+    "tests/library/test_library_cluster.py",
     "tests/_numba",
     "tests/bags/test_bags_base.py::test_a_grid_search_on_paths",
     "tests/bags/test_deep.py",
@@ -77,3 +79,37 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def lossless(folder):
     return write_clip(folder / "lossless.mkv", moving_frames(12, 17, 23), pixel_format="gray")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A Dask cluster of two processes, for a file that imports `distributed` or is skipped."""
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50, host="127.0.0.1"
+    ) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def client(cluster):
+    from distributed import Client
+
+    with Client(cluster, set_as_default=False) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def locally():
+    """Call a function in another process of this machine, which loads compiled functions as workers do.
+
+    A process that has just compiled a function may differ from it in the last place.
+    """
+    from helpers import compile_metrics
+
+    context = get_context("spawn")
+    with context.Pool(1) as pool:
+        pool.apply(compile_metrics)
+    with context.Pool(1) as pool:
+        yield lambda function, *arguments, **options: pool.apply(function, arguments, options)

@@ -8,6 +8,8 @@ import numba
 import numpy as np
 
 from sysbags.classifiers.votes import majority_vote
+from sysbags.datasets import make_streams
+from sysbags.distances.pairwise import pairwise_distances
 from sysbags.distances.registry import METRICS
 from sysbags.systems.identification import identify
 
@@ -18,6 +20,13 @@ def in_form_of(metric, systems):
     """The systems, called unit-variance where the metric asks for it: what is tested is how they are used."""
     form = METRICS[metric].normal_form or "orthonormal"
     return [replace(system, normal_form=form) for system in systems]
+
+
+def compile_metrics():
+    """Compile and cache what computes systems and their distances."""
+    systems = [identify(stream, order=2) for stream in make_streams(2, 1, frames=12, bins=8)[0]]
+    for metric in METRICS:
+        pairwise_distances(in_form_of(metric, systems), metric=metric, lambda_mu=1.0)
 
 
 def gram_in_form_of(metric, gram):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sysbags import datasets as datasets
     from sysbags import evaluate as evaluate
     from sysbags import kernels as kernels
+    from sysbags import library as library
     from sysbags import video as video
     from sysbags._common.version import __version__ as __version__
     from sysbags.classifiers import KernelRidgeClassifier as KernelRidgeClassifier
@@ -63,6 +64,7 @@ _MODULES = {
     "frechet_mean": "sysbags.means",
     "identify": "sysbags.systems",
     "kernels": "sysbags",
+    "library": "sysbags",
     "load": "sysbags.storage",
     "martin_distance": "sysbags.distances.baselines",
     "max_singular_value_distance": "sysbags.distances.baselines",

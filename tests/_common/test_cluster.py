@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from multiprocessing import get_context
 from typing import NamedTuple
 
 import numpy as np
@@ -29,48 +28,11 @@ from sysbags.errors import OrderError, ParameterError, SysbagsError
 
 pytest.importorskip("distributed")
 
-Pool = get_context("spawn").Pool
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    from distributed import LocalCluster
-
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50, host="127.0.0.1"
-    ) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def client(cluster):
-    from distributed import Client
-
-    with Client(cluster, set_as_default=False) as connection:
-        yield connection
-
 
 @pytest.fixture(scope="module")
 def systems():
     streams, _ = make_streams(classes=4, per_class=5, frames=30, bins=16)
     return [sysbags.identify(stream, order=2 + k % 2) for k, stream in enumerate(streams)]
-
-
-@pytest.fixture(scope="module")
-def locally(systems):
-    """Call a function in another process of this machine, which loads compiled functions as workers do.
-
-    A process that has just compiled a function may differ from it in the last place.
-    """
-    with Pool(1) as pool:
-        pool.apply(compile_all, [systems])
-    with Pool(1) as pool:
-        yield lambda function, *arguments, **options: pool.apply(function, arguments, options)
-
-
-def compile_all(systems):
-    for metric in METRICS:
-        sysbags.pairwise_distances(in_form_of(metric, systems[:2]), metric=metric, lambda_mu=1.0)
 
 
 def blocks(systems, others=None, **options):

@@ -338,6 +338,22 @@ def test_clips_that_cannot_be_read(own_clips, tmp_path):
         assert rows_of(library.path) == before
 
 
+def test_clips_without_permission(own_clips, tmp_path, monkeypatch):
+    """As in a folder that must not be entered."""
+    stat = os.stat
+
+    def forbidden(path, *arguments, **options):
+        if isinstance(path, (str, os.PathLike)) and str(path) == str(own_clips[0]):
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "stat", forbidden)
+    with Library(tmp_path / "one.library") as library:
+        added = library.add(own_clips, identifier=IDENTIFIER)
+    assert counts(added) == (2, 0, 0, 1)
+    assert str(added.failures[own_clips[0]]) == f"cannot read {own_clips[0]}: Permission denied"
+
+
 def test_folders_of_images(tmp_path, work):
     folder = tmp_path / "images"
     folder.mkdir()
@@ -398,6 +414,62 @@ def test_settings_are_fixed(own_clips, tmp_path):
         Library(tmp_path / "two.library").add(own_clips, bags=union)
     with pytest.raises(ParameterError, match="paths is empty"):
         Library(tmp_path / "two.library").add([])
+
+
+def test_settings_come_with_the_first_clip(own_clips, tmp_path):
+    bad = tmp_path / "bad.mp4"
+    bad.write_text("no video")
+    with Library(tmp_path / "one.library") as library:
+        for identifier in (sysbags.SystemIdentifier(order=3), sysbags.SystemIdentifier(order=20)):
+            paths = [bad] if identifier.order == 3 else own_clips  # too short for order 20
+            added = library.add(paths, identifier=identifier, compress=4)
+            assert counts(added) == (0, 0, 0, len(paths))
+            assert library.settings is None
+            assert library.verify() == []
+        assert counts(library.add(own_clips, identifier=IDENTIFIER)) == (3, 0, 0, 0)
+        assert (library.settings.identifier.order, library.settings.compress) == (2, None)
+        library.remove(own_clips)  # a library that once had clips keeps its settings
+        with pytest.raises(ParameterError, match="made with order=2, not 3"):
+            library.add(own_clips, identifier=sysbags.SystemIdentifier(order=3))
+
+
+def test_another_process_sets_the_codebook_first(tmp_path, monkeypatch):
+    """Clips that were read with the codebook of this process are read again with that of the library."""
+    clips = [write_clip(tmp_path / f"{k}.mp4", moving_frames(8, 96, 128, seed=k)) for k in range(3)]
+    bags, read, calls = VisualWords(words=5, sampling="grid"), adding.read_clip, []
+    path = tmp_path / "one.library"
+
+    def other_first(clip, *shared):
+        result = read(clip, *shared)
+        if not calls:
+            calls.append(clip)
+            with Library(path) as other:
+                other.add(clips[2:], bags=bags, identifier=IDENTIFIER)
+        return result
+
+    monkeypatch.setattr(adding, "read_clip", other_first)
+    with Library(path) as library:
+        assert counts(library.add(clips[:2], bags=bags, identifier=IDENTIFIER)) == (2, 0, 0, 0)
+        fitted = VisualWords(words=5, sampling="grid").fit(clips[2:])
+        np.testing.assert_array_equal(library.settings.bags.words_, fitted.words_)
+        for record, system in zip(library.clips(), library.systems, strict=True):
+            np.testing.assert_array_equal(system.samples, fitted.stream(record.path))
+
+
+def test_folders_whose_clips_have_vanished(own_clips, tmp_path):
+    folder = own_clips[0].parents[1]
+    with Library(tmp_path / "one.library") as library:
+        library.add([folder], identifier=IDENTIFIER)
+        for clip in own_clips:
+            clip.unlink()
+        added = library.add([folder])
+        assert (counts(added), added.missing) == ((0, 0, 0, 0), sorted(own_clips))
+        shutil.rmtree(folder / "fire")
+        added = library.add([folder / "fire"])
+        assert (counts(added), added.missing) == ((0, 0, 0, 0), own_clips[:1])
+        (tmp_path / "other").mkdir()
+        with pytest.raises(FileError, match=r"there is no clip in .*other"):
+            library.add([tmp_path / "other"])
 
 
 def test_codebooks(tmp_path):

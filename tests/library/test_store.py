@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import os
 import pickle
+import shutil
 import sqlite3
+import tempfile
 import threading
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -297,6 +302,58 @@ def test_a_library_that_is_locked(path, clips, monkeypatch):
             library.remove([clips[0]])
     with Library(path) as library:
         assert library.remove([clips[0]]) == [clips[0]]
+
+
+@contextmanager
+def without_permissions(folder, mode):
+    """Take permissions away from a folder and its files; root has them always, so be somebody else."""
+    paths = [folder, *folder.iterdir()]
+    before = [path.stat().st_mode for path in paths]
+    is_root = os.geteuid() == 0
+    try:
+        for path in reversed(paths):
+            path.chmod(mode | (0o111 if path.is_dir() else 0))
+        if is_root:
+            os.seteuid(65534)
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+        for path, old in zip(paths, before, strict=True):
+            path.chmod(old)
+
+
+def test_a_library_that_cannot_be_written(original, clips):
+    # The folders of pytest are closed to others.
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        folder = Path(name) / "shared"
+        folder.mkdir()
+        path = folder / "clips.library"
+        path.write_bytes(original.read_bytes())
+        new = Path(shutil.copy(clips[0], name))
+        with Library(path) as library:
+            expected, found = library.clips(), library.search(new, 3)
+        with without_permissions(folder, 0o444):
+            with Library(path) as library:
+                assert library.clips() == expected
+                assert library.search(new, 3).clips == found.clips
+                assert library.verify() == []
+                for change in (library.remove, library.add):
+                    with pytest.raises(FileError, match=r"cannot write to the library .* must be writable"):
+                        change([clips[0] if change == library.remove else new])
+            with pytest.raises(FileError, match=r"cannot write to the library .*new.library"):
+                Library(folder / "new.library").add([new])
+        with (
+            without_permissions(folder, 0o000),
+            pytest.raises(FileError, match=r"cannot read .*: Permission"),
+        ):
+            Library(path).clips()
+        # While another process writes, there is a WAL file, which is read too.
+        with Library(path) as writer:
+            assert writer.remove([clips[0]]) == [clips[0]]
+            with without_permissions(folder, 0o444), Library(path) as library:
+                assert len(library) == 11
 
 
 def test_export(path, clips, tmp_path):

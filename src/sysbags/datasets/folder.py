@@ -160,7 +160,7 @@ def looks_like_clip(path: Path) -> bool:
     >>> looks_like_clip(Path("walk.mp4")), looks_like_clip(Path("walk.csv"))
     (True, False)
     """
-    if path.is_dir():
+    if os.path.isdir(path):  # also False without permission, where `Path.is_dir` raises an error
         return any(entry.suffix.lower() in IMAGE_SUFFIXES for entry in _entries(path))
     return path.suffix.lower() in VIDEO_SUFFIXES
 

@@ -106,7 +106,7 @@ def _given_clips(
     clips: list[GivenClip] = []
     for k, item in enumerate(items):
         path = Path(os.path.abspath(item))  # type: ignore[arg-type]
-        is_clip = looks_like_clip(path) or not (path.is_dir() or _has_clips(library, path))
+        is_clip = looks_like_clip(path) or not (os.path.isdir(path) or _has_clips(library, path))
         if labels is not None or sources is not None or is_clip:
             label, source = (None if values is None else values[k] for values in (labels, sources))
             clips.append(GivenClip(str(path), label, source))
