@@ -123,6 +123,29 @@ def test_add_reports_what_is_skipped_and_missing(capsys, tmp_path):
     assert err.startswith("sysbags: none of the clips can be used: ")
 
 
+def test_a_first_add_without_any_clip_fixes_nothing(capsys, clips, tmp_path):
+    path, bad = tmp_path / "clips.library", tmp_path / "bad.mp4"
+    bad.write_text("no video")
+    code, out, err = call(capsys, "library", "add", path, bad, "--order", 4)
+    assert (code, out) == (2, "")
+    assert err.startswith("sysbags: none of the clips can be used: ")
+    assert call_json(capsys, "library", "add", path, *clips, *ORDER)["added"] == 6
+    assert {entry["order"] for entry in call_json(capsys, "library", "list", path)["clips"]} == {2}
+
+
+def test_add_of_a_folder_that_is_empty_now(capsys, tmp_path):
+    path, clips = tmp_path / "clips.library", small_clips(tmp_path / "clips", per_class=1)
+    call_json(capsys, "library", "add", path, tmp_path / "clips", *ORDER)
+    shutil.rmtree(tmp_path / "clips")
+    for _ in range(2):
+        output = call_json(capsys, "library", "add", path, tmp_path / "clips")
+        assert (output["missing"], output["skipped"]) == (sorted(map(str, clips)), [])
+        code, out, err = call(capsys, "library", "add", path, tmp_path / "clips")
+        assert (code, out) == (0, f"0 added, 0 updated, 0 unchanged, 0 skipped; 3 clips in {path}\n")
+        assert f"no longer on disk: 3 of the clips in the library, such as {sorted(clips)[0]}" in err
+        (tmp_path / "clips").mkdir(exist_ok=True)
+
+
 def test_list(capsys, path, clips):
     entries = call_json(capsys, "library", "list", path)["clips"]
     assert [entry["path"] for entry in entries] == sorted(map(str, clips))

@@ -166,8 +166,9 @@ class Collection:
             systems = self.systems
             part = systems.part(start, stop) if isinstance(systems, LazySystems) else systems[start:stop]
             observers = embed_systems(self.embedding, part, n, n_jobs).observers
-            own = (observers[place.start - start : place.stop - start] for place in places)
-            return [Block(place, self.stack.subset(place), [], [], next(own)) for place in places]
+            own = [observers[place.start - start : place.stop - start] for place in places]
+            stacks = [self.stack.subset(place) for place in places]
+            return [Block(*parts[:2], [], [], parts[2]) for parts in zip(places, stacks, own, strict=True)]
         return [self._block(place, self.systems[place], n) for place in places]
 
     def _block(self, place: slice, systems: Sequence[System], n: int) -> Block:
