@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
+from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer
 from sysbags.classifiers.base import (
@@ -54,6 +55,11 @@ class NearestSystem(SystemClassifier):
         Approximate distances, which are faster for many clips: the number of landmarks of an `Embedding` that
         `fit` chooses among the training frames, one per bag, or an embedding for the only bag. By default
         distances are exact.
+    index : SystemIndex, optional
+        An index of the training systems, for clips of one system, see `sysbags.library.SystemIndex`.
+        `predict` and `kneighbors` search in it, and compute exact distances to a shortlist only. The other
+        methods (`decision_function`, `predict_proba`, `predict_set`, `compare`, `explain`) still compare with
+        all training systems. A model with an index cannot be saved.
     probability : bool, default=False
         Calibrate probabilities and prediction sets in `fit`, by cross-validation in five folds.
     random_state : int, Generator or None, default=0
@@ -88,6 +94,9 @@ class NearestSystem(SystemClassifier):
     >>> systems = sysbags.SystemIdentifier(order=2).fit_transform(streams)
     >>> sysbags.NearestSystem().fit(systems, ["a", "a", "b", "b"]).predict(systems)
     array(['a', 'a', 'b', 'b'], dtype='<U1')
+    >>> index = sysbags.library.SystemIndex(systems)
+    >>> sysbags.NearestSystem(index=index).fit(systems, ["a", "a", "b", "b"]).predict(systems)
+    array(['a', 'a', 'b', 'b'], dtype='<U1')
     """
 
     systems_: list[Any]
@@ -102,6 +111,7 @@ class NearestSystem(SystemClassifier):
         bag_weights: Sequence[float] | None = None,
         compress: int | None = None,
         embedding: int | Embedding | None = None,
+        index: Any = None,
         probability: bool = False,
         random_state: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
@@ -113,6 +123,7 @@ class NearestSystem(SystemClassifier):
         self.bag_weights = bag_weights
         self.compress = compress
         self.embedding = embedding
+        self.index = index
         self.probability = probability
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -120,6 +131,7 @@ class NearestSystem(SystemClassifier):
     def _learn(self, clips: TrainingClips) -> tuple[list[list[System]], npt.NDArray[Any]]:
         """Keep the training clips."""
         self._count(self.n_neighbors, len(clips.codes))
+        self._check_index(clips.bags)
         return clips.bags, clips.classes[clips.codes]
 
     def kneighbors(
@@ -141,11 +153,36 @@ class NearestSystem(SystemClassifier):
         indices : (K, n_neighbors) array of int
         """
         check_is_fitted(self)
-        distances = self._to_members(self._by_bag(systems))
+        bags = self._by_bag(systems)
         asked = self.n_neighbors if n_neighbors is None else n_neighbors
         count = self._count(asked, len(self.systems_))
-        nearest = np.argsort(distances, axis=1, kind="stable")[:, :count]
-        return (np.take_along_axis(distances, nearest, axis=1), nearest) if return_distance else nearest
+        if self.index is None:
+            between = self._to_members(bags)
+            nearest = np.argsort(between, axis=1, kind="stable")[:, :count]
+            distances = np.take_along_axis(between, nearest, axis=1)
+        else:
+            found = run(lambda clip: self.index.search(clip, count), bags[0], self.n_jobs, "neighbours")
+            nearest = np.stack([each.indices for each in found])
+            distances = self._bag_weights()[0] * np.stack([each.distances for each in found])
+        return (distances, nearest) if return_distance else nearest
+
+    def predict(self, systems: Sequence[Item]) -> npt.NDArray[Any]:
+        """Return the label of each clip: that of most of its neighbours; ties go to the nearest.
+
+        Parameters
+        ----------
+        systems : sequence of System, or of sequences of System
+            One system per clip, or one per bag of each clip.
+        """
+        nearest = self.kneighbors(systems, return_distance=False)
+        classes, codes = np.unique(self.labels_, return_inverse=True)
+        return np.asarray(classes[majority_vote(codes[nearest], len(classes))])
+
+    def compressed(self, size: int) -> Self:
+        """Return a copy, without the index, that keeps at most `size` samples of each of its systems."""
+        twin = super().compressed(size)
+        twin.index = None
+        return twin
 
     def _compare(self, bags: list[list[System]]) -> Comparison:
         """Vote among the nearest training clips; ties go to the nearest. A score is minus a distance."""
@@ -154,6 +191,42 @@ class NearestSystem(SystemClassifier):
         nearest = np.argsort(between, axis=1, kind="stable")[:, : self._count(self.n_neighbors, len(codes))]
         distances, members = nearest_of_each_class(between, codes, len(classes))
         return Comparison(majority_vote(codes[nearest], len(classes)), -distances, distances, members)
+
+    def _check_index(self, bags: list[list[System]]) -> None:
+        """Raise an error unless the index, if there is one, is of these systems and for these distances."""
+        if self.index is None:
+            return
+        if self.metric != "alignment":
+            raise ParameterError(
+                f'metric is {self.metric!r}, but an index has distances of the metric "alignment" only'
+            )
+        if len(bags) > 1:
+            raise ParameterError(f"an index is for clips of one system, but clips have {len(bags)} systems")
+        if self.compress is not None:
+            raise ParameterError(
+                f"compress is {self.compress}, but an index has all samples: set one of the two to None"
+            )
+        lambda_a, lambda_mu = self.weights_[0].tolist()
+        if self.index.weights != (lambda_a, lambda_mu):
+            raise ParameterError(
+                "the index has lambda_a = {:g} and lambda_mu = {:g}, but the classifier has {:g} and {:g}: "
+                "both must have the same".format(*self.index.weights, lambda_a, lambda_mu)
+            )
+        if len(self.index.systems) != len(bags[0]):
+            raise ParameterError(
+                f"the index has {len(self.index.systems)} systems, but {len(bags[0])} are given: fit the "
+                "classifier with the systems of the index"
+            )
+
+    def _calibrate(
+        self, bags: list[list[System]], labels: npt.NDArray[Any], groups: npt.ArrayLike | None
+    ) -> None:
+        """Calibrate without the index: it has the systems that a fold leaves out."""
+        index, self.index = self.index, None
+        try:
+            super()._calibrate(bags, labels, groups)
+        finally:
+            self.index = index
 
     def _count(self, n_neighbors: int, clips: int) -> int:
         count = check_integer(n_neighbors, "n_neighbors")

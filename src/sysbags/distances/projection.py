@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -107,15 +107,23 @@ class EmbeddedStack(NamedTuple):
 
     def gram(self, systems: Sequence[System], *, n_jobs: int | None = None) -> CrossGram:
         """Return the CrossGram of other systems with these: one kernel block with the landmarks for each."""
-        rows = self.embedding.transform(systems, n_jobs=n_jobs).observers
-        products = np.tensordot(rows, self.observers, axes=(2, 2)).transpose(0, 2, 1, 3).astype(np.float64)
+        return EmbeddedStack.of(systems, self.embedding, n_jobs=n_jobs).cross_gram(self)
+
+    def cross_gram(self, columns: EmbeddedStack) -> CrossGram:
+        """Return the CrossGram of these systems with others in the same embedding, by products alone."""
+        rounded = np.tensordot(self.observers, columns.observers, axes=(2, 2))
+        products = rounded.transpose(0, 2, 1, 3).astype(np.float64)
         return CrossGram(
             np.ascontiguousarray(products[..., :-1, :-1]),
             products[..., -1, -1].copy(),
-            SystemStack.of(systems),
             self.stack,
+            columns.stack,
             False,
         )
+
+    def subset(self, indices: Any) -> EmbeddedStack:
+        """Return the systems at these indices, still padded to the order n of all."""
+        return EmbeddedStack(self.embedding, self.stack.subset(indices), self.observers[indices])
 
 
 class EmbeddingLoss(NamedTuple):

@@ -134,6 +134,8 @@ def check(name: str, parameters: dict[str, Any], state: dict[str, Any]) -> None:
         for key, step in parameters["steps"].items():
             if step != "passthrough" and not hasattr(step, "get_params"):
                 raise ParameterError(f"the step {key!r} of a Pipeline is not an estimator")
+    if parameters.get("index") is not None:
+        raise ParameterError(f"the index of a {name} must be None, as an index cannot be saved")
     if name in _BESIDE:
         _check_model(parameters["model"])
         _check_checksums(parameters["model"], state)

@@ -24,6 +24,7 @@ __all__ = ["Reader", "Writer"]
 # Each entry of an array of strings has the length of the longest, so a small file could need any memory.
 _TEXT_LIMIT = 2**26
 _HINTS = {
+    "index": "set index to None, and the model compares with all training systems",
     "kernel": f"the kernel must be one of {', '.join(map(repr, KERNELS))}",
     "model": "export the network to an ONNX file with torch.onnx.export, and use that file",
     "random_state": "use a whole number or None",
