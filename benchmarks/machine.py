@@ -69,7 +69,7 @@ def fill_page(page: Path, command: str, text: str) -> None:
     """Replace what a page has between the comments ``<!-- COMMAND -->`` and ``<!-- end -->``."""
     begin, end = f"<!-- {command} -->", "<!-- end -->"
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-    filled, count = pattern.subn(lambda _: f"{begin}\n{text}\n{end}", page.read_text())
+    filled, count = pattern.subn(lambda _: f"{begin}\n\n{text}\n\n{end}", page.read_text())
     if count != 1:
         raise SystemExit(f"{page} must have the comment {begin} once, followed by {end}")
     page.write_text(filled)

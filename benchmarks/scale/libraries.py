@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +113,7 @@ def leave_one_out_rows(systems: int) -> Iterator[str]:
 def leave_one_out_steps(folder: Path) -> Iterator[dict[str, Any]]:
     """Time each step of leave-one-out, in this process."""
     with Library(folder / "library") as library:
-        systems, labels = library.systems, [clip.label for clip in library.clips()]
+        systems, labels = library.systems, [str(clip.label) for clip in library.clips()]
         spent, embedding = seconds(lambda: Embedding.fit(systems, LANDMARKS, n_jobs=JOBS))
         yield _step("landmarks", spent)
         spent, gram = seconds(
@@ -171,8 +171,11 @@ def _child(kind: str, *arguments: str) -> list[dict[str, Any]]:
 def main() -> None:
     """Print the steps of one kind of work, each as a line of JSON."""
     kind, folder, *rest = sys.argv[1:]
-    work = {"leave-one-out": leave_one_out_steps, "memory": memory_steps}[kind]
-    for step in work(Path(folder), *rest):
+    work: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
+        "leave-one-out": leave_one_out_steps,
+        "memory": memory_steps,
+    }
+    for step in work[kind](Path(folder), *rest):
         print(json.dumps(step), flush=True)
 
 
