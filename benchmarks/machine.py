@@ -1,4 +1,4 @@
-"""What must stand beside a number so that it can be judged and repeated."""
+"""What must stand beside a number so that it can be judged and repeated, and how numbers are taken."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ import datetime
 import importlib.metadata
 import os
 import platform
-from collections.abc import Sequence
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
-__all__ = ["facts"]
+__all__ = ["facts", "fill_page", "peak_memory", "seconds"]
+
+Result = TypeVar("Result")
 
 
 def facts(command: str, packages: Sequence[str]) -> list[str]:
@@ -38,3 +44,32 @@ def processor() -> str:
         lines = []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def seconds(function: Callable[[], Result]) -> tuple[float, Result]:
+    """Time a call."""
+    started = time.perf_counter()
+    result = function()
+    return time.perf_counter() - started, result
+
+
+def peak_memory() -> int:
+    """The largest memory of this process so far, in bytes."""
+    try:  # `getrusage` begins with the peak of the parent, so Linux is asked in another way
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    except OSError:
+        import resource
+
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def fill_page(page: Path, command: str, text: str) -> None:
+    """Replace what a page has between the comments ``<!-- COMMAND -->`` and ``<!-- end -->``."""
+    begin, end = f"<!-- {command} -->", "<!-- end -->"
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    filled, count = pattern.subn(lambda _: f"{begin}\n\n{text}\n\n{end}", page.read_text())
+    if count != 1:
+        raise SystemExit(f"{page} must have the comment {begin} once, followed by {end}")
+    page.write_text(filled)

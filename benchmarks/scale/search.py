@@ -1,16 +1,14 @@
 """Search among many systems: recall, kernel blocks and time against a scan of all of them.
 
-`python -m benchmarks.scale [FOLDER] [--systems 10000] [--queries 20]`: streams are generated, many of them
-nearly the same, and with a folder of real clips (one folder per class) also cut from streams of local binary
-patterns at random and mixed with noise. Systems of order 5, the ten nearest, one thread. The scan is timed on
-some of the systems and scaled. What is nearest is told by the exact search, which the scan confirms for the
-first query; queries are not in the index and took no part in any choice.
+Streams are generated, many of them nearly the same, and with a folder of real clips (one folder per class)
+also cut from streams of local binary patterns at random and mixed with noise. Systems of order 5, the ten
+nearest, one thread. The scan is timed on some of the systems and scaled. What is nearest is told by the exact
+search, which the scan confirms for the first query; queries are not in the index and took no part in any
+choice.
 """
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import sysbags
-from benchmarks.machine import facts
+from benchmarks.machine import seconds
 from sysbags._common.parallel import run
 from sysbags._common.types import Array
 from sysbags.bags import LocalBinaryPatterns
@@ -54,13 +52,6 @@ def _noisy(stream: Array, rng: np.random.Generator) -> Array:
     return (1.0 - NOISE) * stream + NOISE * rng.dirichlet(np.ones(stream.shape[1]), size=len(stream))
 
 
-def seconds(function: Any) -> tuple[float, Any]:
-    """Time a call."""
-    started = time.perf_counter()
-    result = function()
-    return time.perf_counter() - started, result
-
-
 def measure(name: str, streams: list[Array], queries: int) -> Iterator[str]:
     """Return a row of the table for each way to search."""
     systems: list[System] = run(lambda stream: sysbags.identify(stream, ORDER), streams, -1, "systems")
@@ -91,32 +82,16 @@ def measure(name: str, streams: list[Array], queries: int) -> Iterator[str]:
     )
 
 
-def main() -> None:
-    """Print the table as Markdown."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.scale",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--systems", type=int, default=10_000)
-    parser.add_argument("--queries", type=int, default=20)
-    arguments = parser.parse_args()
+def search_rows(systems: int, queries: int, folder: Path | None) -> Iterator[str]:
+    """Lines of the table of searches."""
     rng = np.random.default_rng(2026)
-    count = arguments.systems + arguments.queries
-    print("\n".join(facts("python -m benchmarks.scale [FOLDER]", ("numpy", "scipy", "numba"))), end="\n\n")
-    print("| streams | systems | search | recall | kernel blocks | fewer than a scan by | ms | faster by |")
-    print("| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |", flush=True)
+    count = systems + queries
+    yield "| streams | systems | search | recall | kernel blocks | fewer than a scan by | ms | faster by |"
+    yield "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |"
     sets = {"generated": generated(count, rng)}
-    if arguments.folder:
-        paths = class_folders(arguments.folder).paths
-        clips = LocalBinaryPatterns(n_jobs=-1).transform(paths)
+    if folder:
+        clips = LocalBinaryPatterns(n_jobs=-1).transform(class_folders(folder).paths)
         sets["cut from real clips"] = resampled(clips, count, rng)
     for name, streams in sets.items():
         places = rng.permutation(len(streams))
-        for row in measure(name, [streams[k] for k in places], arguments.queries):
-            print(row, flush=True)
-
-
-if __name__ == "__main__":
-    main()
+        yield from measure(name, [streams[k] for k in places], queries)
