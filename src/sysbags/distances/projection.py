@@ -108,13 +108,15 @@ class EmbeddedStack(NamedTuple):
     def gram(self, systems: Sequence[System], *, n_jobs: int | None = None) -> CrossGram:
         """Return the CrossGram of other systems with these: one kernel block with the landmarks for each."""
         rows = self.embedding.transform(systems, n_jobs=n_jobs).observers
+        stack = SystemStack.of(systems)
         products = np.tensordot(rows, self.observers, axes=(2, 2)).transpose(0, 2, 1, 3).astype(np.float64)
         return CrossGram(
             np.ascontiguousarray(products[..., :-1, :-1]),
             products[..., -1, -1].copy(),
-            SystemStack.of(systems),
+            stack,
             self.stack,
             False,
+            approximate=True,
         )
 
 
