@@ -388,7 +388,7 @@ def test_ascend_ends_at_critical_points_not_below_the_start(n, finish):
     problem, work, state = spread(A, A2, M), workspace(n), states(n)
     report, orders = np.zeros((2, 2, LANES)), start_tables(n, None, 0)[1]
     state[0] = abreast(Q)
-    ascend(problem, A, state, work, orders, 1.0, True, np.inf, -np.inf, finish, report)
+    ascend(problem, A, state, work, orders, 1.0, True, np.inf, -np.inf, finish, 500, report)
     for lane, q in enumerate(apart(state[0])):
         value = rho(A, A2, M, q, 1.0)
         assert value == pytest.approx(report[0, 0, lane], abs=EXACT)
@@ -406,12 +406,12 @@ def test_align_many_aligns_each_pair_alone_in_its_leading_block():
     observer, pairs = rng.standard_normal((4, N, N)), np.array([[0, 1], [2, 2], [1, 0], [0, 0]])
     tables = start_tables(n, None, 0)
     reports, rotations = np.empty((4, 6)), np.empty((4, n, n))
-    align_many(first, second, observer, pairs, 0.3, *tables, True, reports, rotations)
+    align_many(first, second, observer, pairs, 0.3, *tables, True, False, reports, rotations)
     for k, (i, j) in enumerate(pairs):
         A, A2, M = first[i, :n, :n], second[j, :n, :n], observer[k, :n, :n]
         report, rotation = np.empty((1, 6)), np.empty((1, n, n))
         blocks = [np.ascontiguousarray(block)[None] for block in (A, A2, M)]
-        align_many(*blocks, np.zeros((1, 2), np.int64), 0.3, *tables, True, report, rotation)
+        align_many(*blocks, np.zeros((1, 2), np.int64), 0.3, *tables, True, False, report, rotation)
         np.testing.assert_array_equal(report[0], reports[k])
         np.testing.assert_array_equal(rotation[0], rotations[k])
         assert rho(0.3 * A, A2, M, rotations[k], 1.0) == pytest.approx(reports[k, 0], rel=1e-13)
@@ -423,6 +423,6 @@ def test_align_many_reports_pairs_that_are_not_finite():
     A, M = np.full((1, n, n), np.inf), np.eye(n)[None]
     reports, rotations = np.empty((1, 6)), np.empty((1, n, n))
     tables = start_tables(n, None, 0)
-    align_many(A, A, M, np.zeros((1, 2), np.int64), 1.0, *tables, True, reports, rotations)
+    align_many(A, A, M, np.zeros((1, 2), np.int64), 1.0, *tables, True, False, reports, rotations)
     assert np.isnan(reports[0, :3]).all()
     assert not reports[0, 3:].any()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import sysbags
 from sysbags.datasets import make_streams
-from sysbags.distances.embedding import Embedding, pivoted_landmarks
+from sysbags.distances.embedding import Embedding, embedded_products, pivoted_landmarks
 from sysbags.errors import IncompatibleSystemsError, ParameterError, StreamError
 from sysbags.kernels import kernel_matrix
 
@@ -67,8 +67,10 @@ def test_all_frames_as_landmarks_lose_nothing():
     embedded = embedding.transform(systems)
     # What is left of the kernel's trace is below 1e-9, and observers have lengths of about 1.
     assert max(embedded.lost.max(), embedded.lost_of_mean.max()) < 1e-6
-    exact, found = (sysbags.pairwise_distances(systems, embedding=e) for e in (None, embedding))
+    exact, found = (sysbags.cross_gram(systems, embedding=e).observer for e in (None, embedding))
     np.testing.assert_allclose(found, exact, rtol=0, atol=1e-4)
+    exact, found = (sysbags.pairwise_distances(systems, embedding=e) for e in (None, embedding))
+    np.testing.assert_allclose(found, exact, rtol=0.01, atol=0)  # fewer steps towards the best rotation
 
 
 @given(st.integers(0, 1000), st.integers(1, 40))
@@ -148,3 +150,45 @@ def test_streams_give_the_same_landmarks_as_their_systems():
         Embedding.fit([streams[0], streams[1][:, :4] / streams[1][:, :4].sum(axis=1, keepdims=True)])
     with pytest.raises(StreamError, match=r"streams\[1\]"):
         Embedding.fit([streams[0], -streams[1]])
+
+
+def test_products_are_restored_where_systems_agree():
+    """Against loops over pairs; between near duplicates nearly the whole block is restored."""
+    streams, _ = make_streams(classes=3, per_class=3, frames=40, bins=12)
+    noise = np.random.default_rng(0).dirichlet(np.ones(12), size=40)
+    streams.append(0.999 * streams[0] + 0.001 * noise)
+    systems = [sysbags.identify(stream, order=3) for stream in streams]
+    embedded = Embedding.fit(systems, size=15).transform(systems)
+    exact = sysbags.cross_gram(systems)
+    rows, norms = embedded.observers.astype(np.float64), exact.rows.norms
+    plain = embedded_products(rows, rows, norms, norms, restore=False)
+    restored = embedded_products(rows, rows, norms, norms)
+    np.testing.assert_allclose(plain, np.einsum("iad,jbd->ijab", rows, rows), rtol=0, atol=1e-12)
+    for i in range(len(rows)):
+        for j in range(len(rows)):
+            for k, part in enumerate((slice(-1), slice(-1, None))):
+                first, second = rows[i, part], rows[j, part]
+                held = [np.trace(one @ one.T) for one in (first, second)]
+                lost = [
+                    max(norms[place, k] - square, 0.0) for place, square in zip((i, j), held, strict=True)
+                ]
+                sizes = [np.linalg.norm(one @ one.T) for one in (first, second)]
+                agreement = np.linalg.norm(first @ second.T) ** 2 / (sizes[0] * sizes[1])
+                factor = 1.0 + np.sqrt(lost[0] * lost[1] / (held[0] * held[1])) * agreement**4
+                expected = factor * (first @ second.T)
+                np.testing.assert_allclose(restored[i, j, part, part], expected, rtol=0, atol=1e-12)
+    assert embedded.lost[0] > 0.05
+    nuclear = [np.linalg.norm(block, "nuc") for block in (plain[0, 9, :-1, :-1], exact.observer[0, 9])]
+    assert nuclear[0] < 0.95 * nuclear[1]
+    assert np.linalg.norm(restored[0, 9, :-1, :-1], "nuc") == pytest.approx(nuclear[1], rel=0.01)
+
+
+def test_near_duplicates_are_near_in_an_embedding():
+    streams, _ = make_streams(classes=3, per_class=3, frames=40, bins=12)
+    noise = np.random.default_rng(0).dirichlet(np.ones(12), size=40)
+    streams.append(0.999 * streams[0] + 0.001 * noise)
+    systems = [sysbags.identify(stream, order=3) for stream in streams]
+    embedding = Embedding.fit(systems, size=15)
+    distances = sysbags.pairwise_distances(systems, embedding=embedding)
+    assert distances[0, 9] < 0.05 * np.median(distances[0, 1:9])
+    assert distances[0].argsort()[1] == 9

@@ -26,6 +26,8 @@ PATIENCE = 12.0
 """Measured: less loses winners, more spends most of the time on losers."""
 EFFORT = 700
 """Newton rounds times the order after which no more starts are made, unless all are asked for."""
+QUICK_SWEEPS, QUICK_SHARE = (3, 1), 0.65
+"""Sweeps, and those with a scan, that are enough for an embedding up to this share (measured)."""
 BENIGN_SHARE = 0.2
 """Below this share of the transitions in the cost, local optima are rare (measured)."""
 
@@ -89,6 +91,7 @@ def ascend(
     patience: float,
     so_far: float,
     finish: Flag,
+    most_rounds: int,
     report: Array,
 ) -> tuple[int, int]:
     """Bring every lane of ``state[0]`` to a critical point.
@@ -96,7 +99,8 @@ def ascend(
     Values go to ``report[0, 0]``, squared slopes to ``report[1, 0]``. `warm` lanes start close to their
     optimum and need no sweeps first. A lane is given up where it lies farther below the best (`so_far`
     or among the lanes) than `patience` times what it seems to have left to rise. With `finish` false
-    there are sweeps alone, the paper's way. Returns the numbers of sweeps and of rounds after the first.
+    there are sweeps alone, the paper's way. Returns the numbers of sweeps and of rounds after the first, of
+    which there are `most_rounds` at most.
     """
     n = A.shape[0]
     Q, B, MQ = state[0], state[1], state[2]
@@ -104,6 +108,8 @@ def ascend(
     refresh(problem, Q, B, MQ, work)
     sweeps, rounds = 0, 0
     count, scanned = 0 if warm else SCANNED_SWEEPS + PLAIN_SWEEPS, SCANNED_SWEEPS
+    if most_rounds == 0:
+        count, scanned = QUICK_SWEEPS
     while True:
         if count > 0:
             sweeps_of(A, state, work, orders, sweeps, count, scanned)
@@ -122,7 +128,7 @@ def ascend(
             going = steep and values[lane] + patience * rise >= best
             active[lane] = 1.0 if going else 0.0
             busy = busy or going
-        if not busy or rounds == MAX_ROUNDS:
+        if not busy or rounds == most_rounds:
             break
         rounds += 1
         lost = not finish or newton(problem, B, MQ, Q, work, load(report, 0, 1)) > 0.0
@@ -141,6 +147,7 @@ def align_many(
     orders: IntArray,
     thorough: bool,
     finish: Flag,
+    quick: Flag,
     reports: Array,
     rotations: Array,
 ) -> None:
@@ -167,6 +174,8 @@ def align_many(
         Make all the starts and give none up.
     finish : bool
         Newton finish, or sweeps alone.
+    quick : bool
+        Where the observers dominate, make the first sweeps of the first group only.
     reports : (count, 6) array
         Filled with rho at the best Q, ``||M||_*`` and the norm of the gradient there (not a number where an
         input is not finite), and with the sweeps of the group that won, the number of starts that reached
@@ -189,7 +198,7 @@ def align_many(
         size_a, size_m = np.sqrt(square_norm(A) * square_norm(A2)), np.sqrt(square_norm(M))
         scale = size_a + size_m + 1e-300
         best, slope, nuclear, sweeps, agreed, tried = -np.inf, 0.0, 0.0, 0, 0, 0
-        required, spent, groups = 1, 0, starts.shape[0]
+        required, spent, groups, most_rounds = 1, 0, starts.shape[0], MAX_ROUNDS
         if not np.isfinite(scale):
             best, slope, nuclear, groups = np.nan, np.nan, np.nan, 0
         for group in range(groups):
@@ -202,8 +211,10 @@ def align_many(
                 # The larger the transitions' share of the cost, the more local optima there are.
                 share = size_a / (size_a + nuclear + 1e-300)
                 required = 1 + int(np.ceil(15.0 * max(0.0, share - BENIGN_SHARE)))
+                if quick and share <= QUICK_SHARE:
+                    most_rounds = 0
             group_sweeps, rounds = ascend(
-                problem, A, state, work, orders, scale, warm, patience, best, finish, report
+                problem, A, state, work, orders, scale, warm, patience, best, finish, most_rounds, report
             )
             tried += LANES
             spent += rounds
@@ -218,7 +229,7 @@ def align_many(
                     for i in range(n):
                         for j in range(n):
                             rotations[k, i, j] = state[0, i, j, lane]
-            if not thorough and (agreed >= required or spent * n >= EFFORT):
+            if most_rounds == 0 or (not thorough and (agreed >= required or spent * n >= EFFORT)):
                 break
         reports[k, 0], reports[k, 1], reports[k, 2] = best, nuclear, slope
         reports[k, 3], reports[k, 4], reports[k, 5] = sweeps, agreed, tried

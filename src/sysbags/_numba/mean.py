@@ -6,7 +6,7 @@ import numpy as np
 
 from sysbags._common.types import Array, IntArray
 from sysbags._numba import compiled
-from sysbags._numba.alignment import align_many, ascend, states
+from sysbags._numba.alignment import MAX_ROUNDS, align_many, ascend, states
 from sysbags._numba.dense import square_norm, svd
 from sysbags._numba.lanes import LANES
 from sysbags._numba.products import spread, workspace
@@ -133,7 +133,9 @@ def realign(mean: Array, A: Array, blocks: Array, Q: Array, orders: IntArray, va
                     problem[3, i, j, lane] = blocks[t, i, j]
                     state[0, i, j, lane] = Q[t, i, j]
         enabled = np.bool_(True)
-        ascend(problem, mean, state, work, orders, scale, enabled, np.inf, -np.inf, enabled, report)
+        ascend(
+            problem, mean, state, work, orders, scale, enabled, np.inf, -np.inf, enabled, MAX_ROUNDS, report
+        )
         for lane in range(min(LANES, members - begin)):
             t = begin + lane
             values[t] = report[0, 0, lane]
@@ -177,7 +179,7 @@ def mean_descent(
     """
     members, n = A.shape[0], A.shape[1]
     blocks, values, rotations = np.empty((members, n, n)), np.empty(members), np.empty((members, n, n))
-    scaled, finish = np.empty((1, n, n)), np.bool_(True)
+    scaled, finish, quick = np.empty((1, n, n)), np.bool_(True), np.bool_(False)
     pairs, reports = np.empty((members, 2), np.int64), np.empty((members, 6))
     for t in range(members):
         pairs[t, 0], pairs[t, 1] = 0, t
@@ -191,7 +193,9 @@ def mean_descent(
         objective = squared_norms - 2.0 * weighted_sum(weights, values)
         settled = iteration > 0 and history[iteration - 1] - objective <= tolerance * constant
         if settled or iteration == 0:
-            align_many(scaled, A, blocks, pairs, 1.0, starts, orders, thorough, finish, reports, rotations)
+            align_many(
+                scaled, A, blocks, pairs, 1.0, starts, orders, thorough, finish, quick, reports, rotations
+            )
             for t in range(members):
                 if reports[t, 0] > values[t]:
                     values[t] = reports[t, 0]

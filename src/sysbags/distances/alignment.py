@@ -157,7 +157,9 @@ def align_blocks(
     rotation, report = np.empty((1, *A.shape)), np.empty((1, 6))
     tables = start_tables(len(A), starts, seed_of(random_state))
     # Copies, because the arrays of a system are read-only: Numba would compile another version for them.
-    align_many(A[None], A2.copy()[None], M.copy()[None], ONE_PAIR, 1.0, *tables, finish, report, rotation)
+    align_many(
+        A[None], A2.copy()[None], M.copy()[None], ONE_PAIR, 1.0, *tables, finish, False, report, rotation
+    )
     value, nuclear_norm, slope, sweeps, agreed, tried = report[0].tolist()
     if not isfinite(value):
         for name, matrix in (("first", A1), ("second", A2), ("observer", M)):
@@ -273,12 +275,29 @@ def transition_bound(first: Array, second: Array) -> float:
     ----------
     first, second : (n, n) array
     """
-    plain = float(np.linalg.svd(first, compute_uv=False) @ np.linalg.svd(second, compute_uv=False))
-    symmetric = np.linalg.eigvalsh(0.5 * (first + first.T)) @ np.linalg.eigvalsh(0.5 * (second + second.T))
-    skew = np.linalg.svd(0.5 * (first - first.T), compute_uv=False) @ np.linalg.svd(
-        0.5 * (second - second.T), compute_uv=False
+    return float(spectral_bound(transition_spectra(first), transition_spectra(second)))
+
+
+def transition_spectra(transitions: Array) -> Array:
+    """Return what `transition_bound` compares, (3, ..., n), for (..., n, n) transitions.
+
+    These are the singular values, the eigenvalues of the symmetric part and the singular values of the skew
+    part.
+    """
+    mirrored = np.swapaxes(transitions, -1, -2)
+    return np.stack(
+        [
+            np.linalg.svd(transitions, compute_uv=False),
+            np.linalg.eigvalsh(0.5 * (transitions + mirrored)),
+            np.linalg.svd(0.5 * (transitions - mirrored), compute_uv=False),
+        ]
     )
-    return min(plain, float(symmetric + skew))
+
+
+def spectral_bound(first: Array, second: Array) -> Array:
+    """Return `transition_bound` of many transitions from their `transition_spectra`."""
+    plain, symmetric, skew = (first * second).sum(axis=-1)
+    return np.asarray(np.minimum(plain, symmetric + skew))
 
 
 def pad(blocks: Array, n: int, m: int) -> Array:

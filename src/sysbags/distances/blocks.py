@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sysbags._common.parallel import QUEUED
 from sysbags._common.types import Array, IntArray, KernelLike
 from sysbags._numba.histograms import cross_blocks
-from sysbags.distances.embedding import Embedding, embed_systems
+from sysbags.distances.embedding import Embedding, embed_systems, embedded_products
 from sysbags.kernels.functions import call_kernel, feature_map
 from sysbags.kernels.histograms import Code, density, in_tiles
 from sysbags.systems.lazy import LazySystems
@@ -85,6 +85,8 @@ class Block:
     observers : (S, n + 1, d) array or None
         Observers and means as matrices, for an embedding or a kernel with an explicit feature map; then there
         are no samples.
+    approximate : bool
+        Whether an embedding has lost a part of them.
     """
 
     place: slice
@@ -92,6 +94,7 @@ class Block:
     samples: list[Array]
     weights: list[Array]
     observers: npt.NDArray[Any] | None = None
+    approximate: bool = False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Copy arrays that came from another process, which are read-only; see `SystemStack.copy`."""
@@ -135,6 +138,7 @@ class Collection:
     ) -> None:
         self.systems, self.stack, self.embedding = systems, stack, embedding
         self.kernel: KernelLike = systems[0].kernel
+        self.approximate = embedding is not None and embedding.size is not None
         self._features = feature_map(self.kernel)
         if isinstance(systems, LazySystems):
             sizes = systems.sizes
@@ -168,7 +172,10 @@ class Collection:
             observers = embed_systems(self.embedding, part, n, n_jobs).observers
             own = [observers[place.start - start : place.stop - start] for place in places]
             stacks = [self.stack.subset(place) for place in places]
-            return [Block(*parts[:2], [], [], parts[2]) for parts in zip(places, stacks, own, strict=True)]
+            return [
+                Block(place, stack, [], [], rows, self.approximate)
+                for place, stack, rows in zip(places, stacks, own, strict=True)
+            ]
         return [self._block(place, self.systems[place], n) for place in places]
 
     def _block(self, place: slice, systems: Sequence[System], n: int) -> Block:
@@ -181,7 +188,15 @@ class Collection:
         return Block(place, stack, [], [], np.stack(rows))
 
 
-def products(first: Block, second: Block, upper: bool, kernel: KernelLike, dtype: npt.DTypeLike) -> Array:
+def products(
+    first: Block,
+    second: Block,
+    upper: bool,
+    kernel: KernelLike,
+    dtype: npt.DTypeLike,
+    *,
+    restore: bool = False,
+) -> Array:
     """Return `[C_i mu_i]' [C_j mu_j]` for a tile, (S1, S2, n + 1, m + 1).
 
     Parameters
@@ -192,8 +207,12 @@ def products(first: Block, second: Block, upper: bool, kernel: KernelLike, dtype
     kernel : str or callable
     dtype : {numpy.float64, numpy.float32}
         See `cross_gram`.
+    restore : bool, default=False
+        Estimate what an embedding has lost, see `embedded_products`.
     """
     if first.observers is not None and second.observers is not None:
+        if restore and first.approximate:
+            return embedded_products(first.observers, second.observers, first.stack.norms, second.stack.norms)
         return np.tensordot(first.observers, second.observers, axes=(2, 2)).transpose(0, 2, 1, 3)
     if isinstance(kernel, str):
         return _histogram_products(first, second, upper, kernel, dtype)

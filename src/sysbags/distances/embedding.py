@@ -20,10 +20,11 @@ from sysbags.systems.lazy import LazySystems
 from sysbags.systems.system import System
 from sysbags.systems.validation import check_systems
 
-__all__ = ["EmbeddedSystems", "Embedding", "embed_systems", "pivoted_landmarks"]
+__all__ = ["EmbeddedSystems", "Embedding", "embed_systems", "embedded_products", "pivoted_landmarks"]
 
 CANDIDATES = 10  # frames that are drawn for each landmark
 MOST_CANDIDATES = 5000  # as the kernel between all of them is in memory
+TINY = 1e-30  # instead of a norm of 0
 NEGLIGIBLE = 1e-9  # of the trace: below this the candidates are spanned by the landmarks, in float32
 
 
@@ -203,6 +204,53 @@ def embed_systems(
 
     run(_embedded, systems, n_jobs, "embedding", shared=(embedding, n), consume=put, remote=True)
     return EmbeddedSystems(observers=observers[0], lost=lost[0], lost_of_mean=lost[1])
+
+
+def embedded_products(
+    first: npt.NDArray[Any],
+    second: npt.NDArray[Any],
+    norms: Array,
+    other_norms: Array,
+    *,
+    restore: bool = True,
+) -> Array:
+    """Return `[C_i mu_i]' [C_j mu_j]` of embedded systems, with an estimate of what the embedding has lost.
+
+    The embedding holds the inner products of projections to the span of the landmarks. Systems that agree
+    there agree beyond it as well, and near duplicates do completely, so the product of the norms that are
+    lost is added in the direction of the block, times ``c^4``. Here c, from 0 to 1, is the RV coefficient of
+    the projected observers, ``||C_i'C_j||_F^2 / (||C_i'C_i||_F ||C_j'C_j||_F)``; for means it is the squared
+    cosine.
+
+    Parameters
+    ----------
+    first, second : (K, n + 1, d), (L, m + 1, d) arrays
+        Observers and means, see `EmbeddedSystems`.
+    norms, other_norms : (K, 2), (L, 2) arrays
+        Squared norms of the observers and of the means, in full.
+    restore : bool, default=True
+        Add the estimate; otherwise the products are those of projections.
+
+    Returns
+    -------
+    (K, L, n + 1, m + 1) array
+    """
+    products = np.tensordot(first, second, axes=(2, 2)).transpose(0, 2, 1, 3).astype(np.float64, order="C")
+    parts = (slice(-1), slice(-1)), (slice(-1, None), slice(-1, None))
+    for k, (rows, columns) in enumerate(parts if restore else ()):
+        sides = []
+        for observers, squares in ((first, norms), (second, other_norms)):
+            own = observers[:, rows]
+            grams = own @ own.transpose(0, 2, 1)
+            held = np.maximum(np.einsum("kii->k", grams).astype(np.float64), TINY)
+            sides.append((np.sqrt((grams**2).sum(axis=(1, 2))), np.maximum(squares[:, k] / held - 1.0, 0.0)))
+        (size, lost), (other_size, other_lost) = sides
+        block = products[..., rows, columns]
+        agreement = np.einsum("klij,klij->kl", block, block) / np.maximum(np.outer(size, other_size), TINY)
+        block *= (1.0 + np.sqrt(np.outer(lost, other_lost)) * np.minimum(agreement, 1.0) ** 4)[
+            ..., None, None
+        ]
+    return products
 
 
 def _embedded(system: System, embedding: Embedding, n: int) -> tuple[npt.NDArray[np.float32], float, float]:

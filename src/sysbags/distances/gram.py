@@ -68,6 +68,11 @@ class SystemStack:
         mean_norms = np.array([system.mean_norm for system in systems])
         return cls(orders, transition, observer_gram, mean_norms, systems[0].normal_form)
 
+    @property
+    def norms(self) -> Array:
+        """Squared norms of the observers and of the means, (K, 2)."""
+        return np.column_stack([np.einsum("kii->k", self.observer_gram), self.mean_norm])
+
     def subset(self, indices: Any) -> SystemStack:
         """Return the systems at these indices, still padded to the order n of all."""
         return SystemStack(
@@ -100,6 +105,8 @@ class CrossGram:
         The systems of the two collections.
     symmetric : bool
         Whether both collections are the same: `observer[j, i]` is the transpose of `observer[i, j]`.
+    approximate : bool, default=False
+        Whether an embedding has taken the place of the kernel. Then alignments are only as exact as that.
     """
 
     observer: Array
@@ -107,6 +114,7 @@ class CrossGram:
     rows: SystemStack
     columns: SystemStack
     symmetric: bool
+    approximate: bool = False
 
     def subset(self, rows: Any, columns: Any = None) -> CrossGram:
         """Return the CrossGram of a part of the systems.
@@ -132,6 +140,7 @@ class CrossGram:
             first,
             first if symmetric else self.columns.subset(right),
             symmetric,
+            self.approximate,
         )
 
 
@@ -203,7 +212,7 @@ def cross_gram(
     observer, mean = work.compute(
         _gram_parts, (work.rows.kernel, precision), output, "kernel between streams"
     )
-    return CrossGram(observer, mean, rows, columns, work.symmetric)
+    return CrossGram(observer, mean, rows, columns, work.symmetric, work.rows.approximate)
 
 
 def tile_work(
@@ -226,10 +235,12 @@ def tile_work(
     return TileWork(rows, columns, n_jobs, check_memory(memory), client)
 
 
-def tile_gram(tile: tuple[Block, Block, bool], kernel: KernelLike, dtype: npt.DTypeLike) -> CrossGram:
+def tile_gram(
+    tile: tuple[Block, Block, bool], kernel: KernelLike, dtype: npt.DTypeLike, *, restore: bool = False
+) -> CrossGram:
     """Return the CrossGram of a tile: of two blocks, or of a block with itself if only one half is needed."""
     top, left, upper = tile
-    block = products(top, left, upper, kernel, dtype)
+    block = products(top, left, upper, kernel, dtype, restore=restore)
     if upper:
         mirrored = np.tril_indices(len(block))
         block[mirrored] = block[mirrored[::-1]].transpose(0, 2, 1)
@@ -239,7 +250,7 @@ def tile_gram(tile: tuple[Block, Block, bool], kernel: KernelLike, dtype: npt.DT
         diagonal = np.arange(len(block))
         observer[diagonal, diagonal] = top.stack.observer_gram
         mean[diagonal, diagonal] = top.stack.mean_norm
-    return CrossGram(observer, mean, top.stack, left.stack, upper)
+    return CrossGram(observer, mean, top.stack, left.stack, upper, top.approximate)
 
 
 def _gram_parts(

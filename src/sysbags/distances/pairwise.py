@@ -60,7 +60,8 @@ def pairwise_distances(
     dtype : {numpy.float64, numpy.float32}, default=numpy.float64
         Precision inside the kernel, see `kernel_matrix`.
     embedding : Embedding, optional
-        Approximate the kernel, see `cross_gram`.
+        Approximate the kernel, see `cross_gram`; what the embedding loses is estimated, so that near
+        duplicates are near, see `embedded_products`.
     out : path or array-like, optional
         Where the distances are written: the path of a .npy file, which is returned as a memory map, or an
         array such as one of Zarr, which is returned. With a path, a call that was interrupted continues when
@@ -106,7 +107,7 @@ def _tile_distances(
     weights: tuple[float, float],
     seed: int,
 ) -> tuple[Array]:
-    gram = tile_gram(tile, kernel, dtype)
+    gram = tile_gram(tile, kernel, dtype, restore=True)
     lambda_a, lambda_mu = weights
     return (distance_matrix(gram, metric, lambda_a=lambda_a, lambda_mu=lambda_mu, random_state=seed),)
 

@@ -119,6 +119,7 @@ class EmbeddedStack(NamedTuple):
             self.stack,
             columns.stack,
             False,
+            approximate=self.embedding.size is not None,
         )
 
     def subset(self, indices: Any) -> EmbeddedStack:

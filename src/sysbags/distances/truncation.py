@@ -124,7 +124,7 @@ def _gram_of(systems: list[System], observer: Array, observer_gram: Array, gram:
         padded[: system.order, : system.order] = system.transition
     orders = np.array([system.order for system in systems])
     stack = SystemStack(orders, transition, observer_gram, gram.rows.mean_norm, systems[0].normal_form)
-    return CrossGram(observer, gram.mean, stack, stack, True)
+    return CrossGram(observer, gram.mean, stack, stack, True, gram.approximate)
 
 
 def _learn_again(system: System, states: Array) -> System:

@@ -63,6 +63,6 @@ def cached_gram(
         key["landmarks"] = fingerprint(used.landmarks)
     arrays = cache.arrays("gram", key, make)
     stack = SystemStack(**{name: arrays[name] for name in STACKED}, normal_form=systems[0].normal_form)
-    gram = CrossGram(arrays["observer"], arrays["mean"], stack, stack, True)
+    gram = CrossGram(arrays["observer"], arrays["mean"], stack, stack, True, approximate=used is not None)
     lost = arrays.get("lost", np.zeros(len(systems)))
     return CachedGram(gram, float(arrays["seconds"]), key, lost)

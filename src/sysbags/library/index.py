@@ -11,8 +11,9 @@ from sysbags._common.cluster import use_client
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer, check_weight
+from sysbags.distances.alignment import transition_spectra
 from sysbags.distances.alignment_matrix import alignment_bounds, alignment_matrix, mean_term
-from sysbags.distances.embedding import EmbeddedSystems, Embedding
+from sysbags.distances.embedding import EmbeddedSystems, Embedding, embedded_products
 from sysbags.distances.gram import CrossGram, SystemStack, Tiling, cross_gram
 from sysbags.errors import ParameterError
 from sysbags.systems.lazy import LazySystems
@@ -67,8 +68,8 @@ class SystemIndex:
     is provably the result of comparing with all systems.
 
     The lower bound of a squared distance is ``||C_1||^2 + ||C_2||^2 - 2 (||M||_* + e)``, where e is what the
-    embedding may have lost of the nuclear norm, and the weighted bounds of its other parts: the squared
-    differences of the singular values of the transitions, and of the embedded means.
+    embedding may have lost of the nuclear norm, and the weighted bounds of its other parts: of the
+    transitions by their spectra, and of the embedded means.
 
     Parameters
     ----------
@@ -128,6 +129,7 @@ class SystemIndex:
             )
         self._stack = SystemStack.of(self.systems)
         self._norms = np.einsum("kii->k", self._stack.observer_gram)
+        self._spectra = transition_spectra(self._stack.transition)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a worker of a cluster gets, which has no client of its own."""
@@ -182,7 +184,7 @@ class SystemIndex:
         count = min(k, len(others))
         some = self._first(self._coarse(query, embedded)[others], BOUNDED * count, others)
         gram = self._approximate(some, query_stack, embedded)
-        some, gram = self._narrowed(some, gram, alignment_bounds(gram, *self.weights), ALIGNED * count)
+        some, gram = self._narrowed(some, gram, self._bounds(gram, some), ALIGNED * count)
         shortlist, _ = self._narrowed(some, gram, self._aligned(gram), SHORTLIST * count)
         found, distances, certificates = self._exact(shortlist, query, count)
         blocks = len(shortlist)
@@ -225,6 +227,14 @@ class SystemIndex:
         kept = self._first(values[:, 0], count, np.arange(len(places)))
         return places[kept], gram.subset(kept)
 
+    def _bounds(self, gram: CrossGram, places: IntArray, lambda_mu: float | None = None) -> Array:
+        """Return lower bounds of the distances of some systems, as far as the CrossGram is exact."""
+        lambda_a, usual = self.weights
+        spectra = None
+        if gram.columns.transition.shape[1] == self._spectra.shape[2]:
+            spectra = (self._spectra[:, places], transition_spectra(gram.columns.transition))
+        return alignment_bounds(gram, lambda_a, usual if lambda_mu is None else lambda_mu, spectra=spectra)
+
     def _aligned(self, gram: CrossGram) -> Array:
         options: Any = {"random_state": self.random_state, "n_jobs": self.n_jobs}
         return alignment_matrix(gram, *self.weights, **options)
@@ -234,7 +244,7 @@ class SystemIndex:
         gram = cross_gram(self._take(places), [query], n_jobs=self.n_jobs, tiling=TILING)
         distances = self._aligned(gram)[:, 0]
         best = np.lexsort((places, distances))[:count]
-        bounds = alignment_bounds(gram, *self.weights)[best, 0]
+        bounds = self._bounds(gram, places)[best, 0]
         return places[best], distances[best], np.minimum(bounds, distances[best])
 
     def _coarse(self, query: System, embedded: EmbeddedSystems) -> Array:
@@ -246,29 +256,35 @@ class SystemIndex:
         means = self._stack.mean_norm - 2.0 * blocks[:, -1, -1]
         return np.asarray(self._norms - 2.0 * np.sqrt(query.order) * frobenius + self.weights[1] * means)
 
-    def _approximate(self, places: IntArray, query: SystemStack, embedded: EmbeddedSystems) -> CrossGram:
+    def _approximate(
+        self, places: IntArray, query: SystemStack, embedded: EmbeddedSystems, *, restore: bool = True
+    ) -> CrossGram:
         """Return the CrossGram of some systems with a system, in the embedding."""
         observers = self.embedded.observers
         most = 2 * len(places) > len(observers)  # then it takes longer to copy them than to multiply all
-        products = np.tensordot(observers if most else observers[places], embedded.observers[0], axes=(2, 1))
-        products = (products[places] if most else products).astype(np.float64)
+        chosen = slice(None) if most else places
+        products = embedded_products(
+            observers[chosen], embedded.observers, self._stack.norms[chosen], query.norms, restore=restore
+        )
+        products = products[places] if most else products
         return CrossGram(
-            products[:, None, :-1, :-1],
-            products[:, -1:, -1],
+            products[..., :-1, :-1],
+            products[..., -1, -1],
             self._stack.subset(places),
             query,
             symmetric=False,
+            approximate=self.embedding.size is not None,
         )
 
     def _safe_bounds(self, places: IntArray, query: SystemStack, embedded: EmbeddedSystems) -> Array:
         """Return lower bounds of the squared distances, whatever the embedding has lost."""
         weight_mu = self.weights[1]
-        gram = self._approximate(places, query, embedded)
+        gram = self._approximate(places, query, embedded, restore=False)
         own, own_mean = float(np.trace(query.observer_gram[0])), float(query.mean_norm[0])
         norms, means = self._norms[places], gram.rows.mean_norm
         lost = np.sqrt(self.embedded.lost[places] * norms * embedded.lost[0] * own)
         of_mean = np.sqrt(self.embedded.lost_of_mean[places] * means * embedded.lost_of_mean[0] * own_mean)
-        bounds = alignment_bounds(gram, self.weights[0])[:, 0] - 2.0 * lost
+        bounds = self._bounds(gram, places, lambda_mu=0.0)[:, 0] - 2.0 * lost
         bounds += weight_mu * np.maximum(mean_term(gram)[:, 0] - 2.0 * of_mean, 0.0)
         return np.asarray(bounds - ROUND_OFF * (norms + own + weight_mu * (means + own_mean)))
 

@@ -216,7 +216,7 @@ def mean_of_gram(
         pairs = np.column_stack([np.full(len(A), start), np.arange(len(A))])
         tables = start_tables(n, None, seed)
         blocks = np.ascontiguousarray(gram.observer[start, :, :n, :n])
-        align_many(A, A, blocks, pairs, weight, *tables, True, np.empty((len(A), 6)), Q)
+        align_many(A, A, blocks, pairs, weight, *tables, True, False, np.empty((len(A), 6)), Q)
     constant = float(
         w @ (weight * np.einsum("kij,kij->k", A, A) + np.einsum("kii->k", gram.rows.observer_gram))
     )
@@ -277,6 +277,7 @@ def mean_gram(gram: CrossGram, groups: Sequence[Any], means: Sequence[BlockMean]
         ),
         gram.columns,
         False,
+        gram.approximate,
     )
 
 

@@ -180,11 +180,11 @@ def test_clips_are_embedded_once(monkeypatch):
     training, labels, new = split(*systems_of())
     model = NearestMean(embedding=10).fit(training, labels)
     sizes = []
-    features = Embedding.features
+    coordinates = Embedding._coordinates
     monkeypatch.setattr(
         Embedding,
-        "features",
-        lambda self, samples: sizes.append(len(samples)) or features(self, samples),
+        "_coordinates",
+        lambda self, samples, weights: sizes.append(len(samples)) or coordinates(self, samples, weights),
     )
     model.predict(new)
     assert sizes == [10] * len(model.centers_) + [30] * len(new)
