@@ -30,7 +30,7 @@ from sysbags.library import Embedding, Library
 from sysbags.library.adding import _content, _put_clip
 from sysbags.library.embeddings import embed_clips
 from sysbags.library.reading import FileState, GivenClip, ReadClip
-from sysbags.library.settings import WantedSettings, ensure_settings
+from sysbags.library.settings import WantedSettings, put_settings, settings_for
 from sysbags.storage.files import versions
 from sysbags.systems.system import System
 
@@ -46,7 +46,10 @@ MEMORY = ((60, 64, 1.0, "1GB"), (250, 256, 0.1, "250MB"))
 
 def write_systems(library: Library, systems: list[System], labels: list[str] | None = None) -> None:
     """Write systems to a library under the names of clips that do not exist, one transaction per clip."""
-    ensure_settings(library, WantedSettings(None, None, None), [], None)
+    _, settings = settings_for(library, WantedSettings(None, None, None), [], None)
+    assert settings is not None
+    with library.transaction() as connection:
+        put_settings(connection, settings)
     made_with = json.dumps(versions(set()))
     for k, system in enumerate(systems):
         path = f"/generated/{k:09d}.mp4"

@@ -107,7 +107,8 @@ class EmbeddedStack(NamedTuple):
 
     def gram(self, systems: Sequence[System], *, n_jobs: int | None = None) -> CrossGram:
         """Return the CrossGram of other systems with these: one kernel block with the landmarks for each."""
-        return EmbeddedStack.of(systems, self.embedding, n_jobs=n_jobs).cross_gram(self)
+        gram = EmbeddedStack.of(systems, self.embedding, n_jobs=n_jobs).cross_gram(self)
+        return replace(gram, approximate=self.embedding.size is not None)
 
     def cross_gram(self, columns: EmbeddedStack) -> CrossGram:
         """Return the CrossGram of these systems with others in the same embedding, by products alone."""
@@ -119,7 +120,6 @@ class EmbeddedStack(NamedTuple):
             self.stack,
             columns.stack,
             False,
-            approximate=self.embedding.size is not None,
         )
 
     def subset(self, indices: Any) -> EmbeddedStack:
