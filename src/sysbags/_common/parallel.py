@@ -35,15 +35,23 @@ class _OneBlasThread:
 
     def __init__(self) -> None:
         self._lock, self._entered = threading.Lock(), 0
+        self._controller: Any = None
         self._limits: Any = None
+        self._modules = -1
 
     def __enter__(self) -> None:
-        from threadpoolctl import threadpool_limits
-
         with self._lock:
             if not self._entered:
-                self._limits = threadpool_limits(limits=1, user_api="blas")
+                self._limits = self._libraries().limit(limits=1, user_api="blas")
             self._entered += 1
+
+    def _libraries(self) -> Any:
+        """Return what controls the libraries; to look for them takes milliseconds, and imports load them."""
+        from threadpoolctl import ThreadpoolController
+
+        if self._modules != len(sys.modules):
+            self._controller, self._modules = ThreadpoolController(), len(sys.modules)
+        return self._controller
 
     def __exit__(self, *exception: object) -> None:
         with self._lock:

@@ -160,7 +160,9 @@ class Embedding:
 
         # The products come first: there are fewer of them than histograms.
         products = kernel_matrix(self.landmarks, samples, self.kernel) @ weights
-        return np.asarray(solve_triangular(np.asarray(self.factor), products, lower=True).T)
+        # R' from above, in the order of LAPACK's arrays: otherwise it is copied each time.
+        factor = np.asarray(self.factor).T
+        return np.asarray(solve_triangular(factor, products, trans=1, check_finite=False).T)
 
     def transform(
         self, systems: Sequence[System], *, n_jobs: int | None = None, client: Any = None

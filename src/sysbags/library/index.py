@@ -23,7 +23,7 @@ from sysbags.systems.validation import check_same_space, check_systems
 __all__ = ["Neighbours", "SystemIndex"]
 
 # For each neighbour that is asked for: exact distances, alignments in the embedding, and nuclear norms.
-SHORTLIST, ALIGNED, BOUNDED = 2, 8, 50
+SHORTLIST, ALIGNED, BOUNDED = 2, 8, 30
 COARSE = 128  # coordinates of the embedding for the first look; landmarks are in the order of their use
 CHUNK = 16  # exact distances at a time, while bounds are compared
 TILING = Tiling(blocks=2)  # of so few: more tiles would take longer
