@@ -2,7 +2,7 @@
 
 `python -m benchmarks.scale [FOLDER] [--rows search,distances,...] [--systems 10000] [--page docs/scale.md]`:
 the search is among so many systems, and the large library has so many; distances, leave-one-out and memory
-are of half as many, the small library has a hundredth. With a folder of real clips (one folder per class)
+are of half as many, pivots of a fifth, the small library has a hundredth. With a folder of real clips (one folder per class)
 the search is measured on parts of them, too. With `--page` the tables also replace those of the page.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.machine import facts, fill_page
 from benchmarks.scale.libraries import adding_rows, leave_one_out_rows, memory_rows
 from benchmarks.scale.matrices import cluster_rows, distance_rows
-from benchmarks.scale.search import search_rows
+from benchmarks.scale.search import pivot_rows, search_rows
 
 PACKAGES = ("numpy", "scipy", "numba", "distributed")
 
@@ -29,7 +29,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--rows", default="search,distances,leave-one-out,adding,cluster,memory")
+    parser.add_argument("--rows", default="search,pivots,distances,leave-one-out,adding,cluster,memory")
     parser.add_argument("--systems", type=int, default=10_000)
     parser.add_argument("--queries", type=int, default=20)
     parser.add_argument("--page", type=Path)
@@ -37,6 +37,7 @@ def main() -> None:
     count, half = arguments.systems, max(2, arguments.systems // 2)
     rows: dict[str, Callable[[], Iterator[str]]] = {
         "search": lambda: search_rows(count, arguments.queries, arguments.folder),
+        "pivots": lambda: pivot_rows(count // 5, arguments.queries, arguments.folder),
         "distances": lambda: distance_rows(half),
         "leave-one-out": lambda: leave_one_out_rows(half),
         "adding": lambda: adding_rows(count),
