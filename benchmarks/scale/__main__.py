@@ -2,8 +2,9 @@
 
 `python -m benchmarks.scale [FOLDER] [--rows search,distances,...] [--systems 10000] [--page docs/scale.md]`:
 the search is among so many systems, and the large library has so many; distances, leave-one-out and memory
-are of half as many, pivots of a fifth, the small library has a hundredth. With a folder of real clips (one folder per class)
-the search is measured on parts of them, too. With `--page` the tables also replace those of the page.
+are of half as many, pivots of a fifth, the small library has a hundredth. With a folder of real clips (one
+folder per class) the search is measured on parts of them, too. With `--page` the tables also replace those
+of the page.
 """
 
 from __future__ import annotations

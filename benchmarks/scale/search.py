@@ -9,7 +9,7 @@ choice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,7 @@ def pivot_rows(systems: int, queries: int, folder: Path | None) -> Iterator[str]
 def _sets(count: int, folder: Path | None) -> Iterator[tuple[str, list[Array]]]:
     """Yield streams in a random order, and what they are called."""
     rng = np.random.default_rng(SEED)
-    sets = {"generated": lambda: generated(count, rng)}
+    sets: dict[str, Callable[[], list[Array]]] = {"generated": lambda: generated(count, rng)}
     if folder:
         clips = LocalBinaryPatterns(n_jobs=-1).transform(class_folders(folder).paths)
         sets["cut from real clips"] = lambda: resampled(clips, count, rng)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import shutil
 
@@ -14,12 +13,8 @@ import sysbags
 from cli_folder import call, call_json
 from libraries import small_clips
 from sysbags.bags import VisualWords
-from sysbags.library import Library, SystemIndex
+from sysbags.library import Library
 
-needs_index = pytest.mark.skipif(
-    "embedded" not in inspect.signature(SystemIndex).parameters,
-    reason="the index does not take embedded systems yet",
-)
 ORDER = ("--order", 2)
 
 
@@ -273,7 +268,6 @@ def test_names_that_break_lines(capsys, tmp_path, clips):
     assert len(err.encode().splitlines()) == 2
 
 
-@needs_index
 def test_search(capsys, path, clips, tmp_path):
     new = shutil.copy(clips[3], tmp_path / "new.mp4")
     output = call_json(capsys, "library", "search", path, new, "-k", 3, "--lambda-a", 0.5)
@@ -299,7 +293,6 @@ def test_search(capsys, path, clips, tmp_path):
     assert "none.mp4" in err
 
 
-@needs_index
 def test_duplicates(capsys, path, clips, tmp_path):
     copy = shutil.copy(clips[0], tmp_path / "copy.mp4")
     call_json(capsys, "library", "add", path, copy)

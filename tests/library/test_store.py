@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import pickle
 import shutil
@@ -19,14 +18,9 @@ import sysbags
 from libraries import IDENTIFIER, rows_of, small_clips
 from sysbags.datasets import make_clips
 from sysbags.errors import FileError, ParameterError, SysbagsError
-from sysbags.library import Library, SystemIndex
+from sysbags.library import Library
 from sysbags.library.reading import GivenClip, read_clip
 from sysbags.library.schema import SCHEMA
-
-needs_index = pytest.mark.skipif(
-    "embedded" not in inspect.signature(SystemIndex).parameters,
-    reason="the index does not take embedded systems yet",
-)
 
 
 @pytest.fixture(scope="module")
@@ -372,7 +366,6 @@ def test_export(path, clips, tmp_path):
     np.testing.assert_array_equal(loaded[3].samples, systems[3].samples)
 
 
-@needs_index
 def test_search(path, clips, tmp_path):
     new = tmp_path / "new.mp4"
     new.write_bytes(clips[5].read_bytes())
@@ -398,7 +391,6 @@ def test_search(path, clips, tmp_path):
             library.search(tmp_path / "bad.mp4")
 
 
-@needs_index
 def test_search_of_a_clip_that_is_gone_or_changed(tmp_path):
     clips = small_clips(tmp_path / "clips", per_class=2)
     with Library(tmp_path / "clips.library") as library:
@@ -411,7 +403,6 @@ def test_search_of_a_clip_that_is_gone_or_changed(tmp_path):
         assert library.search(clips[0], 1).clips[0].path == clips[3]
 
 
-@needs_index
 def test_duplicates(path, clips, tmp_path):
     copies = [tmp_path / f"{k}.mp4" for k in range(2)]
     for copy in copies:
