@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sysbags._common.cluster import use_client
-from sysbags._common.parallel import run
+from sysbags._common.parallel import ONE_BLAS_THREAD, run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer, check_weight
 from sysbags.distances.alignment import transition_spectra
@@ -148,7 +148,8 @@ class SystemIndex:
         """
         (query,) = check_systems([system])
         check_same_space(self._take(np.zeros(1, dtype=np.int64)), [query])
-        with use_client(self.client):
+        # Products of a few rows take longer with several threads.
+        with use_client(self.client), ONE_BLAS_THREAD:
             return self._search(query, self.embedding.transform([query]), check_integer(k, "k"), exact, None)
 
     def neighbors_graph(self, k: int = 10, *, exact: bool = False) -> tuple[IntArray, Array]:
