@@ -100,10 +100,14 @@ def test_mistakes():
         ({"compress": 10}, training, "compress is 10, but an index has all samples"),
         ({"lambda_a": 1.0}, training, "the index has lambda_a = 0.25 and lambda_mu = 0, but the classifier"),
         ({"lambda_mu": 1.0}, training, "but the classifier has 0.25 and 1: both must have the same"),
+        ({}, training[::-1], "the systems are not those of the index, or in another order"),
+        ({"embedding": 20}, training, "an index has an embedding of its own"),
         ({}, training[1:], "the index has 36 systems, but 35 are given: fit the classifier with"),
     ):
         with pytest.raises(ParameterError, match=message):
             NearestSystem(index=index, **options).fit(systems, labels[: len(systems)])
+    with pytest.raises(ParameterError, match="index is 5, but it must be a SystemIndex"):
+        NearestSystem(index=5).fit(training, labels)
 
 
 def test_files(tmp_path):

@@ -69,6 +69,7 @@ def test_add(capsys, clips, tmp_path):
     assert out == f"4 added, 2 updated, 0 unchanged, 0 skipped; 6 clips in {path}\n"  # labels were added
     code, out, err = call(capsys, "library", "add", path, folder, *ORDER)
     assert (code, out) == (0, f"0 added, 0 updated, 6 unchanged, 0 skipped; 6 clips in {path}\n")
+    assert call(capsys, "library", "add", path, folder, "--bags", "lbp")[0] == 0  # the order is not given
     for options, text in [
         (("--order", 3), "was made with order=2, not 3: leave out the settings"),
         ((*ORDER, "--kernel", "linear"), "was made with kernel='chi2', not 'linear'"),

@@ -351,6 +351,15 @@ def test_too_little_memory(systems, tmp_path):
 def test_an_out_that_cannot_be_used(systems, tmp_path):
     with pytest.raises(ParameterError, match=r"out has shape \(3, 30\), but it must be \(30, 30\)"):
         sysbags.pairwise_distances(systems, out=np.empty((3, 30)))
+    with pytest.raises(ParameterError, match="out has the dtype int64, but distances need a floating point"):
+        sysbags.pairwise_distances(systems, out=np.zeros((30, 30), np.int64))
+    for array in (np.arange(5), np.zeros((30, 30), np.float32), np.zeros((30, 30), order="F")):
+        np.save(tmp_path / "mine.npy", array)
+        with pytest.raises(FileError, match=r"mine\.npy is not the result of an earlier call"):
+            sysbags.pairwise_distances(systems, out=tmp_path / "mine.npy")
+        np.testing.assert_array_equal(np.load(tmp_path / "mine.npy"), array)
+    with pytest.raises(ParameterError, match=r"embedding is 20, but it must be an Embedding"):
+        sysbags.pairwise_distances(systems, embedding=20)
     with pytest.raises(ParameterError, match="out is of type int, but it must be a path, or an array"):
         sysbags.pairwise_distances(systems, out=3)
     with pytest.raises(ParameterError, match=r"must end in \.npy"):

@@ -222,6 +222,11 @@ def test_a_changed_value_is_found(table, column, text, path, clips):
         elif table in ("embedded", "embeddings"):
             with pytest.raises(FileError, match="damaged"):
                 library.embedded()
+        if table == "embeddings":  # it is computed again
+            before = library.systems
+            library.add(clips[:1])
+            assert library.verify() == []
+            assert len(library.embedded().observers) == len(before)
 
 
 def test_an_older_schema_is_migrated(original, path, clips):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextvars
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -111,6 +112,11 @@ def connected(address: str | None, timeout: float = CONNECT_SECONDS) -> Iterator
             "a scheduler needs the package distributed, which is not installed: "
             "pip install 'sysbags[cluster]'"
         ) from None
+    if not re.search(r":[0-9]+/?$", address):
+        raise ParameterError(
+            f"the scheduler {address} cannot be reached: its address must have a port, such as "
+            "tcp://127.0.0.1:8786"
+        )
     # What goes wrong is said in one sentence below, not in the log of the library.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:

@@ -21,7 +21,7 @@ from sysbags.classifiers.base import (
 )
 from sysbags.classifiers.votes import majority_vote
 from sysbags.distances.embedding import Embedding
-from sysbags.distances.gram import CrossGram, cross_gram
+from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
 from sysbags.distances.projection import project
 from sysbags.distances.registry import METRICS
 from sysbags.distances.weights import Weight
@@ -196,6 +196,10 @@ class NearestSystem(SystemClassifier):
         """Raise an error unless the index, if there is one, is of these systems and for these distances."""
         if self.index is None:
             return
+        if not hasattr(self.index, "search"):
+            raise ParameterError(f"index is {self.index!r}, but it must be a SystemIndex of the systems")
+        if self.embedding is not None:
+            raise ParameterError("an index has an embedding of its own: leave out embedding, or the index")
         if self.metric != "alignment":
             raise ParameterError(
                 f'metric is {self.metric!r}, but an index has distances of the metric "alignment" only'
@@ -217,6 +221,13 @@ class NearestSystem(SystemClassifier):
                 f"the index has {len(self.index.systems)} systems, but {len(bags[0])} are given: fit the "
                 "classifier with the systems of the index"
             )
+        own, given = SystemStack.of(self.index.systems), SystemStack.of(bags[0])
+        for name in ("orders", "transition", "observer_gram", "mean_norm"):
+            if not np.array_equal(getattr(own, name), getattr(given, name)):
+                raise ParameterError(
+                    "the systems are not those of the index, or in another order: fit the classifier with "
+                    "the systems of the index"
+                )
 
     def _calibrate(
         self, bags: list[list[System]], labels: npt.NDArray[Any], groups: npt.ArrayLike | None

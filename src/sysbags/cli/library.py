@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sysbags.cli._model import Features
-from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, RandomState, Scheduler, help_text
+from sysbags.cli._options import Json, LambdaA, LambdaMu, NJobs, RandomState, Scheduler, help_text
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
 from sysbags.cli._reading import note_skipped, skipped, warnings_as_notes
 from sysbags.cli._settings import Settings, with_settings
@@ -23,6 +23,7 @@ __all__ = ["library"]
 
 library = typer.Typer(rich_markup_mode="rich", invoke_without_command=True)
 
+IDENTIFYING = {"--order", "--kernel"}
 File = Annotated[Path, typer.Argument(metavar="LIBRARY", show_default=False, help="The file of the library.")]
 
 
@@ -64,7 +65,10 @@ def add(
             metavar="N", min=1, show_default=False, help="Compress each system to at most N samples."
         ),
     ] = None,
-    model: Model = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="MODEL", help="Use the bag, order and kernel of a saved model."),
+    ] = None,
     random_state: RandomState = 0,
     n_jobs: NJobs = -1,
     scheduler: Scheduler = None,
@@ -87,9 +91,12 @@ def add(
     if not file.exists():
         check_out(file, clips)
     bags = identifier = None
-    if settings.given() or model is not None:
+    given = set(settings.given())
+    if given or model is not None:
         features = Features.of(settings, model, None, None, None, random_state)
-        bags, identifier = features.bags, features.identifier
+        # What is not given is not compared with the settings of the library.
+        bags = features.bags if model is not None or given - IDENTIFYING else None
+        identifier = features.identifier if model is not None or given & IDENTIFYING else None
     with connected(scheduler) as client, Library(file) as opened, warnings_as_notes():
         result = opened.add(
             clips, bags=bags, identifier=identifier, compress=compress, n_jobs=n_jobs, client=client
@@ -137,6 +144,8 @@ def list_clips(
     if as_json:
         print_json({"clips": [record._asdict() for record in records]})
         return
+    if not records:
+        note("the library has no clips" if label is None else f"no clip has the label {label}")
     show_table(
         ["path", "label", "source", "frames", "order", "samples", "checksum"],
         (
@@ -304,7 +313,7 @@ def search(
                 ],
                 "blocks": int(spent.blocks),
                 "alignments": int(spent.alignments),
-                "pruned": float(spent.pruned),
+                "pruned": float(spent.pruned) if exact else None,
             }
         )
         return

@@ -14,13 +14,20 @@ from sysbags._common.parallel import run
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray, KernelLike
 from sysbags._common.validation import check_integer, check_stream
-from sysbags.errors import IncompatibleSystemsError
+from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.kernels.functions import check_kernel, feature_map, kernel_matrix
 from sysbags.systems.lazy import LazySystems
 from sysbags.systems.system import System
 from sysbags.systems.validation import check_systems
 
-__all__ = ["EmbeddedSystems", "Embedding", "embed_systems", "embedded_products", "pivoted_landmarks"]
+__all__ = [
+    "EmbeddedSystems",
+    "Embedding",
+    "check_embedding",
+    "embed_systems",
+    "embedded_products",
+    "pivoted_landmarks",
+]
 
 CANDIDATES = 10  # frames that are drawn for each landmark
 MOST_CANDIDATES = 5000  # as the kernel between all of them is in memory
@@ -190,6 +197,15 @@ class Embedding:
                 f"the embedding is for the kernel {self.kernel!r} and bags of {length} bins, but the systems "
                 f"have the kernel {system.kernel!r} and {system.bag_length} bins"
             )
+
+
+def check_embedding(embedding: Any) -> Embedding:
+    """Return an embedding; raise an error for anything else."""
+    if not isinstance(embedding, Embedding):
+        raise ParameterError(
+            f"embedding is {embedding!r}, but it must be an Embedding, such as Embedding.fit(systems, 500)"
+        )
+    return embedding
 
 
 def embed_systems(

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from sysbags._common.types import Array, IntArray, KernelLike
 from sysbags.distances.blocks import Block, Collection, Tiling, products
-from sysbags.distances.embedding import Embedding
+from sysbags.distances.embedding import Embedding, check_embedding
 from sysbags.distances.tiles import TileWork, check_memory
 from sysbags.kernels.functions import check_precision
 from sysbags.systems.lazy import LazySystems
@@ -226,6 +226,8 @@ def tile_work(
 ) -> TileWork:
     """Check the collections of `cross_gram`, and divide the work on them."""
     first = check_systems(systems)
+    if embedding is not None:
+        check_embedding(embedding)
     rows = Collection(first, SystemStack.of(first), tiling, embedding)
     columns = rows
     if others is not None:

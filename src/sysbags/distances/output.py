@@ -108,6 +108,12 @@ class FileOutput(ArrayOutput):
 
     def open(self) -> None:
         """Open the files, which are created if they are not those of this work."""
+        for path, shape in self._shapes.items():
+            if not self._progress.exists() and path.exists() and not _may_be_result(path, shape):
+                raise FileError(
+                    f"{path} is not the result of an earlier call, and would be replaced: remove it, or use "
+                    "another name"
+                )
         try:
             if not self._exists:
                 self._create()
@@ -197,6 +203,19 @@ class FileOutput(ArrayOutput):
             os.posix_fallocate(file.fileno(), 0, start + size)
 
 
+def _may_be_result(path: Path, shape: tuple[int, ...]) -> bool:
+    """Tell whether a file is empty, or has the header of a result: a killed call leaves such files."""
+    try:
+        with path.open("rb") as file:
+            if not file.read(1):
+                return True
+            file.seek(0)
+            np.lib.format.read_magic(file)
+            return np.lib.format.read_array_header_1_0(file) == (shape, False, np.dtype(np.float64))
+    except (OSError, ValueError):
+        return False
+
+
 def check_array(out: Any, shape: tuple[int, ...]) -> Any:
     """Return an array of the caller that results can be written to."""
     if not hasattr(out, "__setitem__") or not hasattr(out, "shape"):
@@ -205,4 +224,6 @@ def check_array(out: Any, shape: tuple[int, ...]) -> Any:
         )
     if tuple(out.shape) != shape:
         raise ParameterError(f"out has shape {tuple(out.shape)}, but it must be {shape}")
+    if np.dtype(getattr(out, "dtype", float)).kind != "f":
+        raise ParameterError(f"out has the dtype {out.dtype}, but distances need a floating point array")
     return out

@@ -46,7 +46,8 @@ def check_memory(memory: Any) -> int | None:
         size = int(memory) if np.isfinite(memory) else 0
     if size <= 0:
         raise ParameterError(
-            f'memory is {memory!r}, but it must be a text such as "2GB" or "500MB", or a number of bytes'
+            f'memory is {memory!r}, but it must be a text such as "2GB" or "500MB" (B, KB, MB, GB or TB), '
+            "or a number of bytes"
         )
     return size
 

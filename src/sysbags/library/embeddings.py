@@ -28,11 +28,20 @@ ENOUGH = 1000  # unless it was fitted to so many
 BATCH = 256  # contents that are written in one transaction
 
 
+class DamagedEmbeddingError(FileError):
+    """The landmarks of a library do not have their checksum."""
+
+
 def embed_clips(library: Library, n_jobs: int | None = None) -> None:
     """Fit the embedding where that is due, and embed every clip that is not embedded yet."""
     while True:
         _fit_when_due(library)
-        number, embedding = read_embedding(library)
+        try:
+            number, embedding = read_embedding(library)
+        except DamagedEmbeddingError:
+            with library.transaction() as connection:
+                connection.execute("DELETE FROM embeddings")
+            continue
         try:
             systems = select_systems(library, "waiting JOIN contents ON waiting.content = contents.id")
         except AbsentError:
@@ -126,7 +135,9 @@ def read_embedding(library: Library) -> tuple[int, Embedding | None]:
     if row is None or settings is None:
         return 0, None
     if checksum(row[1]) != row[2]:
-        raise FileError(f"the embedding of the library {library.path} is damaged: make a new library")
+        raise DamagedEmbeddingError(
+            f"the embedding of the library {library.path} is damaged: add any clip, and it is computed again"
+        )
     arrays = unpack(row[1])
     return row[0], Embedding(settings.identifier.kernel, arrays.get("landmarks"), arrays.get("factor"))
 

@@ -13,7 +13,7 @@ from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer, check_weight
 from sysbags.distances.alignment import transition_spectra
 from sysbags.distances.alignment_matrix import alignment_bounds, alignment_matrix, mean_term
-from sysbags.distances.embedding import EmbeddedSystems, Embedding, embedded_products
+from sysbags.distances.embedding import EmbeddedSystems, Embedding, check_embedding, embedded_products
 from sysbags.distances.gram import CrossGram, SystemStack, Tiling, cross_gram
 from sysbags.errors import ParameterError
 from sysbags.systems.lazy import LazySystems
@@ -120,7 +120,9 @@ class SystemIndex:
     ) -> None:
         self.systems = check_systems(systems)
         self.weights = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
-        self.embedding = embedding or Embedding.fit(self.systems, random_state=random_state)
+        if embedding is None:
+            embedding = Embedding.fit(self.systems, random_state=random_state)
+        self.embedding = check_embedding(embedding)
         self.random_state, self.n_jobs, self.client = random_state, n_jobs, client
         self.embedded = embedded or self.embedding.transform(self.systems, n_jobs=n_jobs, client=client)
         if len(self.embedded.observers) != len(self.systems):

@@ -16,7 +16,7 @@ from sysbags.errors import FileError, SysbagsError, VideoWarning
 from sysbags.library.embeddings import index_of
 from sysbags.library.index import Neighbours
 from sysbags.library.reading import GivenClip, read_clip
-from sysbags.library.systems import StoredSystems, select_systems
+from sysbags.library.systems import AbsentError, StoredSystems, select_systems
 from sysbags.systems.system import System
 
 if TYPE_CHECKING:
@@ -70,7 +70,10 @@ def search_clip(
     name = os.fsencode(os.path.abspath(clip))
     others = "clips JOIN contents ON content = contents.id WHERE path <> ? ORDER BY path"
     query = _system(library, clip)
-    systems = select_systems(library, others, "path", [name])
+    try:
+        systems = select_systems(library, others, "path", [name])
+    except AbsentError:
+        raise FileError(f"the library {library.path} has no clip but this one") from None
     found = index_of(systems, **options).search(query, k, exact=exact)
     records = [library.find(os.fsdecode(systems.names[i])) for i in found.indices]
     if None in records:

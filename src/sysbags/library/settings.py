@@ -32,6 +32,9 @@ __all__ = [
 ]
 
 
+FALLBACK = "smaller_orders"
+
+
 class LibrarySettings(NamedTuple):
     """How clips become systems; the same for all clips of a library.
 
@@ -92,6 +95,8 @@ def settings_for(
 
     New settings are written with the first clip, so that a library without clips has none.
     """
+    if wanted.bags is not None and not isinstance(wanted.bags, BagTransformer):
+        raise ParameterError(f"bags is {wanted.bags!r}, but it must be one of sysbags.bags")
     if isinstance(wanted.bags, BagUnion):
         raise ParameterError("a library holds one system per clip, so the bags must be a single bag")
     if wanted.compress is not None:
@@ -171,7 +176,8 @@ def _check_same(library: Library, settings: LibrarySettings, wanted: WantedSetti
             # Bags that are not fitted yet have no codebook to compare.
             first, second = (fingerprint(one if learnt else clone(one)) for one in (own, other))
             differing = {key: (first.get(key), second.get(key)) for key in first | second}
-            differing = {key: pair for key, pair in differing.items() if pair[0] != pair[1]}
+            # Whether smaller orders are allowed is not an option of the command.
+            differing = {k: pair for k, pair in differing.items() if pair[0] != pair[1] and k != FALLBACK}
         for key, (value, given) in differing.items():
             what = "another codebook" if key.endswith("_") else f"{key}={value!r}, not {given!r}"
             if key == "class":

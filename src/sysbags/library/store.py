@@ -15,7 +15,7 @@ import numpy as np
 
 from sysbags._common.cluster import use_client
 from sysbags.distances.embedding import EmbeddedSystems, Embedding
-from sysbags.errors import FileError
+from sysbags.errors import FileError, ParameterError
 from sysbags.library.adding import Added, add_clips
 from sysbags.library.embeddings import index_of, read_embedded, read_embedding
 from sysbags.library.export import export_library
@@ -240,6 +240,8 @@ class Library:
         FileError
             If one is not in the library; then nothing is removed.
         """
+        if isinstance(paths, (str, os.PathLike)):
+            raise ParameterError(f"paths is {str(paths)!r}, but it must be a list of paths")
         with self.transaction() as connection:
             removed: list[bytes] = []
             for path in paths:
