@@ -29,18 +29,21 @@ def run() -> NoReturn:
             sys.unraisablehook = _interrupt_again
             signal.signal(signal.SIGINT, signal.default_int_handler)
         code = main()
+        interrupted = code == INTERRUPTED
     except KeyboardInterrupt:
-        _stop()
-    if code == INTERRUPTED:
+        interrupted = True
+    if interrupted:
         # Threads may still run foreign code, and Python's own exit would end them there: in OpenCV that
         # aborts the process. Output files are complete or absent already.
-        sys.stderr.flush()
-        os._exit(code)
+        _stop()
     sys.exit(code)
 
 
 def _stop(*_: Any) -> NoReturn:
-    """End the process after Ctrl-C, at once."""
+    """End the process after Ctrl-C, at once; another Ctrl-C meanwhile changes nothing."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.write(2, b"sysbags: interrupted\n")
     os._exit(130)
 

@@ -90,7 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0; 2 after an error, with one sentence on the error stream; 130 after Ctrl-C.
+        Exit code: 0; 2 after an error, with one sentence on the error stream; 130 after Ctrl-C, which the
+        program says when it ends.
 
     Examples
     --------
@@ -118,6 +119,4 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         note(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         return 2
-    if code == INTERRUPTED:
-        note("interrupted")
     return code if isinstance(code, int) else 0
