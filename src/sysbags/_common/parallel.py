@@ -17,7 +17,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from sysbags._common.cluster import active_client, on_cluster, values_of
+from sysbags._common.cluster import WAKE_SECONDS, active_client, on_cluster, values_of
 from sysbags.errors import ParameterError
 
 __all__ = ["ONE_BLAS_THREAD", "check_jobs", "run"]
@@ -25,7 +25,6 @@ __all__ = ["ONE_BLAS_THREAD", "check_jobs", "run"]
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
 
-WAKE_SECONDS = 0.2
 QUEUED = 16  # chunks per thread that are submitted and not finished
 _DIVIDED: contextvars.ContextVar[bool] = contextvars.ContextVar("divided", default=False)
 

@@ -19,7 +19,7 @@ from sysbags._numba.histograms import cross_blocks
 from sysbags.distances.embedding import Embedding, embed_systems, embedded_products
 from sysbags.kernels.functions import call_kernel, feature_map
 from sysbags.kernels.histograms import Code, density, in_tiles
-from sysbags.systems.lazy import LazySystems
+from sysbags.systems.lazy import LazySystems, sizes_of, space_of
 from sysbags.systems.system import System
 
 if TYPE_CHECKING:
@@ -137,14 +137,12 @@ class Collection:
         embedding: Embedding | None = None,
     ) -> None:
         self.systems, self.stack, self.embedding = systems, stack, embedding
-        self.kernel: KernelLike = systems[0].kernel
+        space = space_of(systems)
+        self.kernel: KernelLike = space.kernel
         self.approximate = embedding is not None and embedding.size is not None
         self._features = feature_map(self.kernel)
-        if isinstance(systems, LazySystems):
-            sizes = systems.sizes
-        else:
-            sizes = np.array([system.size for system in systems])
-        length, n = systems[0].bag_length, stack.transition.shape[1]
+        sizes = sizes_of(systems)
+        length, n = space.bag_length, stack.transition.shape[1]
         if embedding is None and self._features is None:
             entries, numbers = sizes * length, sizes * (length + n + 1)
         else:

@@ -16,7 +16,7 @@ from sysbags._common.types import Array, IntArray, KernelLike
 from sysbags._common.validation import check_integer, check_stream
 from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.kernels.functions import check_kernel, feature_map, kernel_matrix
-from sysbags.systems.lazy import LazySystems
+from sysbags.systems.lazy import LazySystems, sizes_of, space_of
 from sysbags.systems.system import System
 from sysbags.systems.validation import check_systems
 
@@ -133,10 +133,7 @@ class Embedding:
             sizes = np.array([len(stream) for stream in given])
         else:
             given = check_systems(systems)
-            if isinstance(given, LazySystems):
-                kernel, sizes = given.kernel, given.sizes
-            else:
-                kernel, sizes = given[0].kernel, np.array([system.size for system in given])
+            kernel, sizes = space_of(given).kernel, sizes_of(given)
         if feature_map(kernel) is not None:
             return cls(kernel, None, None)
         rng = np.random.default_rng(seed_of(random_state))
@@ -186,7 +183,7 @@ class Embedding:
         """
         given = check_systems(systems)
         orders = given.orders if isinstance(given, LazySystems) else [system.order for system in given]
-        self._check(given if isinstance(given, LazySystems) else given[0])
+        self._check(space_of(given))
         with use_client(client):
             return embed_systems(self, given, int(max(orders)), n_jobs)
 
@@ -254,16 +251,15 @@ def embedded_products(
     (K, L, n + 1, m + 1) array
     """
     products = np.tensordot(first, second, axes=(2, 2)).transpose(0, 2, 1, 3).astype(np.float64, order="C")
-    parts = (slice(-1), slice(-1)), (slice(-1, None), slice(-1, None))
-    for k, (rows, columns) in enumerate(parts if restore else ()):
+    for k, part in enumerate((slice(-1), slice(-1, None)) if restore else ()):
         sides = []
         for observers, squares in ((first, norms), (second, other_norms)):
-            own = observers[:, rows]
+            own = observers[:, part]
             grams = own @ own.transpose(0, 2, 1)
             held = np.maximum(np.einsum("kii->k", grams).astype(np.float64), TINY)
             sides.append((np.sqrt((grams**2).sum(axis=(1, 2))), np.maximum(squares[:, k] / held - 1.0, 0.0)))
         (size, lost), (other_size, other_lost) = sides
-        block = products[..., rows, columns]
+        block = products[..., part, part]
         agreement = np.einsum("klij,klij->kl", block, block) / np.maximum(np.outer(size, other_size), TINY)
         block *= (1.0 + np.sqrt(np.outer(lost, other_lost)) * np.minimum(agreement, 1.0) ** 4)[
             ..., None, None

@@ -12,7 +12,7 @@ import scipy.linalg
 
 from sysbags._common.types import Array
 from sysbags._common.validation import kernel_name
-from sysbags.distances.embedding import Embedding
+from sysbags.distances.embedding import Embedding, embedded_products
 from sysbags.distances.gram import CrossGram, SystemStack
 from sysbags.errors import IncompatibleSystemsError
 from sysbags.systems.compression import feature_product
@@ -112,8 +112,9 @@ class EmbeddedStack(NamedTuple):
 
     def cross_gram(self, columns: EmbeddedStack) -> CrossGram:
         """Return the CrossGram of these systems with others in the same embedding, by products alone."""
-        rounded = np.tensordot(self.observers, columns.observers, axes=(2, 2))
-        products = rounded.transpose(0, 2, 1, 3).astype(np.float64)
+        products = embedded_products(
+            self.observers, columns.observers, self.stack.norms, columns.stack.norms, restore=False
+        )
         return CrossGram(
             np.ascontiguousarray(products[..., :-1, :-1]),
             products[..., -1, -1].copy(),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysbags._common.parallel import run
+from sysbags._common.parallel import ONE_BLAS_THREAD, run
 from sysbags._common.warnings import warn
 from sysbags.bags.base import check_videos
 from sysbags.datasets.folder import INDEX, class_folders, clips_under, looks_like_clip
@@ -71,11 +71,9 @@ def add_clips(
     n_jobs: int | None,
 ) -> Added:
     """Add clips to a library, see `Library.add`."""
-    from threadpoolctl import threadpool_limits
-
     given = _given_clips(library, paths, labels, sources)
     # By one thread, however many clips there are, as the round-off of sums by several threads differs.
-    with threadpool_limits(limits=1, user_api="blas"):
+    with ONE_BLAS_THREAD:
         names, summary = [clip.path for clip in given], Added()
         settings = settings_for(library, wanted, names, n_jobs)
         todo = _changed(library, given, summary)

@@ -130,7 +130,7 @@ class SystemIndex:
                 f"embedded has {len(self.embedded.observers)} systems, but there are {len(self.systems)}"
             )
         self._stack = SystemStack.of(self.systems)
-        self._norms = np.einsum("kii->k", self._stack.observer_gram)
+        self._norms = self._stack.norms
         self._spectra = transition_spectra(self._stack.transition)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class SystemIndex:
             Compare with all systems that bounds do not exclude, not only with a shortlist.
         """
         (query,) = check_systems([system])
-        check_same_space(self._take(np.zeros(1, dtype=np.int64)), [query])
+        check_same_space(self.systems, [query])
         # Products of a few rows take longer with several threads.
         with use_client(self.client), ONE_BLAS_THREAD:
             return self._search(query, self.embedding.transform([query]), check_integer(k, "k"), exact, None)
@@ -185,10 +185,10 @@ class SystemIndex:
         query_stack = SystemStack.of([query])
         others = np.delete(np.arange(len(self.systems)), [] if left_out is None else left_out)
         count = min(k, len(others))
-        some = self._first(self._coarse(query, embedded)[others], BOUNDED * count, others)
+        some = _smallest(self._coarse(query, embedded)[others], BOUNDED * count, others)
         gram = self._approximate(some, query_stack, embedded)
-        some, gram = self._narrowed(some, gram, self._bounds(gram, some), ALIGNED * count)
-        shortlist, _ = self._narrowed(some, gram, self._aligned(gram), SHORTLIST * count)
+        some, gram = _narrowed(some, gram, self._bounds(gram, some), ALIGNED * count)
+        shortlist, _ = _narrowed(some, gram, self._aligned(gram), SHORTLIST * count)
         found, distances, certificates = self._exact(shortlist, query, count)
         blocks = len(shortlist)
         if exact and blocks < len(others):
@@ -216,20 +216,6 @@ class SystemIndex:
         systems = self.systems
         return systems.read(places) if isinstance(systems, LazySystems) else [systems[i] for i in places]
 
-    def _first(self, values: Array, count: int, places: IntArray) -> IntArray:
-        """Return the places of the smallest values, in their order."""
-        if count < len(values):
-            kept = np.argpartition(values, count - 1)[:count]
-            values, places = values[kept], places[kept]
-        return places[np.lexsort((places, values))]
-
-    def _narrowed(
-        self, places: IntArray, gram: CrossGram, values: Array, count: int
-    ) -> tuple[IntArray, CrossGram]:
-        """Keep the systems with the smallest values, of those at some places."""
-        kept = self._first(values[:, 0], count, np.arange(len(places)))
-        return places[kept], gram.subset(kept)
-
     def _bounds(self, gram: CrossGram, places: IntArray, lambda_mu: float | None = None) -> Array:
         """Return lower bounds of the distances of some systems, as far as the CrossGram is exact."""
         lambda_a, usual = self.weights
@@ -256,8 +242,10 @@ class SystemIndex:
         products = observers.reshape(-1, observers.shape[2])[:, :COARSE] @ own.T
         blocks = products.reshape(len(observers), -1, len(own))
         frobenius = np.sqrt(np.einsum("kij,kij->k", blocks[:, :-1, :-1], blocks[:, :-1, :-1]))
-        means = self._stack.mean_norm - 2.0 * blocks[:, -1, -1]
-        return np.asarray(self._norms - 2.0 * np.sqrt(query.order) * frobenius + self.weights[1] * means)
+        means = self._norms[:, 1] - 2.0 * blocks[:, -1, -1]
+        return np.asarray(
+            self._norms[:, 0] - 2.0 * np.sqrt(query.order) * frobenius + self.weights[1] * means
+        )
 
     def _approximate(
         self, places: IntArray, query: SystemStack, embedded: EmbeddedSystems, *, restore: bool = True
@@ -267,7 +255,7 @@ class SystemIndex:
         most = 2 * len(places) > len(observers)  # then it takes longer to copy them than to multiply all
         chosen = slice(None) if most else places
         products = embedded_products(
-            observers[chosen], embedded.observers, self._stack.norms[chosen], query.norms, restore=restore
+            observers[chosen], embedded.observers, self._norms[chosen], query.norms, restore=restore
         )
         products = products[places] if most else products
         return CrossGram(
@@ -283,13 +271,27 @@ class SystemIndex:
         """Return lower bounds of the squared distances, whatever the embedding has lost."""
         weight_mu = self.weights[1]
         gram = self._approximate(places, query, embedded, restore=False)
-        own, own_mean = float(np.trace(query.observer_gram[0])), float(query.mean_norm[0])
-        norms, means = self._norms[places], gram.rows.mean_norm
+        own, own_mean = query.norms[0]
+        norms, means = self._norms[places].T
         lost = np.sqrt(self.embedded.lost[places] * norms * embedded.lost[0] * own)
         of_mean = np.sqrt(self.embedded.lost_of_mean[places] * means * embedded.lost_of_mean[0] * own_mean)
         bounds = self._bounds(gram, places, lambda_mu=0.0)[:, 0] - 2.0 * lost
         bounds += weight_mu * np.maximum(mean_term(gram)[:, 0] - 2.0 * of_mean, 0.0)
         return np.asarray(bounds - ROUND_OFF * (norms + own + weight_mu * (means + own_mean)))
+
+
+def _smallest(values: Array, count: int, places: IntArray) -> IntArray:
+    """Return the places of the smallest values, in their order."""
+    if count < len(values):
+        kept = np.argpartition(values, count - 1)[:count]
+        values, places = values[kept], places[kept]
+    return places[np.lexsort((places, values))]
+
+
+def _narrowed(places: IntArray, gram: CrossGram, values: Array, count: int) -> tuple[IntArray, CrossGram]:
+    """Keep the systems with the smallest values, of those at some places."""
+    kept = _smallest(values[:, 0], count, np.arange(len(places)))
+    return places[kept], gram.subset(kept)
 
 
 def _neighbours(place: int, index: SystemIndex, count: int, exact: bool) -> Neighbours:

@@ -12,7 +12,7 @@ import numpy as np
 from sysbags._common.types import Array, IntArray, KernelLike
 from sysbags.systems.system import System
 
-__all__ = ["LazySystems"]
+__all__ = ["LazySystems", "sizes_of", "space_of"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -77,3 +77,13 @@ class _Part(LazySystems):
 
     def read(self, indices: IntArray) -> list[System]:
         return self.whole.read(indices + self.start)
+
+
+def space_of(systems: Sequence[System]) -> System | LazySystems:
+    """Return what has the kernel, bag length and normal form of systems; nothing is read for it."""
+    return systems if isinstance(systems, LazySystems) else systems[0]
+
+
+def sizes_of(systems: Sequence[System]) -> IntArray:
+    """Return the numbers of samples of systems; nothing is read for it."""
+    return systems.sizes if isinstance(systems, LazySystems) else np.array([one.size for one in systems])

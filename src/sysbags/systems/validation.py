@@ -7,7 +7,7 @@ from typing import Any
 
 from sysbags._common.validation import kernel_name
 from sysbags.errors import IncompatibleSystemsError, ParameterError
-from sysbags.systems.lazy import LazySystems
+from sysbags.systems.lazy import LazySystems, space_of
 from sysbags.systems.system import System
 
 __all__ = ["check_same_space", "check_systems"]
@@ -42,10 +42,12 @@ def check_systems(systems: Any, *, name: str = "systems") -> Sequence[System]:
 
 def check_same_space(first: Sequence[System], second: Sequence[System]) -> None:
     """Raise an error for two collections of different kernels, bag lengths or normal forms."""
-    _check_pair(first[0], second[0], "the first collection", "the second")
+    _check_pair(space_of(first), space_of(second), "the first collection", "the second")
 
 
-def _check_pair(first: System, second: System, first_name: str, second_name: str) -> None:
+def _check_pair(
+    first: System | LazySystems, second: System | LazySystems, first_name: str, second_name: str
+) -> None:
     if first.kernel != second.kernel:
         raise IncompatibleSystemsError(
             f"{first_name} has the kernel {kernel_name(first.kernel)} and {second_name} "
