@@ -14,10 +14,10 @@ from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.library import Embedding, SystemIndex
 
 
-def systems_of(seed, per_class=12, kernel="chi2", normal_form="orthonormal"):
+def systems_of(seed, per_class=12, kernel="chi2", normal_form="orthonormal", orders=(2, 3)):
     streams, _ = make_streams(classes=3, per_class=per_class, frames=20, bins=8, random_state=seed)
     options = {"kernel": kernel, "normal_form": normal_form}
-    return [sysbags.identify(stream, 2 + k % 2, **options) for k, stream in enumerate(streams)]
+    return [sysbags.identify(stream, orders[k % 2], **options) for k, stream in enumerate(streams)]
 
 
 @given(
@@ -43,6 +43,50 @@ def test_exact_search_is_the_scan(seed, size, k, lambda_a, lambda_mu, normal_for
         np.arange(len(systems)), SystemStack.of([query]), index.embedding.transform([query])
     )
     assert (bounds <= scan).all()
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    lambda_a=st.sampled_from([0.0, 0.25, 5.0]),
+    lambda_mu=st.sampled_from([0.0, 1.0, 10.0]),
+    pivots=st.integers(1, 4),
+)
+@settings(max_examples=20, deadline=None)
+def test_pivots_do_not_change_an_exact_search(seed, lambda_a, lambda_mu, pivots):
+    """Bounds by the triangle inequality are below the distances, also with an embedding that loses much."""
+    query, *systems = systems_of(seed, orders=(2, 2))
+    weights = {"lambda_a": lambda_a, "lambda_mu": lambda_mu}
+    index = SystemIndex(systems, embedding=Embedding.fit(systems, 2), pivots=pivots, **weights)
+    scan = sysbags.pairwise_distances(systems, [query], **weights)[:, 0]
+    order = np.lexsort((np.arange(len(scan)), scan))[:1]
+    np.testing.assert_array_equal(index.search(query, 1, exact=True).indices, order)
+    assert (index._pivot_bounds(np.arange(len(systems)), query) <= scan).all()
+
+
+def test_pivots_exclude_what_the_embedding_cannot():
+    """Two distant groups and an embedding of one landmark: the bounds of the embedding exclude nothing."""
+    systems = systems_of(0, per_class=40, orders=(2, 2))
+    far = [
+        sysbags.identify(system.samples[:, ::-1] ** 4 / (system.samples[:, ::-1] ** 4).sum(1)[:, None], 2)
+        for system in systems[:100]
+    ]
+    found = [
+        SystemIndex(systems[1:] + far, embedding=Embedding.fit(far, 1), lambda_mu=10.0, pivots=pivots).search(
+            systems[0], 2, exact=True
+        )
+        for pivots in (0, 4)
+    ]
+    np.testing.assert_array_equal(found[0].indices, found[1].indices)
+    assert found[1].blocks < found[0].blocks
+
+
+def test_pivots_need_one_order():
+    systems = systems_of(0, per_class=2, orders=(2, 2))
+    other = sysbags.identify(systems[0].samples, 3)
+    with pytest.raises(ParameterError, match="one order"):
+        SystemIndex([*systems, other], pivots=2)
+    found = SystemIndex(systems[1:], pivots=2).search(other, 1, exact=True)
+    assert found.indices == np.argmin(sysbags.pairwise_distances(systems[1:], [other])[:, 0])
 
 
 def test_few_blocks_where_systems_differ():

@@ -299,6 +299,7 @@ class Library:
         *,
         lambda_a: float = 0.25,
         lambda_mu: float = 0.0,
+        pivots: int = 0,
         n_jobs: int | None = None,
         client: Any = None,
     ) -> SystemIndex:
@@ -308,12 +309,15 @@ class Library:
         ----------
         lambda_a, lambda_mu : float, default=0.25, 0.0
             Weights of the transition and of the mean.
+        pivots : int, default=0
+            See `SystemIndex`.
         n_jobs : int, optional
             Threads.
         client : distributed.Client, optional
             See `SystemIndex`. To find the neighbours of all clips, its workers open the library.
         """
-        return index_of(self.systems, lambda_a=lambda_a, lambda_mu=lambda_mu, n_jobs=n_jobs, client=client)
+        options: Any = {"lambda_a": lambda_a, "lambda_mu": lambda_mu, "pivots": pivots}
+        return index_of(self.systems, **options, n_jobs=n_jobs, client=client)
 
     def search(
         self,
