@@ -1,0 +1,1 @@
+"""Watch a process: windows of a long video, scores, alarms with a stated rate, and phases."""
