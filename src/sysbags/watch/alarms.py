@@ -1,0 +1,154 @@
+"""Events: unusual windows that follow each other, merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+__all__ = ["Alarm", "Event", "Verdict"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What is known of a window.
+
+    Attributes
+    ----------
+    start, stop : float
+        Times of the window, in seconds.
+    new : float
+        Time from which on its rows are not in the window before.
+    kind : {"learning", "normal", "change", "still", "looped", ...}
+    surprise : float
+        ``-log10`` of the combined p-value; 0 while learning.
+    p_value : float
+        The conformal p-value, which needs no assumption but that normal windows stay as they were.
+    part : str
+        What is most unusual: "transition", "observer" or "mean"; empty if the window has no system.
+    p_values : mapping
+        Of the single scores, see `sysbags.watch.normal.SCORES`.
+    nearest : str
+        The class with the nearest mean, if class means were given.
+    """
+
+    start: float
+    stop: float
+    new: float
+    kind: str = "normal"
+    surprise: float = 0.0
+    p_value: float = 1.0
+    part: str = ""
+    p_values: Mapping[str, float] = field(default_factory=dict)
+    nearest: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """A departure from the normal process.
+
+    Attributes
+    ----------
+    start, end : float
+        In seconds: from the first rows that no normal window has, to the last window that is unusual.
+    peak : float
+        The time of the most unusual window.
+    kind : str
+        "change", or why windows have no system.
+    surprise, p_value, part, nearest
+        Of the most unusual window, see `Verdict`.
+    per_day : float
+        How often normal windows give an event as unusual as this, per day.
+    is_open : bool
+        Whether the event has not ended yet.
+    """
+
+    start: float
+    end: float
+    peak: float
+    kind: str
+    surprise: float
+    p_value: float
+    part: str
+    nearest: str = ""
+    per_day: float = 0.0
+    is_open: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a dict for JSON."""
+        return asdict(self)
+
+
+class Alarm:
+    """Merge unusual windows into events, with hysteresis.
+
+    An event begins with a window whose surprise is above `high`. It starts where this run of windows above
+    `low` began, and ends when `patience` windows in a row are below `low`. Windows of another kind, such as
+    still ones, begin an event of their own.
+
+    Parameters
+    ----------
+    high, low : float
+    patience : int
+        As many windows as share a row with one of them: what is unusual is in all of these.
+
+    Attributes
+    ----------
+    event : Event or None
+        The one that has not ended.
+
+    Examples
+    --------
+    >>> alarm = Alarm(high=3.0, low=2.0, patience=2)
+    >>> for t, surprise in enumerate([0.0, 2.5, 4.0, 1.0, 2.2, 0.0, 0.0]):
+    ...     ended = alarm.update(Verdict(start=t - 4.0, stop=t + 1.0, new=float(t), surprise=surprise))
+    ...     for event in ended:
+    ...         print(event.start, event.end, event.peak, event.surprise)
+    1.0 5.0 2.0 4.0
+    """
+
+    def __init__(self, high: float, low: float, patience: int) -> None:
+        self.high, self.low, self.patience = high, low, patience
+        self.event: Event | None = None
+        self.quiet = 0  # windows below `low` since the last above
+        self.began: float | None = None  # where the run of windows above `low` began
+
+    def update(self, verdict: Verdict) -> list[Event]:
+        """Add the next window, and return the events that have ended, at most one."""
+        kind = verdict.kind if verdict.kind not in ("normal", "learning") else "change"
+        ended = []
+        if self.event is not None and kind != self.event.kind and verdict.surprise >= self.high:
+            ended = self.finish()
+        if verdict.surprise >= self.low:
+            self.quiet = 0
+            self.began = verdict.new if self.began is None else self.began
+        else:
+            self.quiet += 1
+            if self.quiet >= self.patience:
+                ended += self.finish()
+        if self.event is not None and verdict.surprise >= self.low:
+            end = max(verdict.new, self.event.end)
+            self.event = replace(self._peak(verdict, kind), end=end) if verdict.surprise > self.event.surprise else replace(self.event, end=end)
+        elif self.event is None and verdict.surprise >= self.high:
+            self.event = self._peak(verdict, kind)
+        return ended
+
+    def finish(self) -> list[Event]:
+        """End the event, as at the end of the video, and return it."""
+        event, self.event, self.began, self.quiet = self.event, None, None, 0
+        return [] if event is None else [replace(event, is_open=False)]
+
+    def _peak(self, verdict: Verdict, kind: str) -> Event:
+        """Return the event with this window as its peak."""
+        start = self.event.start if self.event else verdict.new if self.began is None else self.began
+        return Event(
+            start=start,
+            end=verdict.stop,
+            peak=verdict.new,
+            kind=kind,
+            surprise=verdict.surprise,
+            p_value=verdict.p_value,
+            part=verdict.part,
+            nearest=verdict.nearest,
+            is_open=True,
+        )

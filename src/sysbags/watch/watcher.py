@@ -1,0 +1,261 @@
+"""Watch a stream: learn what is normal from its first part, then report departures from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sysbags._common.types import Array, KernelLike
+from sysbags._common.validation import check_integer, check_positive
+from sysbags.errors import ParameterError, StreamError
+from sysbags.watch.alarms import Alarm, Event, Verdict
+from sysbags.watch.calibration import (
+    Tails,
+    Threshold,
+    clusters,
+    combine_p_values,
+    conformal_p_values,
+    fit_tails,
+    tail_p_values,
+    threshold_for_rate,
+)
+from sysbags.watch.normal import PARTS, SCORES, NormalProcess, Scorer, fit_normal
+from sysbags.watch.windows import Window, Windows
+
+__all__ = ["Learnt", "Watcher"]
+
+REFERENCES = 60  # normal windows that others are compared with
+SMALLEST = 10  # windows that share no row, in each half of the time to learn
+DAY = 86400.0
+LARGEST = 300.0  # surprise, of a kind of window that was never seen while learning
+REFITS = 20  # times that the normal scores are counted again while half of them are replaced
+GROUPS = {part: [s for s, name in enumerate(SCORES) if name.endswith(part)] for part in PARTS}
+GROUPS["transition"] += [s for s, name in enumerate(SCORES) if name.startswith("spectrum")]
+
+
+class Learnt(NamedTuple):
+    """What a watcher has learnt of the normal process.
+
+    Attributes
+    ----------
+    process : NormalProcess
+    scores : (n, 11) array
+        Of normal windows that took no part in `process`, in the order of time.
+    failures : int
+        Number of such windows without a system.
+    """
+
+    process: NormalProcess
+    scores: Array
+    failures: int
+
+
+class Rate(NamedTuple):
+    """How often there were false alarms in normal windows that took no part in the choice of the threshold.
+
+    Attributes
+    ----------
+    events : int
+    seconds : float
+    """
+
+    events: int
+    seconds: float
+
+
+class Watcher:
+    """Report when a process departs from what it was in the beginning.
+
+    In the first half of the time to learn, windows are collected that others are compared with. The scores
+    of the windows of the second half, which took no part in that, say how large scores of normal windows
+    are. Then each window gets a p-value, and windows that are more unusual than the rate of false alarms
+    allows are merged into events.
+
+    Parameters
+    ----------
+    rate : float
+        Rows per second.
+    learn : float
+        Seconds from which normal is learnt.
+    false_alarms : float
+        Events per second that are accepted in normal operation, for instance ``1 / 86400``, one in a day.
+    length, step : int, default=100, 10
+        Rows of a window, and from one window to the next.
+    order : int, default=5
+    kernel : str or callable, default="chi2"
+    adapt : float, optional
+        Seconds after which half of what is normal has been replaced by newer windows without an event. By
+        default normal stays what it was.
+    learnt : Learnt, optional
+        Of another watcher with the same parameters: then nothing is learnt from the first rows.
+
+    Attributes
+    ----------
+    learnt : Learnt or None
+        None while learning.
+    threshold : Threshold or None
+    observed : Rate or None
+        False alarms in the second half of the normal windows, with the threshold of the first half.
+
+    Examples
+    --------
+    >>> from sysbags.datasets import make_streams
+    >>> stream = make_streams(classes=1, per_class=1, frames=4000)[0][0]
+    >>> watcher = Watcher(rate=10.0, learn=300.0, false_alarms=1 / 3600)
+    >>> verdicts, events = watcher.update(stream)
+    >>> verdicts[0].kind, verdicts[-1].kind, events
+    ('learning', 'normal', [])
+    """
+
+    def __init__(
+        self,
+        *,
+        rate: float,
+        learn: float,
+        false_alarms: float,
+        length: int = 100,
+        step: int = 10,
+        order: int = 5,
+        kernel: KernelLike = "chi2",
+        adapt: float | None = None,
+        learnt: Learnt | None = None,
+    ) -> None:
+        self.rate = check_positive(rate, "rate")
+        self.learn = check_positive(learn, "learn")
+        self.false_alarms = check_positive(false_alarms, "false_alarms")
+        self.adapt = None if adapt is None else check_positive(adapt, "adapt")
+        self.windows = Windows(length, step, order=check_integer(order, "order"), kernel=kernel)
+        if 2.0 * SMALLEST * length > learn * rate:
+            raise ParameterError(
+                f"learn is {learn:g} s, but windows of {length / rate:g} s need at least "
+                f"{2.0 * SMALLEST * length / rate:g} s to learn from"
+            )
+        self.offset = 0  # rows before the last gap
+        self.references: list[Window] = []
+        self.seen = 0  # windows so far
+        self.scores: list[Array] = []
+        self.failures = 0
+        self.process: NormalProcess | None = None
+        self.learnt: Learnt | None = None
+        self.threshold: Threshold | None = None
+        self.observed: Rate | None = None
+        if learnt is not None:
+            self._watch(learnt)
+
+    @property
+    def patience(self) -> int:
+        """Number of windows that share a row with a window, beside itself, on one side."""
+        return -(-self.windows.length // self.windows.step)
+
+    def update(self, rows: Any) -> tuple[list[Verdict], list[Event]]:
+        """Add rows, and return verdicts on the windows that are complete now, and events that have ended."""
+        verdicts, events = [], []
+        for window in self.windows.update(rows):
+            verdict = self._judge(window)
+            verdicts.append(verdict)
+            events += self._ended(verdict)
+        return verdicts, events
+
+    def gap(self, rows: int = 0) -> None:
+        """Begin new windows, because rows are missing: `rows` of them, as far as is known."""
+        self.offset += self.windows.count + rows
+        self.windows.reset()
+        if self.learnt is not None:
+            self._scorer.reset()
+
+    def finish(self) -> list[Event]:
+        """Return the event that has not ended, as at the end of the video."""
+        return [] if self.threshold is None else self._dated(self._alarm.finish())
+
+    @property
+    def event(self) -> Event | None:
+        """The event that has not ended."""
+        return None if self.threshold is None else self._alarm.event
+
+    def _judge(self, window: Window) -> Verdict:
+        """Return what is known of a window, and learn from it."""
+        start, stop = ((self.offset + row) / self.rate for row in (window.start, window.stop))
+        verdict = Verdict(start=start, stop=stop, new=stop - self.windows.step / self.rate)
+        if self.learnt is None:
+            self._learn(window, stop)
+            return replace(verdict, kind="learning")
+        if window.system is None:
+            usual = self.failures > 0
+            p = (self.patience + self.failures) / (self.patience + len(self.scores) + self.failures)
+            return replace(verdict, kind="still", p_value=p, surprise=0.0 if usual else LARGEST)
+        scores = self._scorer.score(window)[None]
+        p_values = tail_p_values(scores, self.tails)[0]
+        surprise = float(-np.log10(combine_p_values(p_values)))
+        parts = {part: float(combine_p_values(p_values[group])) for part, group in GROUPS.items()}
+        if self.adapt is not None and surprise < self.threshold.low and self._alarm.event is None:
+            self._follow(window, scores[0])
+        return replace(
+            verdict,
+            kind="change" if surprise >= self.threshold.high else "normal",
+            surprise=surprise,
+            p_value=float(conformal_p_values(np.array([surprise]), self.surprises, self.patience)[0]),
+            part=min(parts, key=parts.__getitem__),
+            p_values=dict(zip(SCORES, p_values.tolist(), strict=True)),
+        )
+
+    def _learn(self, window: Window, stop: float) -> None:
+        """Collect a window: first those that others are compared with, then scores."""
+        process = self.process
+        if process is None:
+            stride = max(1, round(self.learn * self.rate / (2.0 * self.windows.step * REFERENCES)))
+            if window.system is not None and self.seen % stride == 0:
+                self.references.append(window)
+            self.seen += 1
+            if stop >= self.learn / 2.0:
+                if len(self.references) < SMALLEST:
+                    raise StreamError(
+                        f"only {len(self.references)} of the windows to learn from can be described, as the others "
+                        "are still: let it learn for longer, or from another part of the video"
+                    )
+                self.process = fit_normal(self.references)
+                self._scorer = Scorer(self.process)
+                self.references = []
+            return
+        if window.system is None:
+            self.failures += 1
+        else:
+            self.scores.append(self._scorer.score(window))
+        if stop >= self.learn:
+            self._watch(Learnt(process, np.array(self.scores), self.failures))
+
+    def _watch(self, learnt: Learnt) -> None:
+        """Begin to watch, with what was learnt."""
+        self.learnt, self.process, self.failures = learnt, learnt.process, learnt.failures
+        self.scores = list(learnt.scores)
+        self._scorer = Scorer(learnt.process)
+        self._calibrate()
+        assert self.threshold is not None
+        self._alarm = Alarm(self.threshold.high, self.threshold.low, self.patience)
+
+    def _calibrate(self) -> None:
+        """Choose the threshold by the scores of normal windows, each judged by the other half of them."""
+        scores = np.array(self.scores)
+        half = len(scores) // 2
+        tails = [fit_tails(part, self.patience) for part in (scores[:half], scores[half:])]
+        first, second = (
+            -np.log10(combine_p_values(tail_p_values(part, tail)))
+            for part, tail in ((scores[:half], tails[1]), (scores[half:], tails[0]))
+        )
+        seconds = self.windows.step / self.rate
+        rates = [
+            threshold_for_rate(part, self.patience, len(part) * seconds, self.false_alarms)
+            for part in (first, second)
+        ]
+        exceeded = [
+            int(np.count_nonzero(clusters(part, self.patience)[1] >= limit.high))
+            for part, limit in zip((first, second), reversed(rates), strict=True)
+        ]
+        self.observed = Rate(sum(exceeded), len(scores) * seconds)
+        self.surprises = np.concatenate([first, second])
+        self.tails = fit_tails(scores, self.patience)
+        self.threshold = threshold_for_rate(
+            self.surprises, self.patience, len(scores) * seconds, self.false_alarms
+        )
