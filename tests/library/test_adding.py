@@ -516,6 +516,11 @@ def test_the_embedding_follows_the_library(clips, tmp_path, monkeypatch):
         again = library.embedded()
         np.testing.assert_array_equal(again.observers, embedded.observers)
         np.testing.assert_array_equal(again.lost_of_mean, embedded.lost_of_mean)
+        with library.transaction() as connection:
+            connection.execute("DELETE FROM embedded")
+        index = library.index(n_jobs=2)
+        np.testing.assert_array_equal(index.embedded.observers, embedded.observers)
+        np.testing.assert_array_equal(index.embedded.lost, embedded.lost)
 
 
 def test_an_explicit_kernel_has_no_landmarks(own_clips, tmp_path):
