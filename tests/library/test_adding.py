@@ -15,7 +15,7 @@ from libraries import IDENTIFIER, rows_of, small_clips, start_adding
 from sysbags.bags import LocalBinaryPatterns, VisualWords
 from sysbags.bags.base import BagTransformer
 from sysbags.errors import FileError, ParameterError, VideoError
-from sysbags.library import Library, adding, reading, schema, store
+from sysbags.library import Library, adding, embeddings, reading, schema, store
 
 
 @pytest.fixture(scope="module")
@@ -507,7 +507,7 @@ def test_the_embedding_follows_the_library(clips, tmp_path, monkeypatch):
         library.add(clips[:8])
         assert fitted_on(library) == 8
         assert library.embedding.size == 64
-        library.add(clips)
+        library.add([*clips, shutil.copy(clips[0], tmp_path / "copy.mp4")])
         assert fitted_on(library) == 8
         # As if another process had added clips and not embedded them yet.
         embedded = library.embedded()
@@ -516,6 +516,19 @@ def test_the_embedding_follows_the_library(clips, tmp_path, monkeypatch):
         again = library.embedded()
         np.testing.assert_array_equal(again.observers, embedded.observers)
         np.testing.assert_array_equal(again.lost_of_mean, embedded.lost_of_mean)
+        with library.transaction() as connection:
+            connection.execute("DELETE FROM embedded")
+        embedded_contents, row = [], embeddings._embedded_row
+
+        def counted(system, embedding):
+            embedded_contents.append(system)
+            return row(system, embedding)
+
+        monkeypatch.setattr(embeddings, "_embedded_row", counted)
+        index = library.index(n_jobs=2)
+        assert len(embedded_contents) == len(clips)  # the copy has the content of another clip
+        np.testing.assert_array_equal(index.embedded.observers, embedded.observers)
+        np.testing.assert_array_equal(index.embedded.lost, embedded.lost)
 
 
 def test_an_explicit_kernel_has_no_landmarks(own_clips, tmp_path):
