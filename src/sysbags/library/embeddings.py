@@ -15,6 +15,7 @@ from sysbags.distances.embedding import EmbeddedSystems, Embedding
 from sysbags.errors import FileError
 from sysbags.library.index import SystemIndex
 from sysbags.library.schema import checksum, pack, unpack
+from sysbags.library.settings import LANDMARKS
 from sysbags.library.systems import AbsentError, StoredSystems, select_systems
 from sysbags.systems.system import System
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["embed_clips", "index_of", "read_embedded", "read_embedding"]
 
-LANDMARKS = 500
 MOST_FITTED = 2000  # contents that an embedding is fitted to
 GROWTH = 4  # fit again when there are so many times more contents than it was fitted to,
 ENOUGH = 1000  # unless it was fitted to so many
@@ -112,7 +112,7 @@ def _fit_when_due(library: Library) -> None:
         library,
         f"contents WHERE id IN ({', '.join(map(str, chosen))}) ORDER BY sha256",  # more than SQLite has marks
     )
-    embedding = Embedding.fit(systems, LANDMARKS)
+    embedding = _fitted(systems)
     arrays = (
         {} if embedding.landmarks is None else {"landmarks": embedding.landmarks, "factor": embedding.factor}
     )
@@ -127,6 +127,11 @@ def _fit_when_due(library: Library) -> None:
             [len(contents), data, checksum(data)],
         )
         connection.execute("INSERT OR IGNORE INTO waiting SELECT id FROM contents")
+
+
+def _fitted(systems: StoredSystems) -> Embedding:
+    settings = systems.library.settings
+    return Embedding.fit(systems, LANDMARKS if settings is None else settings.landmarks)
 
 
 def read_embedding(library: Library) -> tuple[int, Embedding | None]:
@@ -160,7 +165,7 @@ def read_embedded(systems: StoredSystems, n_jobs: int | None = None) -> tuple[Em
     for place, content in enumerate(systems.contents.tolist()):
         places.setdefault(content, []).append(place)
     if embedding is None:
-        embedding = Embedding.fit(systems, LANDMARKS)
+        embedding = _fitted(systems)
     query = "SELECT content, observers, lost, lost_of_mean, checksum FROM embedded WHERE embedding = ?"
     n, count = systems.transition.shape[1], len(systems)
     observers, lost = np.zeros((count, n + 1, 0), dtype=np.float32), np.zeros((2, count))
