@@ -39,7 +39,8 @@ from sysbags.distances.pairwise import distance_matrix
 from sysbags.distances.truncation import to_unit_variance
 from sysbags.distances.weights import scaled_weights
 from sysbags.evaluate.features import good
-from sysbags.evaluate.predictors import KernelRidge, NearestNeighbors, Predictor
+from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
+from sysbags.evaluate.predictors import NearestNeighbors, Predictor
 from sysbags.evaluate.system_predictors import metric_predictors
 from sysbags.systems.identification import descending_orders, identify_first
 

@@ -36,7 +36,8 @@ from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.distances.truncation import to_unit_variance, truncate
 from sysbags.distances.weights import scaled_weights
-from sysbags.evaluate.predictors import KernelRidge, NearestNeighbors, Predictor
+from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
+from sysbags.evaluate.predictors import NearestNeighbors, Predictor
 from sysbags.evaluate.selection import nested_accuracies, nested_predictions
 from sysbags.evaluate.system_predictors import metric_predictors
 from sysbags.evaluate.vector_predictors import vector_predictor

@@ -11,7 +11,6 @@ import importlib.metadata
 import io
 import json
 import os
-import resource
 import shlex
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.machine import facts
+from benchmarks.machine import facts, peak_memory
 
 BATCH, SIZE, THREADS, ROUNDS = 16, (224, 224), 2, 8
 # What each way needs beside sysbags and its own dependencies.
@@ -79,9 +78,8 @@ def measure(name: str) -> dict[str, Any]:
         started = time.perf_counter()
         run(batch)
         times.append(time.perf_counter() - started)
-    unit = 1 if sys.platform == "darwin" else 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return {"opened": opened, "frame": min(times) / BATCH, "peak": peak, "mean": float(first.mean())}
+    mean = float(first.mean())
+    return {"opened": opened, "frame": min(times) / BATCH, "peak": peak_memory(), "mean": mean}
 
 
 def disk_space(packages: tuple[str, ...]) -> int:

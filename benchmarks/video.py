@@ -48,16 +48,15 @@ LONG, SHORT = 20_000, 2_000
 FLAT = 0.95
 SKIMAGE = "skimage local_binary_pattern + bincount"
 DECODING = "decoding alone, PyAV, the same threads"
-# The peak that `getrusage` gives begins with that of the parent, so Linux is asked in another way.
 PEAK = """
 import sys
+from benchmarks.machine import peak_memory
 from sysbags.video import frames
 from sysbags.bags import LocalBinaryPatterns
 
 for path in sys.argv[1:]:
     {work}
-    with open("/proc/self/status") as status:
-        print(next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM")))
+    print(peak_memory() / 2**20)
 """
 
 Row = tuple[str, str, float, float]

@@ -46,9 +46,9 @@ MEMORY = ((60, 64, 1.0, "1GB"), (250, 256, 0.1, "250MB"))
 
 def write_systems(library: Library, systems: list[System], labels: list[str] | None = None) -> None:
     """Write systems to a library under the names of clips that do not exist, one transaction per clip."""
-    _, settings = settings_for(library, WantedSettings(None, None, None), [], None)
+    _, settings = settings_for(library, WantedSettings(), [], None)
     assert settings is not None
-    with library.transaction() as connection:
+    with library.transaction(create=True) as connection:
         put_settings(connection, settings)
     made_with = json.dumps(versions(set()))
     for k, system in enumerate(systems):

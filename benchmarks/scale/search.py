@@ -10,6 +10,7 @@ choice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +101,9 @@ def pivot_rows(systems: int, queries: int, folder: Path | None) -> Iterator[str]
     for name, streams in _sets(systems + queries, folder):
         known: list[System] = run(lambda stream: sysbags.identify(stream, ORDER), streams, -1, "systems")
         asked, kept = known[:queries], known[queries:]
-        options: dict[str, Any] = {"embedding": Embedding.fit(kept, LANDMARKS), "n_jobs": -1, **WEIGHTS}
-        without, _ = seconds(lambda: SystemIndex(kept, **options))
-        spent, index = seconds(lambda: SystemIndex(kept, pivots=PIVOTS, **options))
+        make = partial(SystemIndex, kept, embedding=Embedding.fit(kept, LANDMARKS), n_jobs=-1, **WEIGHTS)
+        without, _ = seconds(make)
+        spent, index = seconds(partial(make, pivots=PIVOTS))
         scan = sysbags.pairwise_distances(kept, asked, n_jobs=-1, **WEIGHTS)
         places, left = np.arange(len(kept)), []
         for query, distances in zip(asked, scan.T, strict=True):

@@ -26,7 +26,7 @@ from sysbags.classifiers.kernel_ridge import (
 from sysbags.datasets import make_streams
 from sysbags.distances.pairwise import pairwise_distances
 from sysbags.errors import DistanceWarning, IncompatibleSystemsError, ParameterError
-from sysbags.evaluate.predictors import KernelRidge
+from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
 
 WEIGHTS = {"metric": "covariance", "lambda_a": 0.5, "lambda_mu": 2.0}
 ON_POINTS = {"metric": "covariance", "lambda_a": 0.5, "lambda_mu": 1.0}

@@ -146,7 +146,7 @@ def test_matrix_interrupted(capsys, classes, tmp_path, monkeypatch):
         def __init__(self, file):
             self.file = file
 
-        def writerow(self, row):
+        def writerows(self, rows):
             self.file.write("half")
             raise KeyboardInterrupt
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import shutil
+import subprocess
+import sys
 
 import cv2
 import numpy as np
@@ -123,6 +126,65 @@ def test_names_that_are_not_utf8(capsys, tmp_path):
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.mp4")
     code, _, err = call(capsys, "inspect", path)
     assert (code, "\\udcff.mp4" in err) == (2, True)
+
+
+def test_tables_of_names_that_are_not_utf8(capsys, data, tmp_path):
+    name = os.fsdecode(b"no \xff text.mp4")
+    try:
+        shutil.copy(data / "waves" / "0.mp4", data / "waves" / name)
+    except OSError:
+        pytest.skip("the file system does not have such names")
+    write_clip(data / "flicker" / "1.mp4", flicker(1))
+    shutil.rmtree(data / "images")
+    (data / "index.csv").unlink()
+    model, table = tmp_path / "m", tmp_path / "table.csv"
+    assert call(capsys, "fit", data, "--out", model, "--order", 2)[0] == 0
+    assert call(capsys, "classify", model, data / "waves" / name, "--csv", table)[0] == 0
+    assert table.read_bytes().splitlines()[1].startswith(os.fsencode(data / "waves" / name) + b",")
+    assert call(capsys, "matrix", data, "--out", table, "--order", 2)[0] == 0
+    assert b"waves/no \xff text.mp4" in table.read_bytes().splitlines()[0].split(b",")
+
+
+# The commands of one process are separated by plus signs, as it takes seconds to start one.
+PROCESS = """
+import sys
+from sysbags.cli import main
+words = sys.argv[1:]
+while words:
+    end = words.index("+")
+    code = main(words[:end])
+    print(code)
+    words = words[end + 1 :]
+"""
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_an_encoding_that_does_not_have_all_characters(data, tmp_path, encoding):
+    """A name is printed with escapes where the encoding of the output does not have its characters."""
+    folder, library = tmp_path / "\u00e9t\u00e9 \u6d77", tmp_path / "clips.library"
+    clip = folder / "\u6d77" / "0.mp4"
+    try:
+        shutil.copytree(data / "waves", clip.parent)
+    except OSError:
+        pytest.skip("the file system does not have such names")
+    environment = {**os.environ, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    environment |= {"LC_ALL": "C"} if encoding == "ascii" else {"PYTHONIOENCODING": encoding}
+    commands = [
+        ["library", "add", library, folder, "--order", "2"],
+        ["library", "list", library],
+        ["library", "export", library, "--out", folder / "clips.csv"],
+        ["inspect", clip, "--order", "2"],
+        ["inspect", folder / "none.mp4"],
+    ]
+    words = [os.fspath(word) for command in commands for word in (*command, "+")]
+    done = subprocess.run([sys.executable, "-c", PROCESS, *words], capture_output=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.decode(encoding).splitlines()
+    assert [line for line in lines if len(line) == 1] == ["0", "0", "0", "0", "2"]
+    assert any("0.mp4  \\u6d77  " in line for line in lines)  # the label, in the table
+    assert done.stderr.count(b"\n") == 1
+    with (folder / "clips.csv").open(encoding="utf-8", newline="") as file:
+        assert next(csv.DictReader(file))["path"] == str(clip)
 
 
 def test_many_notes_are_one(capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import shutil
 
@@ -12,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 import sysbags
 from cli_folder import call, call_json
 from libraries import small_clips
-from sysbags.bags import VisualWords
+from sysbags.bags import LocalBinaryPatterns, VisualWords
 from sysbags.library import Library
 
 ORDER = ("--order", 2)
@@ -76,11 +77,52 @@ def test_add(capsys, clips, tmp_path):
         ((*ORDER, "--bags", "colour"), "was made with LocalBinaryPatterns, not ColourHistogram"),
         ((*ORDER, "--bags", "colour,lbp"), "takes a single bag"),
         (("--compress", 4), "was made with compress=None, not 4"),
+        (("--landmarks", 4), "was made with landmarks=500, not 4"),
     ]:
         code, out, err = call(capsys, "library", "add", path, folder, *options)
         assert (code, out) == (2, "")
         assert text in err
         assert err.count("\n") == 1
+
+
+def test_clips_of_several_folders_without_labels(capsys, clips, tmp_path):
+    path, folders = tmp_path / "clips.library", sorted({clip.parent for clip in clips})
+    code, out, err = call(capsys, "library", "add", path, folders[0], *ORDER)
+    assert (code, err) == (0, "")  # one folder may have no classes
+    code, out, err = call(capsys, "library", "add", path, *folders[1:])
+    assert (code, out) == (0, f"4 added, 0 updated, 0 unchanged, 0 skipped; 6 clips in {path}\n")
+    assert err == (
+        "sysbags: 4 new clips have no label: for labels, add the folder that has one folder per class\n"
+    )
+    assert call(capsys, "library", "add", path, folders[0].parent)[2] == ""
+    assert sum(call_json(capsys, "library", "info", path)["classes"].values()) == 6
+
+
+def test_landmarks(capsys, clips, tmp_path):
+    path, folder = tmp_path / "clips.library", clips[0].parents[1]
+    assert call_json(capsys, "library", "add", path, folder, *ORDER, "--landmarks", 2)["added"] == 6
+    facts = call_json(capsys, "library", "info", path)
+    assert (facts["most_landmarks"], facts["landmarks"]) == (2, 2)
+    assert facts["lost_median"] > 0.3
+    code, _, err = call(capsys, "library", "info", path)
+    lost = f"{facts['lost_median']:.0%} of the observers in the median"
+    more = "a new library with more --landmarks loses less"
+    assert (code, err) == (0, f"sysbags: the embedding loses {lost}: {more}\n")
+
+
+def test_the_weights_of_a_model(capsys, clips, tmp_path):
+    folder, labels = clips[0].parents[1], [clip.parent.name for clip in clips]
+    bags, identifier = LocalBinaryPatterns(), sysbags.SystemIdentifier(order=2)
+    for metric, weights in (("alignment", (3.0, 2.0)), ("max-singular-value", (0.25, 0.0))):
+        classifier = sysbags.NearestSystem(metric=metric, lambda_a=3.0, lambda_mu=2.0)
+        model, path = tmp_path / f"{metric}.model", tmp_path / f"{metric}.library"
+        sysbags.save(model, make_pipeline(bags, identifier, classifier).fit(clips, labels))
+        call_json(capsys, "library", "add", path, folder, "--model", model)
+        for command in (("search", path, clips[0]), ("duplicates", path)):
+            output = call_json(capsys, "library", *command)
+            assert (output["lambda_a"], output["lambda_mu"]) == weights
+            output = call_json(capsys, "library", *command, "--lambda-a", 0.5)
+            assert (output["lambda_a"], output["lambda_mu"]) == (0.5, weights[1])
 
 
 def test_add_with_a_model(capsys, clips, tmp_path):
@@ -125,6 +167,7 @@ def test_a_first_add_without_any_clip_fixes_nothing(capsys, clips, tmp_path):
     code, out, err = call(capsys, "library", "add", path, bad, "--order", 4)
     assert (code, out) == (2, "")
     assert err.startswith("sysbags: none of the clips can be used: ")
+    assert [file.name for file in tmp_path.iterdir()] == ["bad.mp4"]
     assert call_json(capsys, "library", "add", path, *clips, *ORDER)["added"] == 6
     assert {entry["order"] for entry in call_json(capsys, "library", "list", path)["clips"]} == {2}
 
@@ -194,7 +237,8 @@ def test_a_damaged_page(capsys, path, clips, tmp_path):
     path.write_bytes(data)
     code, _, err = call(capsys, "library", "verify", path)
     assert code == 1
-    assert all(line.startswith("sysbags: ") for line in err.splitlines())
+    repair = "restore a copy of the file, or add the clips to a new library"
+    assert err == f"sysbags: the library {path} is damaged: {repair}\n"
     for arguments in (("list", path), ("info", path), ("export", path, "--out", tmp_path / "x.model")):
         code, _, err = call(capsys, "library", *arguments)
         assert code in (0, 2)
@@ -206,8 +250,15 @@ def test_a_damaged_page(capsys, path, clips, tmp_path):
         assert code == 2
         assert err.count("\n") == 1
     code, _, err = call(capsys, "library", "verify", path)
-    assert code == 1
-    assert str(path) in err
+    assert (code, err) == (1, f"sysbags: the library {path} is damaged: {repair}\n")
+
+
+def test_a_library_is_neither_a_model_nor_a_clip(capsys, path, clips):
+    for command in (("inspect", path), ("classify", path, clips[0])):
+        code, out, err = call(capsys, *command)
+        assert (code, out) == (2, "")
+        assert f"{path} is a library of clips, not a model file: use `sysbags library info`" in err
+        assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", ["list", "info", "verify", "remove --missing", "duplicates"])
@@ -262,6 +313,12 @@ def test_names_that_break_lines(capsys, tmp_path, clips):
     assert "two\\nlines\\x1b[31m.mp4" in table
     entries = call_json(capsys, "library", "list", path)["clips"]
     assert {os.path.basename(os.fsencode(entry["path"])) for entry in entries} == set(names)
+    for name in ("clips.csv", "clips.npz", "clips.model"):
+        assert call(capsys, "library", "export", path, "--out", tmp_path / name)[0] == 0
+    with (tmp_path / "clips.csv").open(newline="", errors="surrogateescape") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["path"] for row in rows] == [entry["path"] for entry in entries]
+    assert np.load(tmp_path / "clips.npz")["paths"].tolist() == [entry["path"] for entry in entries]
     for clip in folder.iterdir():
         clip.unlink()
     code, _, err = call(capsys, "library", "verify", path, "--files")

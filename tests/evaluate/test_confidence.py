@@ -11,9 +11,9 @@ from sysbags.classifiers.calibration import Calibration
 from sysbags.datasets import make_streams
 from sysbags.evaluate import evaluate
 from sysbags.evaluate.confidence import nested_confidence
+from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
 from sysbags.evaluate.predictors import (
     CodebookFolds,
-    KernelRidge,
     NearestCenter,
     NearestNeighbors,
     ScorePredictor,

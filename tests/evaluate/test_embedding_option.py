@@ -45,7 +45,7 @@ def test_the_error_is_stated(streams):
     assert json.loads(found.to_json())["facts"]["embedding"] == pytest.approx(expected)
     assert found.facts["notes"] == [
         f"distances are approximate: an embedding of 5 landmarks, which loses {100 * np.median(lost):.1f} % "
-        f"of the observers in the median, {100 * lost.max():.1f} % at most"
+        f"of the observers in the median, {100 * lost.max():.1f} % at most: more landmarks lose less"
     ]
     relations, exact = found.details.relations, evaluate(*streams, **PAPER).details.relations
     assert not np.allclose(relations.distances, exact.distances, rtol=1e-3)

@@ -37,8 +37,8 @@ from sysbags.evaluate.alternatives import GRIDS
 from sysbags.evaluate.cached import cached_gram
 from sysbags.evaluate.evaluation import single_group_classes
 from sysbags.evaluate.features import ClipFeatures
+from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
 from sysbags.evaluate.methods import MethodSpec, average_ridge_method, evaluate_method
-from sysbags.evaluate.predictors import KernelRidge
 from sysbags.evaluate.selection import nested_choice, nested_predictions
 from sysbags.evaluate.splits import EvaluationSet, codebook_folds
 from sysbags.evaluate.tuning import bag_settings

@@ -23,10 +23,10 @@ from sysbags import (
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
+from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
 from sysbags.evaluate.predictors import (
     ClassCenters,
     CodebookFolds,
-    KernelRidge,
     NearestCenter,
     NearestNeighbors,
     TabulatedPredictor,

@@ -13,9 +13,9 @@ from helpers import make_stream
 from sysbags import cross_gram, identify
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.errors import ParameterError
+from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
 from sysbags.evaluate.predictors import (
     CodebookFolds,
-    KernelRidge,
     NearestCenter,
     NearestNeighbors,
     medoid_centers,

@@ -15,7 +15,7 @@ from libraries import IDENTIFIER, rows_of, small_clips, start_adding
 from sysbags.bags import LocalBinaryPatterns, VisualWords
 from sysbags.bags.base import BagTransformer
 from sysbags.errors import FileError, ParameterError, VideoError
-from sysbags.library import Library, adding, reading, schema, store
+from sysbags.library import Library, adding, embeddings, reading, schema, store
 
 
 @pytest.fixture(scope="module")
@@ -274,6 +274,18 @@ def test_labels_and_sources(own_clips, tmp_path, work, monkeypatch):
         assert library.verify() == []
         with pytest.raises(ParameterError, match="labels must have one entry for each of the 3 paths"):
             library.add(own_clips, ["cold"])
+        with pytest.raises(ParameterError, match="of the 1 paths, which then must be clips, not folders"):
+            library.add([folder], ["cold", "hot", "hot"])
+        with pytest.raises(ParameterError, match=rf"paths\[0\], {folder}, is a folder of clips, but labels"):
+            library.add([folder], ["cold"])
+
+
+def test_new_clips_without_labels(own_clips, tmp_path):
+    with Library(tmp_path / "one.library") as library:
+        assert library.add(own_clips[:1], ["fire"], identifier=IDENTIFIER).unlabelled == []
+        assert library.add(own_clips[:2]).unlabelled == [own_clips[1]]
+        assert library.add(own_clips[:2]).unlabelled == []  # not new
+        assert library.add([own_clips[0].parents[1]]).unlabelled == []
 
 
 @pytest.mark.parametrize(
@@ -314,6 +326,10 @@ def test_labels_that_are_not_text(own_clips, tmp_path):
     with Library(tmp_path / "one.library") as library:
         library.add([tmp_path / "classes"], identifier=IDENTIFIER)
         assert [record.label for record in library.clips()] == ["no \\udcff text"]
+        # UTF-8 as another locale reads it, and half a surrogate pair.
+        for label, stored in (("\udce6\udcb5\udcb7", "\u6d77"), ("\ud800", "\\ud800")):
+            library.add([library.clips()[0].path], [label])
+            assert [record.label for record in library.clips()] == [stored]
         assert library.verify() == []
 
 
@@ -393,13 +409,18 @@ def test_a_clip_that_changes_while_it_is_read(own_clips, tmp_path, monkeypatch):
 def test_settings_are_fixed(own_clips, tmp_path):
     with Library(tmp_path / "one.library") as library:
         assert not library.path.exists()
-        library.add(own_clips[:1], identifier=IDENTIFIER, compress=5)
-        library.add(own_clips[1:2], bags=LocalBinaryPatterns(), identifier=IDENTIFIER, compress=5)
+        fixed = {"identifier": IDENTIFIER, "compress": 5, "landmarks": 6}
+        library.add(own_clips[:1], **fixed)
+        library.add(own_clips[1:2], bags=LocalBinaryPatterns(), **fixed)
         for options, text in [
             ({"identifier": sysbags.SystemIdentifier(order=3)}, "made with order=2, not 3"),
             ({"bags": LocalBinaryPatterns(window=2)}, "made with window=1, not 2"),
             ({"bags": sysbags.bags.ColourHistogram()}, "made with LocalBinaryPatterns, not ColourHistogram"),
             ({"compress": 6}, "made with compress=5, not 6"),
+            ({"landmarks": 7}, "made with landmarks=6, not 7"),
+            ({"lambda_mu": 2.0}, r"made with lambda_mu=0\.0, not 2\.0"),
+            ({"landmarks": 0}, "landmarks is 0"),
+            ({"lambda_a": -1.0}, "lambda_a is -1"),
         ]:
             with pytest.raises(ParameterError, match=text):
                 library.add(own_clips[2:], **options)
@@ -424,8 +445,7 @@ def test_settings_come_with_the_first_clip(own_clips, tmp_path):
             paths = [bad] if identifier.order == 3 else own_clips  # too short for order 20
             added = library.add(paths, identifier=identifier, compress=4)
             assert counts(added) == (0, 0, 0, len(paths))
-            assert library.settings is None
-            assert library.verify() == []
+            assert not list(tmp_path.glob("one.library*"))  # no library is made of nothing
         assert counts(library.add(own_clips, identifier=IDENTIFIER)) == (3, 0, 0, 0)
         assert (library.settings.identifier.order, library.settings.compress) == (2, None)
         library.remove(own_clips)  # a library that once had clips keeps its settings
@@ -507,7 +527,7 @@ def test_the_embedding_follows_the_library(clips, tmp_path, monkeypatch):
         library.add(clips[:8])
         assert fitted_on(library) == 8
         assert library.embedding.size == 64
-        library.add(clips)
+        library.add([*clips, shutil.copy(clips[0], tmp_path / "copy.mp4")])
         assert fitted_on(library) == 8
         # As if another process had added clips and not embedded them yet.
         embedded = library.embedded()
@@ -516,6 +536,31 @@ def test_the_embedding_follows_the_library(clips, tmp_path, monkeypatch):
         again = library.embedded()
         np.testing.assert_array_equal(again.observers, embedded.observers)
         np.testing.assert_array_equal(again.lost_of_mean, embedded.lost_of_mean)
+        with library.transaction() as connection:
+            connection.execute("DELETE FROM embedded")
+        embedded_contents, row = [], embeddings._embedded_row
+
+        def counted(system, embedding):
+            embedded_contents.append(system)
+            return row(system, embedding)
+
+        monkeypatch.setattr(embeddings, "_embedded_row", counted)
+        index = library.index(n_jobs=2)
+        assert len(embedded_contents) == len(clips)  # the copy has the content of another clip
+        np.testing.assert_array_equal(index.embedded.observers, embedded.observers)
+        np.testing.assert_array_equal(index.embedded.lost, embedded.lost)
+
+
+def test_the_number_of_landmarks(clips, tmp_path):
+    with Library(tmp_path / "one.library") as library:
+        library.add(clips[:2], identifier=IDENTIFIER, landmarks=6)
+        assert library.embedding.size == 6
+        library.add(clips)  # fitted again, with the same number
+        assert library.embedding.size == 6
+        assert library.info()["most_landmarks"] == 6
+        with library.transaction() as connection:
+            connection.execute("DELETE FROM embeddings")
+        assert library.embedded().observers.shape == (12, 3, 6)
 
 
 def test_an_explicit_kernel_has_no_landmarks(own_clips, tmp_path):

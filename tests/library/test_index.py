@@ -115,6 +115,14 @@ def test_an_embedding_that_loses_nothing_finds_the_same():
     np.testing.assert_array_equal(fast.distances, exact.distances)
 
 
+def test_how_an_index_is_shown():
+    systems = systems_of(0, per_class=2)
+    index = SystemIndex(systems, embedding=Embedding.fit(systems, 5), lambda_mu=2.0)
+    assert repr(index) == f"SystemIndex(systems={len(systems)}, landmarks=5, lambda_a=0.25, lambda_mu=2.0)"
+    assert repr(index.embedding) == "Embedding(kernel='chi2', landmarks=5)"
+    assert repr(Embedding("linear", None, None)) == "Embedding(kernel='linear', landmarks=None)"
+
+
 def test_more_than_there_are():
     query, *systems = systems_of(0, per_class=2)
     for exact in (False, True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import shutil
@@ -20,7 +21,8 @@ from sysbags.datasets import make_clips
 from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.library import Library
 from sysbags.library.reading import GivenClip, read_clip
-from sysbags.library.schema import SCHEMA
+from sysbags.library.schema import SCHEMA, checksum
+from sysbags.storage import describe
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +120,7 @@ def test_many_threads_read(path):
 def test_the_work_of_a_clip_can_be_sent_elsewhere(path, clips):
     """What threads call, and its arguments and result, can be pickled."""
     with Library(path) as library:
-        function, shared = pickle.loads(pickle.dumps((read_clip, tuple(library.settings))))
+        function, shared = pickle.loads(pickle.dumps((read_clip, library.settings.reading)))
         result = pickle.loads(pickle.dumps(function(GivenClip(str(clips[0])), *shared)))
         assert result.sha256 == library.find(clips[0]).sha256
         np.testing.assert_array_equal(result.system.samples, library.systems[0].samples)
@@ -247,6 +249,27 @@ def test_an_older_schema_is_migrated(original, path, clips):
     connection.close()
 
 
+def test_how_a_library_is_shown(path, tmp_path):
+    assert repr(Library(path)) == f"Library({str(path)!r}, clips=12)"
+    assert repr(Library(tmp_path / "none")) == f"Library({str(tmp_path / 'none')!r})"
+    library = Library(path)
+    library.close()
+    path.write_bytes(path.read_bytes()[:5000])
+    assert repr(library) == f"Library({str(path)!r})"
+
+
+def test_a_library_is_no_model(path, tmp_path):
+    for read in (sysbags.load, describe):
+        with pytest.raises(FileError, match=r"is a library of clips, not a model file.*library\.Library"):
+            read(path)
+    other = tmp_path / "other.sqlite"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE clips (id)")
+    connection.close()
+    with pytest.raises(FileError, match="is not a model file of sysbags"):
+        sysbags.load(other)
+
+
 def test_a_newer_schema_is_refused(path):
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA user_version = {SCHEMA + 1}")
@@ -268,7 +291,7 @@ def test_what_is_no_library(tmp_path, path, clips):
         (text, "is not a library of sysbags"),
         (other, "is another SQLite database, not a library"),
         (tmp_path, "is a folder, but it must be a library, a file"),
-        (cut, "is damaged"),
+        (cut, "is damaged: restore a copy of the file, or add the clips to a new library$"),
     ]:
         before = file.read_bytes() if file.is_file() else None
         with pytest.raises(FileError, match=message):
@@ -394,6 +417,30 @@ def test_search(path, clips, tmp_path):
         (tmp_path / "bad.mp4").write_text("no video")
         with pytest.raises(SysbagsError, match=r"bad.mp4"):
             library.search(tmp_path / "bad.mp4")
+
+
+def test_weights_of_a_library(clips, path, tmp_path):
+    """They are the defaults of searches; a library of an older version has those of the functions."""
+    with Library(tmp_path / "weighted.library") as library:
+        library.add(clips, identifier=IDENTIFIER, lambda_a=3.0, lambda_mu=2.0)
+        own = library.search(clips[0], 5).neighbours.distances
+        given = library.search(clips[0], 5, lambda_a=3.0, lambda_mu=2.0).neighbours.distances
+        np.testing.assert_array_equal(own, given)
+        assert library.index().weights == (3.0, 2.0)
+        assert library.index(lambda_mu=0.5).weights == (3.0, 0.5)
+        assert library.duplicates().below == library.duplicates(lambda_a=3.0, lambda_mu=2.0).below
+        assert (library.info()["lambda_a"], library.info()["lambda_mu"]) == (3.0, 2.0)
+    with Library(path) as library:
+        with library.transaction() as connection:
+            tree, arrays = connection.execute("SELECT tree, arrays FROM settings").fetchone()
+            older = json.loads(tree)
+            for name in ("landmarks", "lambda_a", "lambda_mu"):
+                del older["dict"][name]
+            values = [json.dumps(older), checksum(json.dumps(older), arrays)]
+            connection.execute("UPDATE settings SET tree = ?, checksum = ?", values)
+        assert library.index().weights == (0.25, 0.0)
+        assert library.settings.landmarks == 500
+        assert library.add(clips[:1], landmarks=500).unchanged == 1
 
 
 def test_search_of_a_clip_that_is_gone_or_changed(tmp_path):

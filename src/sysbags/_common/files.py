@@ -1,24 +1,30 @@
-"""Files: atomic writing, natural order, suffixes of videos and images."""
+"""Files: atomic writing, tables, natural order, suffixes of videos and images, the header of libraries."""
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from sysbags.errors import FileError
 
 __all__ = [
     "IMAGE_SUFFIXES",
+    "LIBRARY_ID",
+    "SQLITE_MAGIC",
     "VIDEO_SUFFIXES",
     "atomic_write",
+    "is_library",
     "natural_order",
     "remove_old_temporaries",
+    "write_table",
 ]
 
 IMAGE_SUFFIXES = frozenset(
@@ -32,6 +38,8 @@ VIDEO_SUFFIXES = frozenset({
 # fmt: on
 TEMPORARY = ".tmp-"  # begins the names of temporary files
 OLD_SECONDS = 24 * 3600.0
+SQLITE_MAGIC = b"SQLite format 3\x00"
+LIBRARY_ID = 0x53424C31  # "SBL1", SQLite's application id, which other programs can see too
 
 
 def natural_order(path: Path) -> tuple[list[tuple[bool, int, str]], str]:
@@ -74,6 +82,33 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def write_table(path: str | os.PathLike[str], rows: Iterable[Iterable[Any]]) -> None:
+    r"""Write a table of comma-separated values, UTF-8, atomically.
+
+    A file name that is not UTF-8 has its own bytes in the table.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> target = pathlib.Path(tempfile.mkdtemp()) / "table.csv"
+    >>> write_table(target, [["clip", "label"], ["no \udcff text.mp4", "rain"]])
+    >>> target.read_bytes()
+    b'clip,label\r\nno \xff text.mp4,rain\r\n'
+    """
+    with (
+        atomic_write(path) as temporary,
+        temporary.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
+    ):
+        csv.writer(file).writerows(rows)
+
+
+def is_library(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a file is a library of clips, by the application id in the header of SQLite."""
+    with open(path, "rb") as file:
+        start = file.read(72)
+    return start.startswith(SQLITE_MAGIC) and start[68:] == LIBRARY_ID.to_bytes(4, "big")
 
 
 def remove_old_temporaries(folder: Path) -> None:

@@ -20,9 +20,13 @@ Named = list[tuple[str, "System"]]
 
 
 def is_saved(file: Path) -> bool:
-    """Tell whether a file has the format of model files: a length of eight bytes, then JSON."""
+    """Tell whether a file was saved: a library, or a model file (a length of eight bytes, then JSON)."""
+    from sysbags._common.files import is_library
+
     if not file.is_file():
         return False
+    if is_library(file):
+        return True  # what reads it as a model says that it is a library
     with file.open("rb") as opened:
         return opened.read(9)[8:] == b"{"
 

@@ -71,11 +71,18 @@ Scheduler = Annotated[
 RandomState = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the random numbers.")]
 LambdaA = Annotated[
     float | None,
-    typer.Option(metavar="X", min=0.0, show_default="0.25", help="Weight of the transition in the distance."),
+    typer.Option(
+        metavar="X",
+        min=0.0,
+        show_default="the model's, or 0.25",
+        help="Weight of the transition in the distance.",
+    ),
 ]
 LambdaMu = Annotated[
     float | None,
-    typer.Option(metavar="X", min=0.0, show_default="0", help="Weight of the mean in the distance."),
+    typer.Option(
+        metavar="X", min=0.0, show_default="the model's, or 0", help="Weight of the mean in the distance."
+    ),
 ]
 OptionalMetric = Annotated[
     Metric | None,

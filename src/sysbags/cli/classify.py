@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -206,21 +205,20 @@ def _ranked(entry: dict[str, Any]) -> list[tuple[str, float]]:
 
 def _write(path: Path, entries: list[dict[str, Any]], with_model: bool, top: int) -> None:
     """Write one row per clip and model."""
-    from sysbags._common.files import atomic_write
+    from sysbags._common.files import write_table
 
     places = min(top, max([1, *(len(entry.get("distances", ())) for entry in entries)]))
     further = [f"{name}_{place}" for place in range(2, places + 1) for name in ("label", "probability")]
-    with atomic_write(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        heads = ["clip", "label", "probability", *further, "set", "squared_distance", "error"]
-        writer.writerow(["model", *heads] if with_model else heads)
-        for entry in entries:
-            label = entry.get("label")
-            chances = entry.get("probabilities") or {}
-            others = [] if label is None else [name for name, _ in _ranked(entry) if name != label]
-            shown = [] if label is None else [label, *others][:places]
-            cells = [cell for name in shown for cell in (name, chances.get(name, ""))]
-            row = [
+    rows = [["model", "clip", "label", "probability", *further, "set", "squared_distance", "error"]]
+    for entry in entries:
+        label = entry.get("label")
+        chances = entry.get("probabilities") or {}
+        others = [] if label is None else [name for name, _ in _ranked(entry) if name != label]
+        shown = [] if label is None else [label, *others][:places]
+        cells = [cell for name in shown for cell in (name, chances.get(name, ""))]
+        rows.append(
+            [
+                entry["model"],
                 entry["path"],
                 *cells,
                 *("" for _ in range(2 + len(further) - len(cells))),
@@ -228,7 +226,8 @@ def _write(path: Path, entries: list[dict[str, Any]], with_model: bool, top: int
                 "" if label is None else entry["distances"][label],
                 entry.get("error", entry.get("reason", "")),
             ]
-            writer.writerow([entry["model"], *row] if with_model else row)
+        )
+    write_table(path, rows if with_model else [row[1:] for row in rows])
 
 
 def _show(entries: list[dict[str, Any]], top: int) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sysbags.cli._model import Features
-from sysbags.cli._options import Json, LambdaA, LambdaMu, NJobs, RandomState, Scheduler, help_text
+from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, RandomState, Scheduler, help_text
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
 from sysbags.cli._reading import note_skipped, skipped, warnings_as_notes
 from sysbags.cli._settings import Settings, with_settings
@@ -56,7 +56,7 @@ def add(
         typer.Argument(
             metavar="CLIP...",
             show_default=False,
-            help="Video files, folders of images, or folders to search.",
+            help="Video files, folders of images, or folders to search; stored as absolute paths.",
         ),
     ],
     compress: Annotated[
@@ -65,10 +65,16 @@ def add(
             metavar="N", min=1, show_default=False, help="Compress each system to at most N samples."
         ),
     ] = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(metavar="MODEL", help="Use the bag, order and kernel of a saved model."),
+    landmarks: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            show_default="500",
+            help="Landmarks of the embedding: more of them lose less, and take longer.",
+        ),
     ] = None,
+    model: Model = None,
     random_state: RandomState = 0,
     n_jobs: NJobs = -1,
     scheduler: Scheduler = None,
@@ -78,10 +84,16 @@ def add(
 ) -> None:
     """Add clips to a library; clips that are in it and have not changed are not read again.
 
-    The first clips make the library, and the options for frames, bags and systems are then fixed: leave them
-    out later. A clip in a folder of a folder that is searched has the name of that folder as its label; a
-    table index.csv gives labels and sources. Clips are added one by one, so that nothing is lost if this is
-    interrupted: add again to continue. A clip that cannot be read is reported and skipped.
+    The first clips make the library, and --compress, --landmarks, --model and the options for frames, bags
+    and systems are then fixed: leave them out later. With --model, searches use the weights of the model, if
+    its metric is alignment.
+
+    Labels are the names of the folders in a folder that is added: clips/rain/1.mp4 has the label rain if
+    clips is added, but no label if clips/rain or the file itself is added. A table index.csv in a folder that
+    is added gives labels and sources.
+
+    Clips are added one by one, so that nothing is lost if this is interrupted: add again to continue. A clip
+    that cannot be read is reported and skipped.
 
     Example: sysbags library add clips.library clips --order 5
     """
@@ -91,20 +103,30 @@ def add(
     if not file.exists():
         check_out(file, clips)
     bags = identifier = None
+    weights: dict[str, Any] = {}
     given = set(settings.given())
     if given or model is not None:
         features = Features.of(settings, model, None, None, None, random_state)
         # What is not given is not compared with the settings of the library.
         bags = features.bags if model is not None or given - IDENTIFYING else None
         identifier = features.identifier if model is not None or given & IDENTIFYING else None
+        if model is not None and features.metric == "alignment":
+            weights = {"lambda_a": features.lambda_a, "lambda_mu": features.lambda_mu}
     with connected(scheduler) as client, Library(file) as opened, warnings_as_notes():
         result = opened.add(
-            clips, bags=bags, identifier=identifier, compress=compress, n_jobs=n_jobs, client=client
+            clips,
+            bags=bags,
+            identifier=identifier,
+            compress=compress,
+            landmarks=landmarks,
+            **weights,
+            n_jobs=n_jobs,
+            client=client,
         )
+        if result.failures and not result.added + result.updated + result.unchanged:
+            error = next(iter(result.failures.values()))
+            raise type(error)(f"none of the clips can be used: {error}")
         total = len(opened)
-    if result.failures and not result.added + result.updated + result.unchanged:
-        error = next(iter(result.failures.values()))
-        raise type(error)(f"none of the clips can be used: {error}")
     counts = {"added": result.added, "updated": result.updated, "unchanged": result.unchanged}
     if as_json:
         print_json(
@@ -120,6 +142,11 @@ def add(
         words = ", ".join(f"{count} {name}" for name, count in counts.items())
         say(f"{words}, {len(result.failures)} skipped; {total} clips in {file}")
     note_skipped(result.failures.values())
+    if len({path.parent for path in result.unlabelled}) > 1:
+        note(
+            f"{len(result.unlabelled)} new clips have no label: for labels, add the folder that has "
+            "one folder per class"
+        )
     if result.missing:
         note(
             f"no longer on disk: {len(result.missing)} of the clips in the library, such as "
@@ -246,12 +273,22 @@ def info(file: File, as_json: Json = False) -> None:
 
     Example: sysbags library info clips.library
     """
+    from sysbags.distances.projection import EmbeddingLoss
+
     with _opened(file) as opened:
         facts = opened.info()
     if as_json:
         print_json(facts)
         return
     show_table(["", "value"], ([name.replace("_", " "), _text(value)] for name, value in facts.items()))
+    # With fewer landmarks than wanted, these span all frames that the embedding was fitted to.
+    if facts["landmarks"] is not None and facts["landmarks"] == facts["most_landmarks"]:
+        loss = EmbeddingLoss(facts["landmarks"], facts["lost_median"] or 0.0, facts["lost_largest"] or 0.0)
+        if loss.is_large:
+            note(
+                f"the embedding loses {loss.median:.0%} of the observers in the median: a new library with "
+                "more --landmarks loses less"
+            )
 
 
 def _text(value: Any) -> str:
@@ -278,20 +315,22 @@ def search(
     """Find the clips of a library that are nearest to a clip, with their squared alignment distances.
 
     Candidates are found in the embedding and their exact distances computed. A clip of the library is
-    compared with the others, not with itself.
+    compared with the others, not with itself. The weights are by default those of the model that the library
+    was made with.
 
     Example: sysbags library search clips.library new.mp4 -k 5
     """
     from sysbags._common.cluster import connected
     from sysbags.evaluate.compilation import compiled_for
+    from sysbags.library.settings import search_weights
 
-    options = _weights(lambda_a, lambda_mu)
     with (
         connected(scheduler) as client,
         _opened(file) as opened,
         warnings_as_notes(),
         compiled_for("alignment"),
     ):
+        options = search_weights(opened, lambda_a, lambda_mu)
         found = opened.search(clip, k, exact=exact, n_jobs=n_jobs, client=client, **options)
     spent: Any = found.neighbours
     rows = list(zip(found.clips, spent.distances.tolist(), spent.lower_bounds.tolist(), strict=True))
@@ -351,9 +390,10 @@ def duplicates(
     """
     from sysbags._common.cluster import connected
     from sysbags.evaluate.compilation import compiled_for
+    from sysbags.library.settings import search_weights
 
-    options = _weights(lambda_a, lambda_mu)
     with connected(scheduler) as client, _opened(file) as opened, compiled_for("alignment"):
+        options = search_weights(opened, lambda_a, lambda_mu)
         found = opened.duplicates(below, n_jobs=n_jobs, client=client, **options)
     if as_json:
         near = [{"paths": [one, two], "squared_distance": distance} for one, two, distance in found.near]
@@ -368,13 +408,6 @@ def duplicates(
         )
     limit = f"pairs with a squared distance of at most {number(found.below)}"
     say(f"groups of equal content: {len(found.equal)}; {limit}: {len(found.near)}")
-
-
-def _weights(lambda_a: float | None, lambda_mu: float | None) -> dict[str, Any]:
-    return {
-        "lambda_a": 0.25 if lambda_a is None else lambda_a,
-        "lambda_mu": 0.0 if lambda_mu is None else lambda_mu,
-    }
 
 
 def _short(record: ClipRecord) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Annotated
 
@@ -45,7 +44,7 @@ def matrix(
     Example: sysbags matrix clips --out distances.csv
     """
     from sysbags._common.cluster import connected, use_client
-    from sysbags._common.files import atomic_write
+    from sysbags._common.files import write_table
     from sysbags.datasets.folder import clips_under
     from sysbags.distances.pairwise import pairwise_distances
     from sysbags.evaluate.compilation import compiled_for
@@ -67,10 +66,8 @@ def matrix(
                 n_jobs=n_jobs,
             )
     names = [path.relative_to(folder).as_posix() for path in clips.paths]
-    with atomic_write(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file)
-        table.writerow(["clip", *names])
-        table.writerows([name, *row] for name, row in zip(names, distances.tolist(), strict=True))
+    rows = ([name, *row] for name, row in zip(names, distances.tolist(), strict=True))
+    write_table(out, [["clip", *names], *rows])
     if as_json:
         facts = {"out": out, "metric": features.metric, "clips": names, "skipped": skipped(clips)}
         print_json({**facts, "seconds": stages.seconds})

@@ -14,7 +14,6 @@ mirrored: the mirrored clip would rotate backwards.
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.files import atomic_write
+from sysbags._common.files import write_table
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer
@@ -151,10 +150,8 @@ def make_dynamics_clips(
     # the decoded frames would differ between slow and fast.
     shape = frames, height, width
     paths, labels = write_clips(folder, DYNAMICS, per_class, shape, film, n_jobs)
-    with atomic_write(Path(folder) / INDEX) as temporary, temporary.open("w", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["clip", "source"])
-        table.writerows([f"{path.parent.name}/{path.name}", path.stem] for path in paths)
+    rows = ([f"{path.parent.name}/{path.name}", path.stem] for path in paths)
+    write_table(Path(folder) / INDEX, [["clip", "source"], *rows])
     return paths, labels
 
 

@@ -164,9 +164,9 @@ class Collection:
         """Read the systems of consecutive blocks."""
         n = self.stack.transition.shape[1]
         if self.embedding is not None:
-            start, stop = places[0].start, places[-1].stop
-            systems = self.systems
-            part = systems.part(start, stop) if isinstance(systems, LazySystems) else systems[start:stop]
+            start, systems = places[0].start, self.systems
+            every = slice(start, places[-1].stop)
+            part = systems.subset(every) if isinstance(systems, LazySystems) else systems[every]
             observers = embed_systems(self.embedding, part, n, n_jobs).observers
             own = [observers[place.start - start : place.stop - start] for place in places]
             stacks = [self.stack.subset(place) for place in places]

@@ -13,7 +13,7 @@ from sysbags._common.cluster import use_client
 from sysbags._common.parallel import run
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray, KernelLike
-from sysbags._common.validation import check_integer, check_stream
+from sysbags._common.validation import check_integer, check_stream, kernel_name
 from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.kernels.functions import check_kernel, feature_map, kernel_matrix
 from sysbags.systems.lazy import LazySystems, sizes_of, space_of
@@ -88,6 +88,8 @@ class Embedding:
     >>> streams, _ = make_streams(classes=2, per_class=4, frames=40, bins=8)
     >>> systems = [sysbags.identify(stream, order=2) for stream in streams]
     >>> embedding = Embedding.fit(systems, size=50)
+    >>> embedding
+    Embedding(kernel='chi2', landmarks=50)
     >>> embedded = embedding.transform(systems)
     >>> embedded.observers.shape, bool(embedded.lost.max() < 0.05)
     ((8, 3, 50), True)
@@ -98,6 +100,9 @@ class Embedding:
 
     def __init__(self, kernel: KernelLike, landmarks: Array | None, factor: Array | None) -> None:
         self.kernel, self.landmarks, self.factor = kernel, landmarks, factor
+
+    def __repr__(self) -> str:
+        return f"Embedding(kernel={kernel_name(self.kernel)}, landmarks={self.size})"
 
     @classmethod
     def fit(

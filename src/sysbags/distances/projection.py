@@ -20,6 +20,8 @@ from sysbags.systems.system import System
 
 __all__ = ["EmbeddedStack", "EmbeddingLoss", "project"]
 
+LARGE_LOSS = 0.3  # of the median observer
+
 
 def project(system: System, embedding: Embedding) -> System:
     """Return the system with the landmarks of an embedding as its samples.
@@ -145,6 +147,8 @@ class EmbeddingLoss(NamedTuple):
     EmbeddingLoss(landmarks=50, median=0.02, largest=0.03)
     >>> loss.sentence().partition(", which ")[2]
     'loses 2.0 % of the observers in the median, 3.0 % at most'
+    >>> EmbeddingLoss(5, median=0.4, largest=0.6).sentence().partition(", which ")[2]
+    'loses 40.0 % of the observers in the median, 60.0 % at most: more landmarks lose less'
     """
 
     landmarks: int | None
@@ -158,6 +162,11 @@ class EmbeddingLoss(NamedTuple):
         known = [size for size in sizes if size is not None]
         return cls(max(known, default=None), float(np.median(shares)), float(shares.max()))
 
+    @property
+    def is_large(self) -> bool:
+        """Whether so much is lost that more landmarks are advisable."""
+        return self.median > LARGE_LOSS
+
     def sentence(self) -> str:
         """Return what there is to say about distances."""
         if self.landmarks is None:
@@ -165,4 +174,5 @@ class EmbeddingLoss(NamedTuple):
         return (
             f"distances are approximate: an embedding of {self.landmarks} landmarks, which loses "
             f"{100 * self.median:.1f} % of the observers in the median, {100 * self.largest:.1f} % at most"
+            f"{': more landmarks lose less' if self.is_large else ''}"
         )

@@ -107,7 +107,8 @@ def to_unit_variance(systems: Sequence[System], gram: CrossGram) -> tuple[list[S
                 _observer_gram=system.observer_gram * np.outer(deviation, deviation),
             )
         )
-    observer = deviations[:, None, :, None] * gram.observer * deviations[None, :, None, :]
+    observer = deviations[:, None, :, None] * gram.observer
+    observer *= deviations[None, :, None, :]  # in place: of many systems the blocks are large
     observer_gram = deviations[:, :, None] * gram.rows.observer_gram * deviations[:, None, :]
     return changed, _gram_of(changed, observer, observer_gram, gram)
 

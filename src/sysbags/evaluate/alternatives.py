@@ -24,7 +24,8 @@ from sysbags.distances.registry import METRICS
 from sysbags.distances.truncation import to_unit_variance
 from sysbags.distances.weights import SCALE, scaled_weights
 from sysbags.errors import ParameterError
-from sysbags.evaluate.predictors import KernelRidge, NearestNeighbors, Predictor, SmallestSum
+from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
+from sysbags.evaluate.predictors import NearestNeighbors, Predictor, SmallestSum
 from sysbags.evaluate.splits import EvaluationSet
 from sysbags.evaluate.system_predictors import PredictorFamily, metric_predictors
 from sysbags.systems.system import NORMAL_FORMS, System

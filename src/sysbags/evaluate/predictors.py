@@ -8,17 +8,15 @@ nested selection can choose between predictors for g by how they do on the other
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from threading import Lock
-from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_integer, check_positive
-from sysbags.classifiers.kernel_ridge import bordered, log_shares, targets
+from sysbags._common.validation import check_integer
 from sysbags.classifiers.votes import NO_PREDICTION, majority_vote
 from sysbags.errors import ParameterError
 
@@ -27,7 +25,6 @@ __all__ = [
     "ClassCenters",
     "CodebookFolds",
     "DistancePredictor",
-    "KernelRidge",
     "NearestCenter",
     "NearestNeighbors",
     "Predictor",
@@ -35,6 +32,7 @@ __all__ = [
     "TabulatedPredictor",
     "average_centers",
     "medoid_centers",
+    "nearest_distances",
 ]
 
 Measure = Callable[[IntArray], Array]
@@ -132,7 +130,7 @@ class NearestNeighbors:
 
     def distances(self, excluding: int | None = None) -> Array:
         """Return the distances of the rows to the nearest item of each class; see `DistancePredictor`."""
-        return _nearest(self._distances, self._codes, self._groups != excluding)
+        return nearest_distances(self._distances, self._codes, self._groups != excluding)
 
     def scores(self, excluding: int | None = None) -> Array:
         """Return minus the distances to the nearest item of each class; see `ScorePredictor`."""
@@ -347,182 +345,6 @@ def average_centers(
     return ClassCenters(codes, groups, make, terms=2)
 
 
-class KernelRidge:
-    """Regularised least squares on squared distances, see `sysbags.KernelRidgeClassifier`.
-
-    Nothing is solved again for an item that is left out. With R the inverse of the matrix of the linear
-    system and ``R Y`` its coefficients, what it would have learnt without the items S predicts for them
-    ``Y_S - (R_SS)^-1 (R Y)_S``. Where classes have equal weights, the weights of the other items of a class
-    grow when some of its items are left out: a change of the diagonal, which changes R by Woodbury's formula.
-
-    Parameters
-    ----------
-    distances : (K, K) array
-        Squared Euclidean distances between all items, see `euclidean_part`.
-    codes, groups : (K,) array of int
-        Class and group of each item.
-    penalty : float, default=1.0
-        In the unit of squared distances.
-    class_size : float, optional
-        Give all classes the weight of so many items. By default each item has the weight 1.
-    shown : (K, K) array, optional
-        What `distances` is about, if `distances` were changed for the linear system.
-
-    Examples
-    --------
-    >>> points = np.array([0.0, 1.0, 2.0, 6.0, 7.0, 8.0])
-    >>> between = (points[:, None] - points) ** 2
-    >>> KernelRidge(between, np.array([0, 0, 0, 1, 1, 1]), np.arange(6)).predict()
-    array([0, 0, 0, 1, 1, 1])
-    """
-
-    def __init__(
-        self,
-        distances: Array,
-        codes: IntArray,
-        groups: IntArray,
-        penalty: float = 1.0,
-        class_size: float | None = None,
-        shown: Array | None = None,
-    ) -> None:
-        classes = int(codes.max()) + 1
-        self._distances, self._squared = distances, distances if shown is None else shown
-        self._codes, self._targets = codes, targets(codes, classes)
-        self._penalty, self._class_size = check_positive(penalty, "the penalty"), class_size
-        self._groups, self._group_indices = np.unique(groups, return_inverse=True)
-        self._counts = np.zeros((len(self._groups), classes), dtype=np.int64)
-        np.add.at(self._counts, (self._group_indices, codes), 1)
-        self._members = [np.flatnonzero(self._group_indices == k) for k in range(len(self._groups))]
-        # Groups with as many items, or with as many items of each class, are solved for at once.
-        stacks: dict[Any, list[int]] = {}
-        for k, members in enumerate(self._members):
-            stacks.setdefault(len(members) if class_size is None else tuple(self._counts[k]), []).append(k)
-        self._stacks = list(stacks.values())
-
-    def predict(self, excluding: int | None = None) -> IntArray:
-        """Return the class code of each item; see `Predictor`."""
-        scores = self._fitted(excluding)
-        return np.where(np.isfinite(scores).any(axis=1), scores.argmax(axis=1), NO_PREDICTION)
-
-    def scores(self, excluding: int | None = None) -> Array:
-        """Return `log_shares` of what is fitted to 1 for a class and to -1 for the others."""
-        return log_shares(self._fitted(excluding))
-
-    def _fitted(self, excluding: int | None) -> Array:
-        """Return the scores of the classes, -inf for classes without items."""
-        inverse, coefficients, counts = self._inverse, self._coefficients, self._counts.sum(axis=0)
-        training_counts = counts - self._counts[self._group_indices]
-        if excluding is not None and len(self._groups) == 2:
-            return np.full(self._targets.shape, -np.inf)  # no group is left to learn from
-        place, every = -1, np.arange(len(self._codes))
-        if excluding is not None:
-            place = int(np.searchsorted(self._groups, excluding))
-            out, removed = self._members[place], self._counts[place]
-            inverse, coefficients = self._reweighted(inverse, coefficients, counts, removed, every)
-            step = np.linalg.solve(inverse[np.ix_(out, out)], inverse[out])
-            coefficients = coefficients - step.T @ coefficients[out]
-            inverse = inverse - inverse[:, out] @ step
-            counts = counts - removed
-            training_counts = training_counts - removed
-        left, scores = self._group_indices != place, np.zeros_like(self._targets)
-        spectra: dict[int, _Spectrum] = {}
-        for stack in ([k for k in stack if k != place] for stack in self._stacks):
-            if not stack:
-                continue
-            members, removed = np.array([self._members[k] for k in stack]), self._counts[stack[0]]
-            losing = np.flatnonzero(removed).tolist()
-            if self._class_size is None:
-                blocks, part = inverse[members[:, :, None], members[:, None, :]], coefficients[members]
-            elif len(losing) == 1:
-                [c] = losing
-                if c not in spectra:
-                    rows = np.flatnonzero((self._codes == c) & left)
-                    spectra[c] = _Spectrum.of(inverse[np.ix_(rows, rows)], coefficients[rows], rows)
-                change = -self._penalty / self._class_size * removed[c] if removed[c] < counts[c] else 0.0
-                blocks, part = spectra[c].shifted(change, members)
-            else:
-                rows = np.flatnonzero((removed > 0)[self._codes] & left)
-                block, reduced = self._reweighted(inverse, coefficients, counts, removed, rows)
-                places = np.searchsorted(rows, members)
-                blocks, part = block[places[:, :, None], places[:, None, :]], reduced[places]
-            scores[members] = self._targets[members] - np.linalg.solve(blocks, part)
-        return np.where(training_counts > 0, scores, -np.inf)
-
-    def _reweighted(
-        self, inverse: Array, coefficients: Array, counts: IntArray, removed: IntArray, rows: IntArray
-    ) -> tuple[Array, Array]:
-        """Return R of some items, and R Y, where classes keep their weights when items are removed.
-
-        Parameters
-        ----------
-        inverse, coefficients : (K, K) and (K, C) array
-            R and R Y.
-        counts, removed : (C,) array of int
-            Items of each class, and how many of them are removed.
-        rows : (k,) array of int
-            The items; all items of classes that lose some must be among them.
-        """
-        block, part = inverse[np.ix_(rows, rows)], coefficients[rows]
-        if self._class_size is None:
-            return block, part
-        changed = ((removed > 0) & (removed < counts))[self._codes[rows]]
-        change = -self._penalty / self._class_size * removed[self._codes[rows[changed]], None]
-        within, right = block[np.ix_(changed, changed)], np.hstack([block[changed], part[changed]])
-        step = np.linalg.solve(np.eye(len(change)) + change * within, change * right)
-        left = block[:, changed]
-        return block - left @ step[:, : len(rows)], part - left @ step[:, len(rows) :]
-
-    def distances(self, excluding: int | None = None) -> Array:
-        """Return the squared distances to the nearest item of each class; see `DistancePredictor`."""
-        usable = np.ones(len(self._codes), dtype=bool)
-        if excluding is not None:
-            usable = self._groups[self._group_indices] != excluding
-        return _nearest(self._to_others, self._codes, usable)
-
-    @cached_property
-    def _inverse(self) -> Array:
-        """R; many of these predictors may be compared, and few of them asked."""
-        items, penalties = len(self._codes), np.full(len(self._codes), self._penalty)
-        if self._class_size is not None:
-            penalties *= self._counts.sum(axis=0)[self._codes] / self._class_size
-        return np.asarray(np.linalg.inv(bordered(self._distances, penalties))[:items, :items])
-
-    @cached_property
-    def _coefficients(self) -> Array:
-        """R Y."""
-        return np.asarray(self._inverse @ self._targets)
-
-    @cached_property
-    def _to_others(self) -> Array:
-        """The squared distances, infinite within a group."""
-        return np.where(self._group_indices[:, None] == self._group_indices, np.inf, self._squared)
-
-
-class _Spectrum(NamedTuple):
-    """The spectrum of a block of R, by which it follows a shift of the penalties of its items.
-
-    With R = V L V', the block of the inverse is ``V L / (1 + change L) V'`` when `change` is added to the
-    penalties of its items: one decomposition serves the groups of all sizes.
-    """
-
-    rows: IntArray
-    values: Array
-    vectors: Array
-    rotated: Array  # V' R Y
-
-    @classmethod
-    def of(cls, block: Array, part: Array, rows: IntArray) -> _Spectrum:
-        """Decompose a block of R; `part` is its part of R Y, and `rows` are its items."""
-        values, vectors = np.linalg.eigh(block)
-        return cls(rows, values, vectors, vectors.T @ part)
-
-    def shifted(self, change: float, members: IntArray) -> tuple[Array, Array]:
-        """Return R and R Y of the items of each of some groups, (G, S, S) and (G, S, C)."""
-        some, factors = self.vectors[np.searchsorted(self.rows, members)], 1.0 / (1.0 + change * self.values)
-        scaled = some * factors
-        return (scaled * self.values) @ some.transpose(0, 2, 1), scaled @ self.rotated
-
-
 class CodebookFolds:
     """Each item predicted with the codebook that was learnt without its fold.
 
@@ -601,7 +423,7 @@ def _smallest(distances: Array) -> IntArray:
     return np.where(np.isfinite(distances.min(axis=1)), distances.argmin(axis=1), NO_PREDICTION)
 
 
-def _nearest(distances: Array, codes: IntArray, usable: npt.NDArray[np.bool_]) -> Array:
+def nearest_distances(distances: Array, codes: IntArray, usable: npt.NDArray[np.bool_]) -> Array:
     """Return the distances to the nearest usable item of each class, (K, C)."""
     classes = range(int(codes.max()) + 1)
     return np.stack(

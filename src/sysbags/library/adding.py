@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,6 +54,8 @@ class Added:
         What is wrong with each of the clips that cannot be read; the sentence names it.
     missing : list of Path
         Clips of the library that are given, or in the folders that are given, and no longer on disk.
+    unlabelled : list of Path
+        New clips without a label.
     """
 
     added: int = 0
@@ -60,6 +63,7 @@ class Added:
     unchanged: int = 0
     failures: dict[Path, SysbagsError] = field(default_factory=dict)
     missing: list[Path] = field(default_factory=list)
+    unlabelled: list[Path] = field(default_factory=list)
 
 
 def add_clips(
@@ -81,6 +85,8 @@ def add_clips(
             todo = _read_and_write(library, todo, *settings, n_jobs, summary)
             if todo:
                 settings = settings_for(library, wanted, names, n_jobs)
+        if not library.path.exists():
+            return summary  # no clip can be used, so that there is nothing to make a library of
         embed_clips(library, n_jobs)
     with library.connection() as connection:
         inside = dict.fromkeys(found for path in paths for found in below(connection, path))
@@ -100,12 +106,20 @@ def _given_clips(
         raise ParameterError("paths is empty, but there must be at least one clip or folder to add")
     for name, values in (("labels", labels), ("sources", sources)):
         if values is not None and (isinstance(values, str) or len(values) != len(items)):
-            raise ParameterError(f"{name} must have one entry for each of the {len(items)} paths")
+            raise ParameterError(
+                f"{name} must have one entry for each of the {len(items)} paths, which then must be clips, "
+                "not folders of clips"
+            )
     clips: list[GivenClip] = []
     for k, item in enumerate(items):
         path = Path(os.path.abspath(item))  # type: ignore[arg-type]
         is_clip = looks_like_clip(path) or not (os.path.isdir(path) or _has_clips(library, path))
-        if labels is not None or sources is not None or is_clip:
+        if (labels is not None or sources is not None) and not is_clip:
+            raise ParameterError(
+                f"paths[{k}], {path}, is a folder of clips, but labels and sources are for clips: name its "
+                "clips one by one, or leave out labels and sources"
+            )
+        if is_clip:
             label, source = (None if values is None else values[k] for values in (labels, sources))
             clips.append(GivenClip(str(path), label, source))
         elif (path / INDEX).is_file():
@@ -143,7 +157,13 @@ def _has_clips(library: Library, folder: Path) -> bool:
 
 def _text(name: str | None) -> str | None:
     """Return a label as text; what is not UTF-8 in the name of a folder becomes an escape."""
-    return None if name is None else str(name).encode("utf-8", "backslashreplace").decode()
+    if name is None:
+        return None
+    text = str(name)
+    with suppress(UnicodeEncodeError):  # half a surrogate pair that is no byte of a file name
+        # The names of folders are UTF-8, also where the locale is not.
+        text = text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _changed(library: Library, clips: Sequence[GivenClip], summary: Added) -> list[GivenClip]:
@@ -156,6 +176,9 @@ def _changed(library: Library, clips: Sequence[GivenClip], summary: Added) -> li
             state = file_state(clip.path)
         except VideoError as error:
             summary.failures[Path(clip.path)] = error
+            return
+        if not library.path.exists():
+            todo.append(clip)
             return
         with library.connection() as connection:
             row = connection.execute(
@@ -201,7 +224,7 @@ def _read_and_write(
         if isinstance(result, SysbagsError):
             summary.failures[Path(clip.path)] = result
             return
-        with library.transaction() as connection:
+        with library.transaction(create=True) as connection:
             if new is not None and not put_settings(connection, new):
                 again.append(clip)  # another process was first, with other settings
                 return
@@ -214,6 +237,7 @@ def _read_and_write(
             _put_clip(connection, clip, result.sha256, content, result.state, result.checked_ns)
         if row is None:
             summary.added += 1
+            summary.unlabelled += [Path(clip.path)] if clip.label is None else []
         elif row[0] != content or _differs(clip, *row[1:]):
             summary.updated += 1
         else:
@@ -221,7 +245,7 @@ def _read_and_write(
         for text in result.warnings:
             warn(text, VideoWarning, stacklevel=2)
 
-    run(read_clip, clips, n_jobs, "clips", shared=tuple(settings), consume=write, remote=True)
+    run(read_clip, clips, n_jobs, "clips", shared=settings.reading, consume=write, remote=True)
     return again
 
 

@@ -80,7 +80,7 @@ def k_medoids(
 
     Distances are those of the index's embedding: no kernel between two systems is evaluated. All of them are
     computed, so that time and memory grow with the square of the number of systems; `k_means` has no such
-    limit. Then `k_medoids_of` searches.
+    limit. FasterPAM (Schubert and Rousseeuw, 2021) then swaps medoids until no swap lowers the sum.
 
     Parameters
     ----------

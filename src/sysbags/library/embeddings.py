@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sysbags._common.cluster import use_client
 from sysbags._common.parallel import run
 from sysbags.distances.embedding import EmbeddedSystems, Embedding
 from sysbags.errors import FileError
 from sysbags.library.index import SystemIndex
 from sysbags.library.schema import checksum, pack, unpack
+from sysbags.library.settings import LANDMARKS
 from sysbags.library.systems import AbsentError, StoredSystems, select_systems
 from sysbags.systems.system import System
 
@@ -21,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["embed_clips", "index_of", "read_embedded", "read_embedding"]
 
-LANDMARKS = 500
 MOST_FITTED = 2000  # contents that an embedding is fitted to
 GROWTH = 4  # fit again when there are so many times more contents than it was fitted to,
 ENOUGH = 1000  # unless it was fitted to so many
@@ -110,7 +112,7 @@ def _fit_when_due(library: Library) -> None:
         library,
         f"contents WHERE id IN ({', '.join(map(str, chosen))}) ORDER BY sha256",  # more than SQLite has marks
     )
-    embedding = Embedding.fit(systems, LANDMARKS)
+    embedding = _fitted(systems)
     arrays = (
         {} if embedding.landmarks is None else {"landmarks": embedding.landmarks, "factor": embedding.factor}
     )
@@ -125,6 +127,11 @@ def _fit_when_due(library: Library) -> None:
             [len(contents), data, checksum(data)],
         )
         connection.execute("INSERT OR IGNORE INTO waiting SELECT id FROM contents")
+
+
+def _fitted(systems: StoredSystems) -> Embedding:
+    settings = systems.library.settings
+    return Embedding.fit(systems, LANDMARKS if settings is None else settings.landmarks)
 
 
 def read_embedding(library: Library) -> tuple[int, Embedding | None]:
@@ -144,12 +151,13 @@ def read_embedding(library: Library) -> tuple[int, Embedding | None]:
 
 def index_of(systems: StoredSystems, **options: Any) -> SystemIndex:
     """Return an index of systems; `options` are those of `Library.index`."""
-    embedding, embedded = read_embedded(systems)
+    with use_client(options.get("client")):
+        embedding, embedded = read_embedded(systems, options.get("n_jobs"))
     arguments: dict[str, Any] = {"embedding": embedding, "embedded": embedded, **options}
     return SystemIndex(systems, **arguments)
 
 
-def read_embedded(systems: StoredSystems) -> tuple[Embedding, EmbeddedSystems]:
+def read_embedded(systems: StoredSystems, n_jobs: int | None = None) -> tuple[Embedding, EmbeddedSystems]:
     """Return the embedding, and systems in it; what is not embedded yet is embedded in memory."""
     library = systems.library
     number, embedding = read_embedding(library)
@@ -157,25 +165,35 @@ def read_embedded(systems: StoredSystems) -> tuple[Embedding, EmbeddedSystems]:
     for place, content in enumerate(systems.contents.tolist()):
         places.setdefault(content, []).append(place)
     if embedding is None:
-        embedding = Embedding.fit(systems, LANDMARKS)
+        embedding = _fitted(systems)
     query = "SELECT content, observers, lost, lost_of_mean, checksum FROM embedded WHERE embedding = ?"
     n, count = systems.transition.shape[1], len(systems)
     observers, lost = np.zeros((count, n + 1, 0), dtype=np.float32), np.zeros((2, count))
 
-    def put(place: int, rows: Any, values: Any) -> None:
+    def put(group: Sequence[int], data: bytes, *values: float) -> None:
         nonlocal observers
-        if not observers.shape[2]:
-            observers = np.zeros((count, n + 1, rows.shape[1]), dtype=np.float32)
-        observers[place, : len(rows) - 1], observers[place, n] = rows[:-1], rows[-1]
-        lost[:, place] = values
+        for place in group:
+            rows = np.frombuffer(data, dtype="<f4").reshape(systems.orders[place] + 1, -1)
+            if not observers.shape[2]:
+                observers = np.zeros((count, n + 1, rows.shape[1]), dtype=np.float32)
+            observers[place, : len(rows) - 1], observers[place, n] = rows[:-1], rows[-1]
+            lost[:, place] = values
 
     with library.connection() as connection:
-        for content, data, *values, expected in connection.execute(query, [number]):
-            if checksum(data, *values) != expected:
+        for content, *row, expected in connection.execute(query, [number]):
+            if checksum(*row) != expected:
                 raise FileError(f"the library {library.path} is damaged: `sysbags library verify` says where")
-            for place in places.pop(content, ()):
-                put(place, np.frombuffer(data, dtype="<f4").reshape(systems.orders[place] + 1, -1), values)
-    for place in (place for group in places.values() for place in group):
-        one = embedding.transform([systems[place]])
-        put(place, one.observers[0], (one.lost[0], one.lost_of_mean[0]))
+            put(places.pop(content, ()), *row)
+    waiting = list(places.values())  # clips with the same content are embedded once
+    if waiting:
+        some = systems.subset(np.array([group[0] for group in waiting]))
+        run(
+            _embedded_row,
+            some,
+            n_jobs,
+            "embedding",
+            shared=(embedding,),
+            consume=lambda k, row: put(waiting[k], *row),
+            remote=True,
+        )
     return embedding, EmbeddedSystems(observers=observers, lost=lost[0], lost_of_mean=lost[1])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysbags._common.files import atomic_write
+from sysbags._common.files import atomic_write, write_table
 from sysbags.library.embeddings import read_embedded
 from sysbags.storage.files import save
 
@@ -25,15 +24,8 @@ def export_library(library: Library, path: str | os.PathLike[str]) -> None:
     """Write the clips to a file, see `Library.export`."""
     suffix = Path(path).suffix.lower()
     if suffix == ".csv":
-        records = library.clips()
-        # A file name that is not UTF-8 has its own bytes in the table.
-        with (
-            atomic_write(path) as temporary,
-            temporary.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
-        ):
-            table = csv.writer(file)
-            table.writerow(COLUMNS)
-            table.writerows([getattr(record, name) for name in COLUMNS] for record in records)
+        rows = [[getattr(record, name) for name in COLUMNS] for record in library.clips()]
+        write_table(path, [COLUMNS, *rows])
         return
     systems = library.systems
     if suffix != ".npz":

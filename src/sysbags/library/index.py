@@ -106,6 +106,8 @@ class SystemIndex:
     >>> streams, _ = make_streams(classes=3, per_class=20, frames=40, bins=8)
     >>> systems = [sysbags.identify(stream, order=2) for stream in streams]
     >>> index = SystemIndex(systems[1:])
+    >>> index
+    SystemIndex(systems=59, landmarks=500, lambda_a=0.25, lambda_mu=0.0)
     >>> fast, exact = index.search(systems[0], 3), index.search(systems[0], 3, exact=True)
     >>> bool((fast.indices == exact.indices).all()), fast.blocks
     (True, 6)
@@ -140,6 +142,13 @@ class SystemIndex:
         self._spectra = transition_spectra(self._stack.transition)
         with use_client(client):
             self._pivots, self._to_pivots = self._choose_pivots(check_integer(pivots, "pivots", minimum=0))
+
+    def __repr__(self) -> str:
+        lambda_a, lambda_mu = self.weights
+        return (
+            f"SystemIndex(systems={len(self.systems)}, landmarks={self.embedding.size}, "
+            f"lambda_a={lambda_a}, lambda_mu={lambda_mu})"
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a worker of a cluster gets, which has no client of its own."""

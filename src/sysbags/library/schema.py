@@ -28,15 +28,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.files import TEMPORARY, remove_old_temporaries
+from sysbags._common.files import LIBRARY_ID, SQLITE_MAGIC, TEMPORARY, remove_old_temporaries
 from sysbags._common.version import __version__
 from sysbags.errors import FileError
 
-__all__ = ["SCHEMA", "checksum", "connect", "pack", "sqlite_errors", "unpack"]
+__all__ = ["REPAIR", "SCHEMA", "check_file", "checksum", "connect", "pack", "sqlite_errors", "unpack"]
 
-APPLICATION_ID = 0x53424C31  # "SBL1", so that `file` and other programs can tell what it is
 BUSY_SECONDS = 60.0
-MAGIC = b"SQLite format 3\x00"
+REPAIR = "restore a copy of the file, or add the clips to a new library"
 
 # MIGRATIONS[k] turns schema k into schema k + 1; a new file goes through all of them, from nothing.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -109,7 +108,7 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
     FileError
         If there is no library, or a newer one.
     """
-    _check_file(path, create)
+    check_file(path, create=create)
     with sqlite_errors(path):
         if create and not path.exists():
             _create(path)
@@ -158,24 +157,27 @@ def _prepared(path: Path, create: bool, *, immutable: bool = False) -> sqlite3.C
     return connection
 
 
-def _check_file(path: Path, create: bool) -> None:
+def check_file(path: Path, *, create: bool) -> None:
     """Raise an error for what SQLite would take for an empty database, or would not explain."""
     try:
         mode = os.stat(path).st_mode
         if stat.S_ISREG(mode):
             with open(path, "rb") as file:
-                start = file.read(len(MAGIC))
+                start = file.read(len(SQLITE_MAGIC))
     except FileNotFoundError:
-        if create and path.absolute().parent.is_dir():
+        folder = path.absolute().parent
+        if create and folder.is_dir():
+            if not os.access(folder, os.W_OK):
+                raise FileError(f"cannot write to the library {path}: its folder must be writable") from None
             return
-        where = f"there is no folder {path.absolute().parent}" if create else f"there is no library {path}"
+        where = f"there is no folder {folder}" if create else f"there is no library {path}"
         raise FileError(f"{where}: `sysbags library add LIBRARY CLIP...` makes a library") from None
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from None
     if not stat.S_ISREG(mode):
         description = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
         raise FileError(f"{path} is {description}, but it must be a library, a file")
-    if start != MAGIC and not (create and not start):
+    if start != SQLITE_MAGIC and not (create and not start):
         description = "not a library of sysbags" if start else "empty"
         raise FileError(f"{path} is {description}: `sysbags library add LIBRARY CLIP...` makes a library")
 
@@ -186,7 +188,7 @@ def _version(connection: sqlite3.Connection, path: Path, create: bool) -> int:
         connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
     )
     (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
-    if application != APPLICATION_ID and (tables or not create):
+    if application != LIBRARY_ID and (tables or not create):
         description = "another SQLite database, not a library of sysbags" if tables else "empty"
         raise FileError(f"{path} is {description}: `sysbags library add LIBRARY CLIP...` makes a library")
     if version > SCHEMA:
@@ -204,7 +206,7 @@ def _migrate(connection: sqlite3.Connection, path: Path, create: bool) -> None:
         for version in range(_version(connection, path, create), SCHEMA):  # another process may be first
             for statement in MIGRATIONS[version]:
                 connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA application_id = {LIBRARY_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA}")
         connection.execute("COMMIT")
     except BaseException:
@@ -237,10 +239,9 @@ def sqlite_errors(path: Path) -> Iterator[None]:
             raise FileError(
                 f"cannot write to the library {path}: {text}; the file and its folder must be writable"
             ) from None
-        raise FileError(
-            f"the library {path} is damaged: {text}; `sysbags library verify` says more, and clips can be "
-            "added to a new library"
-        ) from None
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the bits of extended codes
+        detail = "" if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) else f" ({text})"
+        raise FileError(f"the library {path} is damaged{detail}: {REPAIR}") from error
 
 
 def checksum(*parts: Any) -> str:

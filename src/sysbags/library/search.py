@@ -88,7 +88,7 @@ def _system(library: Library, clip: str | os.PathLike[str]) -> System:
         raise FileError(f"the library {library.path} has no clips: `sysbags library add` adds them")
     if record is None or os.path.exists(clip):
         known = () if record is None else (record.sha256,)
-        result = read_clip(GivenClip(os.path.abspath(clip), known=known), *settings)
+        result = read_clip(GivenClip(os.path.abspath(clip), known=known), *settings.reading)
         if isinstance(result, SysbagsError):
             raise result
         for text in result.warnings:

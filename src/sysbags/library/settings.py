@@ -1,4 +1,4 @@
-"""The settings of a library: how clips become systems, fixed by the first clips that are added."""
+"""The settings of a library: how clips become systems and are compared, fixed by the first clips."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sysbags._common.cache import fingerprint, named_error
 from sysbags._common.parallel import run
-from sysbags._common.validation import check_integer
+from sysbags._common.validation import check_integer, check_weight
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.union import BagUnion
 from sysbags.errors import FileError, ParameterError, SysbagsError, VideoError
-from sysbags.library.schema import checksum, pack, unpack
+from sysbags.library.schema import check_file, checksum, pack, unpack
 from sysbags.storage.files import versions
 from sysbags.storage.tree import Reader, Writer
 
@@ -23,20 +23,23 @@ if TYPE_CHECKING:
     from sysbags.library.store import Library
 
 __all__ = [
+    "LANDMARKS",
     "LibrarySettings",
     "NewSettings",
     "WantedSettings",
     "put_settings",
     "read_settings",
+    "search_weights",
     "settings_for",
 ]
 
 
+LANDMARKS = 500
 FALLBACK = "smaller_orders"
 
 
 class LibrarySettings(NamedTuple):
-    """How clips become systems; the same for all clips of a library.
+    """How clips become systems and are compared; the same for all clips of a library.
 
     Attributes
     ----------
@@ -45,19 +48,34 @@ class LibrarySettings(NamedTuple):
     identifier : SystemIdentifier
     compress : int or None
         The largest number of samples of a system.
+    landmarks : int
+        The largest number of landmarks of the embedding.
+    lambda_a, lambda_mu : float
+        The weights of a search that is not given any.
     """
 
     bags: BagTransformer
     identifier: SystemIdentifier
     compress: int | None
+    landmarks: int = LANDMARKS  # this and the weights are not in files of older versions
+    lambda_a: float = 0.25
+    lambda_mu: float = 0.0
+
+    @property
+    def reading(self) -> tuple[BagTransformer, SystemIdentifier, int | None]:
+        """What `read_clip` needs."""
+        return self[:3]
 
 
 class WantedSettings(NamedTuple):
     """Settings as `Library.add` is given them; None is for those of the library, or the default."""
 
-    bags: BagTransformer | None
-    identifier: SystemIdentifier | None
-    compress: int | None
+    bags: BagTransformer | None = None
+    identifier: SystemIdentifier | None = None
+    compress: int | None = None
+    landmarks: int | None = None
+    lambda_a: float | None = None
+    lambda_mu: float | None = None
 
 
 class NewSettings(NamedTuple):
@@ -93,17 +111,25 @@ def settings_for(
 ) -> tuple[LibrarySettings, NewSettings | None]:
     """Return the settings of the library; where it has none, those that are wanted, or the defaults.
 
-    New settings are written with the first clip, so that a library without clips has none.
+    New settings are written with the first clip, so that a library without clips has none. A library that
+    does not exist is made with the first clip, too.
     """
     if wanted.bags is not None and not isinstance(wanted.bags, BagTransformer):
         raise ParameterError(f"bags is {wanted.bags!r}, but it must be one of sysbags.bags")
     if isinstance(wanted.bags, BagUnion):
         raise ParameterError("a library holds one system per clip, so the bags must be a single bag")
-    if wanted.compress is not None:
-        check_integer(wanted.compress, "compress")
-    with library.connection(create=True):
-        pass
-    settings, new = library.settings, None
+    for name in ("compress", "landmarks"):
+        if getattr(wanted, name) is not None:
+            check_integer(getattr(wanted, name), name)
+    for name in ("lambda_a", "lambda_mu"):
+        if getattr(wanted, name) is not None:
+            check_weight(getattr(wanted, name), name)
+    check_file(library.path, create=True)
+    settings, new = None, None
+    if library.path.exists():
+        with library.connection(create=True):
+            pass  # an empty file becomes a library
+        settings = library.settings
     if settings is None:
         writer = Writer()
         tree = writer.put_each(_fitted(wanted, paths, n_jobs)._asdict(), "")
@@ -139,7 +165,16 @@ def _fitted(wanted: WantedSettings, paths: Sequence[str], n_jobs: int | None) ->
             raise type(error)(f"none of the clips can be used: {error}")
         bags = clone(bags).set_params(n_jobs=n_jobs).fit(readable).set_params(n_jobs=None)
     identifier = wanted.identifier or SystemIdentifier(smaller_orders=True)
-    return LibrarySettings(bags, identifier, wanted.compress)
+    others = {name: value for name, value in wanted._asdict().items() if value is not None}
+    return LibrarySettings(**{**others, "bags": bags, "identifier": identifier, "compress": wanted.compress})
+
+
+def search_weights(library: Library, lambda_a: float | None, lambda_mu: float | None) -> dict[str, float]:
+    """Return the weights of a search: those that are given, and the others as the library has them."""
+    settings = library.settings
+    own = LibrarySettings._field_defaults if settings is None else settings._asdict()
+    given = {"lambda_a": lambda_a, "lambda_mu": lambda_mu}
+    return {name: own[name] if value is None else value for name, value in given.items()}
 
 
 def _can_be_read(path: str, bags: BagTransformer) -> SysbagsError | None:
@@ -169,7 +204,7 @@ def _check_same(library: Library, settings: LibrarySettings, wanted: WantedSetti
     for name, own, other in pairs:
         if other is None:
             continue
-        if name == "compress":
+        if name not in ("bags", "identifier"):
             differing = {} if own == other else {name: (own, other)}
         else:
             learnt = name == "bags" and other.requires_fit and _is_fitted(other)

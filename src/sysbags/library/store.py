@@ -22,7 +22,7 @@ from sysbags.library.export import export_library
 from sysbags.library.index import SystemIndex
 from sysbags.library.schema import SCHEMA, connect, sqlite_errors
 from sysbags.library.search import Duplicates, Found, find_duplicates, search_clip
-from sysbags.library.settings import LibrarySettings, WantedSettings, read_settings
+from sysbags.library.settings import LibrarySettings, WantedSettings, read_settings, search_weights
 from sysbags.library.systems import StoredSystems, below, select_systems
 from sysbags.library.verification import verify_library
 
@@ -122,6 +122,13 @@ class Library:
             with self.connection():
                 pass
 
+    def __repr__(self) -> str:
+        try:
+            clips = f", clips={len(self)}"
+        except FileError:  # there is no library yet, or it is damaged
+            clips = ""
+        return f"Library({str(self.path)!r}{clips})"
+
     def __reduce__(self) -> tuple[type[Library], tuple[Path]]:
         """Send the path alone to another process, which opens the file again."""
         return type(self), (self.path.absolute(),)
@@ -187,6 +194,9 @@ class Library:
         bags: BagTransformer | None = None,
         identifier: SystemIdentifier | None = None,
         compress: int | None = None,
+        landmarks: int | None = None,
+        lambda_a: float | None = None,
+        lambda_mu: float | None = None,
         n_jobs: int | None = None,
         client: Any = None,
     ) -> Added:
@@ -201,8 +211,9 @@ class Library:
         Parameters
         ----------
         paths : sequence of path
-            Clips, or folders to search. A clip in a folder of such a folder has the name of that folder as
-            its label; a table ``index.csv`` says more, see `sysbags.datasets.class_folders`.
+            Clips, or folders to search; they are stored as absolute paths. A clip in a folder of such a
+            folder has the name of that folder as its label; a table ``index.csv`` says more, see
+            `sysbags.datasets.class_folders`.
         labels, sources : sequence of str or None, optional
             One for each path, which then are clips. None leaves those of a clip as they are.
         bags : BagTransformer, optional
@@ -212,6 +223,10 @@ class Library:
             By default of order 5, or of the largest order that a clip has.
         compress : int, optional
             Compress systems to so many samples, or as many as their order if that is larger.
+        landmarks : int, optional
+            Number of landmarks of the embedding, by default 500; see `Embedding.fit`.
+        lambda_a, lambda_mu : float, optional
+            The weights of a search that is not given any, by default 0.25 and 0.
         n_jobs : int, optional
             Threads; the result does not depend on it.
         client : distributed.Client, optional
@@ -230,7 +245,8 @@ class Library:
             If the file cannot be written. The clips that were added before are kept.
         """
         with use_client(client):
-            return add_clips(self, paths, labels, sources, WantedSettings(bags, identifier, compress), n_jobs)
+            wanted = WantedSettings(bags, identifier, compress, landmarks, lambda_a, lambda_mu)
+            return add_clips(self, paths, labels, sources, wanted, n_jobs)
 
     def remove(self, paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
         """Remove clips, or all clips below folders, and return them; the clips themselves are not touched.
@@ -297,8 +313,8 @@ class Library:
     def index(
         self,
         *,
-        lambda_a: float = 0.25,
-        lambda_mu: float = 0.0,
+        lambda_a: float | None = None,
+        lambda_mu: float | None = None,
         pivots: int = 0,
         n_jobs: int | None = None,
         client: Any = None,
@@ -307,8 +323,8 @@ class Library:
 
         Parameters
         ----------
-        lambda_a, lambda_mu : float, default=0.25, 0.0
-            Weights of the transition and of the mean.
+        lambda_a, lambda_mu : float, optional
+            Weights of the transition and of the mean. By default those of the library, see `add`.
         pivots : int, default=0
             See `SystemIndex`.
         n_jobs : int, optional
@@ -316,8 +332,8 @@ class Library:
         client : distributed.Client, optional
             See `SystemIndex`. To find the neighbours of all clips, its workers open the library.
         """
-        options: Any = {"lambda_a": lambda_a, "lambda_mu": lambda_mu, "pivots": pivots}
-        return index_of(self.systems, **options, n_jobs=n_jobs, client=client)
+        weights = search_weights(self, lambda_a, lambda_mu)
+        return index_of(self.systems, **weights, pivots=pivots, n_jobs=n_jobs, client=client)
 
     def search(
         self,
@@ -325,8 +341,8 @@ class Library:
         k: int = 10,
         *,
         exact: bool = False,
-        lambda_a: float = 0.25,
-        lambda_mu: float = 0.0,
+        lambda_a: float | None = None,
+        lambda_mu: float | None = None,
         n_jobs: int | None = None,
         client: Any = None,
     ) -> Found:
@@ -344,15 +360,15 @@ class Library:
         lambda_a, lambda_mu, n_jobs, client
             See `index`.
         """
-        options: Any = {"lambda_a": lambda_a, "lambda_mu": lambda_mu, "n_jobs": n_jobs, "client": client}
+        options: Any = {**search_weights(self, lambda_a, lambda_mu), "n_jobs": n_jobs, "client": client}
         return search_clip(self, clip, k, exact=exact, **options)
 
     def duplicates(
         self,
         below: float | None = None,
         *,
-        lambda_a: float = 0.25,
-        lambda_mu: float = 0.0,
+        lambda_a: float | None = None,
+        lambda_mu: float | None = None,
         n_jobs: int | None = None,
         client: Any = None,
     ) -> Duplicates:
@@ -366,7 +382,7 @@ class Library:
         lambda_a, lambda_mu, n_jobs, client
             See `index`.
         """
-        options: Any = {"lambda_a": lambda_a, "lambda_mu": lambda_mu, "n_jobs": n_jobs, "client": client}
+        options: Any = {**search_weights(self, lambda_a, lambda_mu), "n_jobs": n_jobs, "client": client}
         with use_client(client):
             return find_duplicates(self, below, **options)
 
@@ -427,7 +443,10 @@ class Library:
             "bags": None if settings is None else " ".join(str(settings.bags).split()),
             "identifier": None if settings is None else " ".join(str(settings.identifier).split()),
             "compress": None if settings is None else settings.compress,
+            "most_landmarks": None if settings is None else settings.landmarks,
             "landmarks": None if embedding is None else embedding.size,
+            "lambda_a": None if settings is None else settings.lambda_a,
+            "lambda_mu": None if settings is None else settings.lambda_mu,
             "fitted_on": None if fitted is None else fitted[0],
             "lost_median": float(np.median(lost)) if lost.size else None,
             "lost_largest": float(lost.max()) if lost.size else None,

@@ -11,7 +11,7 @@ from sysbags._common.parallel import run
 from sysbags.errors import FileError, SysbagsError, VideoError
 from sysbags.library.embeddings import read_embedding
 from sysbags.library.reading import content_hash
-from sysbags.library.schema import checksum
+from sysbags.library.schema import REPAIR, checksum
 from sysbags.library.settings import read_settings
 from sysbags.library.systems import CHECKED
 
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["verify_library"]
 
-MOST_PAGES = 20  # problems of the file's structure that are listed
-
 
 def verify_library(library: Library, *, files: bool = False) -> list[str]:
     """Return one sentence for each problem of a library, see `Library.verify`."""
-    problems: list[str] = []
-    for check in (_structure, _settings, _clips, _contents, _embedded, *([_files] if files else [])):
+    try:
+        problems = list(_structure(library))
+    except SysbagsError as error:  # the other checks would read the same damaged pages
+        return [str(error)]
+    for check in (_settings, _clips, _contents, _embedded, *([_files] if files else [])):
         try:
             problems.extend(check(library))
         except SysbagsError as error:  # the other checks continue
@@ -37,9 +38,8 @@ def verify_library(library: Library, *, files: bool = False) -> list[str]:
 def _structure(library: Library) -> Iterator[str]:
     """Check pages, indexes and references."""
     with library.connection() as connection:
-        for (text,) in connection.execute(f"PRAGMA integrity_check({MOST_PAGES})"):
-            if text != "ok":
-                yield f"the structure of the file is damaged: {' '.join(text.split())}"
+        if connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+            raise FileError(f"the library {library.path} is damaged: {REPAIR}")
         for table, row, *_ in connection.execute("PRAGMA foreign_key_check"):
             yield f"row {row} of the table {table} refers to a row that is missing"
 
@@ -71,7 +71,7 @@ def _contents(library: Library) -> Iterator[str]:
             with library.connection() as connection:
                 row = connection.execute(query, [k]).fetchone()
         except FileError as error:  # the pages of this one are damaged, maybe not those of the others
-            yield f"content {k} cannot be read: {error}"
+            yield str(error)
             continue
         if row is None:
             continue  # removed meanwhile

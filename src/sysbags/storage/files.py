@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from sysbags._common.files import atomic_write
+from sysbags._common.files import atomic_write, is_library
 from sysbags._common.version import __version__
 from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.storage.kinds import KINDS, kind_of
@@ -168,6 +168,11 @@ def _read(
         raise FileError(f"{path} is {description}, but it must be a model file")
     if not start:
         raise FileError(f"{path} is empty, but it must be a model file")
+    if is_library(path):
+        raise FileError(
+            f"{path} is a library of clips, not a model file: use `sysbags library info`, or "
+            "sysbags.library.Library in Python"
+        )
     try:
         with safe_open(path, framework="numpy") as file:
             text = (file.metadata() or {}).get("sysbags")

@@ -47,11 +47,11 @@ class LazySystems(Sequence[System]):
     def read(self, indices: IntArray) -> list[System]:
         """Read systems."""
 
-    def part(self, start: int, stop: int) -> LazySystems:
-        """Return a run of the systems, which are not read yet."""
+    def subset(self, indices: IntArray | slice) -> LazySystems:
+        """Return the systems at these indices, which are not read yet."""
         small = {field.name: getattr(self, field.name) for field in fields(LazySystems)}
-        arrays = {name: one[start:stop] for name, one in small.items() if isinstance(one, np.ndarray)}
-        return _Part(whole=self, start=start, **(small | arrays))
+        arrays = {name: one[indices] for name, one in small.items() if isinstance(one, np.ndarray)}
+        return _Subset(whole=self, places=np.arange(len(self))[indices], **(small | arrays))
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -69,14 +69,14 @@ class LazySystems(Sequence[System]):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Part(LazySystems):
-    """A run of systems."""
+class _Subset(LazySystems):
+    """Some of the systems of a sequence."""
 
     whole: LazySystems
-    start: int
+    places: IntArray
 
     def read(self, indices: IntArray) -> list[System]:
-        return self.whole.read(indices + self.start)
+        return self.whole.read(self.places[indices])
 
 
 def space_of(systems: Sequence[System]) -> System | LazySystems:
