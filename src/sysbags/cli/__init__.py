@@ -43,6 +43,7 @@ for _name in (
     "matrix",
     "mean",
     "inspect",
+    "synthesize",
     "demo",
     "models",
     "library",
