@@ -341,7 +341,10 @@ class System:
         True
         """
         check_integer(n_steps, "n_steps")
-        state = self._last_state() if stream is None else self.project(stream)[-1]
+        if stream is None:
+            state = self._last_state()
+        else:
+            (state,) = self.project(check_stream(stream, self.kernel)[-1:])
         states, covariances = forecast_states(self.transition, self._known_noise(), state, n_steps)
         readout = self._readout
         return Forecast(states, covariances, readout.histograms(states), readout.deviations(covariances))
