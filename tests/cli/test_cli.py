@@ -25,6 +25,7 @@ COMMANDS = [
     "matrix",
     "mean",
     "inspect",
+    "synthesize",
     "demo",
     "models",
     "library",

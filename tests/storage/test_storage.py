@@ -24,6 +24,7 @@ from sysbags import bags, storage
 from sysbags.classifiers.calibration import Calibration
 from sysbags.distances.embedding import Embedding
 from sysbags.errors import FileError, ParameterError, SysbagsError
+from sysbags.storage import tree
 from sysbags.storage.kinds import KINDS
 from sysbags.storage.tree import Reader, Writer
 
@@ -272,6 +273,19 @@ def test_systems(tmp_path):
     assert not any(
         array.flags.writeable or array.base is not None for array in (restored.samples, restored.states)
     )
+
+
+def test_a_file_from_before_there_was_noise(tmp_path, monkeypatch):
+    parts = tree.parts
+
+    def without_noise(obj):
+        parameters, state = parts(obj)
+        del state["noise"]
+        return parameters, state
+
+    monkeypatch.setattr(tree, "parts", without_noise)
+    old = dataclasses.replace(SYSTEMS[0], noise=None)
+    assert flat(there_and_back(tmp_path, SYSTEMS[0])) == flat(old)
 
 
 @pytest.mark.parametrize(

@@ -43,3 +43,10 @@ def test_the_kernel_is_given_apart():
     system = system_from_arrays(system_arrays(make_system(0)), "intersection")
     assert system.kernel == "intersection"
     assert "kernel" not in system_arrays(system)
+
+
+def test_arrays_from_before_there_was_noise():
+    """Such as those in older libraries."""
+    arrays = system_arrays(make_system(0))
+    del arrays["noise"]
+    assert system_from_arrays(arrays, "chi2").noise is None

@@ -43,7 +43,7 @@ SCHEMAS = {
     "distances": 1,
     "gram": 1,
     "stream": 1,
-    "system": 2,
+    "system": 3,
     "vector": 1,
 }
 

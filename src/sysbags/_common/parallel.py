@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from sysbags._common.cluster import WAKE_SECONDS, active_client, on_cluster, values_of
 from sysbags.errors import ParameterError
 
-__all__ = ["ONE_BLAS_THREAD", "check_jobs", "run"]
+__all__ = ["ONE_BLAS_THREAD", "check_jobs", "run", "with_progress"]
 
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
@@ -129,7 +129,7 @@ def run(
                 else _on_threads(function, chunks, shared, threads)
             )
             # Closed at once after an error: its traceback would keep the other chunks running.
-            with closing(_with_progress(finished, len(chunks), description, quiet_seconds)) as shown:
+            with closing(with_progress(finished, len(chunks), description, quiet_seconds)) as shown:
                 for k, result in shown:
                     take(k, result)
     finally:
@@ -185,8 +185,8 @@ def check_jobs(n_jobs: Any) -> int:
     return int(joblib.effective_n_jobs(n_jobs))
 
 
-def _with_progress(
-    results: Iterator[Result], total: int, description: str, quiet_seconds: float
+def with_progress(
+    results: Iterator[Result], total: int, description: str, quiet_seconds: float = 2.0
 ) -> Generator[Result, None, None]:
     """Pass results on; show a bar once they have taken long, if anyone can see it."""
     started, progress, is_visible = time.monotonic(), None, sys.stderr.isatty()

@@ -44,6 +44,7 @@ for _name in (
     "matrix",
     "mean",
     "inspect",
+    "synthesize",
     "demo",
     "models",
     "library",

@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 import numpy as np
 
@@ -178,24 +177,9 @@ def write_clips(
 
 
 def _encode(film: Film) -> bytes:
-    """Turn frames into a lossless MP4 file: H.264, or FFV1 where that encoder is missing.
+    """Turn frames into a lossless MP4 file, whose decoded frames are the same on every machine."""
+    from sysbags.video.writing import encode_video
 
-    Encoders differ between processors and versions, but the decoded frames of a lossless file do not. The
-    conversion to YCbCr is FFmpeg's exact one, which does not depend on the processor either.
-    """
-    import av
-
-    from sysbags.video.pixels import EXACT
-
-    h264 = "libx264" in av.codecs_available
-    codec, options = ("libx264", {"qp": "0", "preset": "veryfast"}) if h264 else ("ffv1", {})
     file = io.BytesIO()
-    with av.open(file, "w", format="mp4") as container:
-        stream: Any = container.add_stream(codec, RATE, options=options | {"threads": "1"})
-        stream.height, stream.width = film.shape[1:3]
-        stream.pix_fmt = "yuv420p"
-        for picture in film:
-            frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
-            container.mux(stream.encode(frame.reformat(format="yuv420p", interpolation=EXACT)))
-        container.mux(stream.encode(None))
+    encode_video(file, film, RATE, lossless=True)
     return file.getvalue()

@@ -11,7 +11,7 @@ from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
 from sysbags.distances.gram import CrossGram, SystemStack
 from sysbags.errors import ParameterError
-from sysbags.systems.stability import prediction_error, stable_transition
+from sysbags.systems.stability import one_step_noise, prediction_error, stable_transition
 from sysbags.systems.system import System
 from sysbags.systems.validation import check_systems
 
@@ -139,6 +139,7 @@ def _learn_again(system: System, states: Array) -> System:
         alpha=system.alpha[:, :order],
         states=states,
         residual=prediction_error(states, transition),
+        noise=one_step_noise(states, transition),
         compression_error=None,
         _observer_gram=system.observer_gram[:order, :order],
         _mean_norm=system.mean_norm,

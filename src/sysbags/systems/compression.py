@@ -25,7 +25,7 @@ from sysbags._common.validation import check_choice, check_integer, check_weight
 from sysbags.errors import ParameterError
 from sysbags.kernels.functions import feature_map, kernel_matrix
 
-__all__ = ["Compressed", "compress", "feature_gram", "feature_product"]
+__all__ = ["Compressed", "compress", "feature_gram", "feature_product", "square_root"]
 
 METHODS = ("pivoted", "kmeans")
 # The round-off of a kernel matrix is about 1e-16 of its largest eigenvalue; after division by less than this
@@ -206,7 +206,7 @@ def _pivots(
     """
     count, order = products.shape[0], observer_gram.shape[0]
     total = float(np.trace(observer_gram)) + mean_norm
-    half = _square_root(observer_gram)
+    half = square_root(observer_gram)
     remaining = columns.diagonal()
     floor = FLOOR * float(remaining.max())
     residual = products.copy()
@@ -252,7 +252,7 @@ def _fit(
         return None
     basis = vectors[:, positive] / np.sqrt(eigenvalues[positive])
     coordinates = basis.T @ products
-    half = _square_root(observer_gram)
+    half = square_root(observer_gram)
     left, _, right = scipy.linalg.svd(coordinates[:, :order] @ half, full_matrices=False)
     alpha = basis @ (left @ right @ half)
     beta = basis @ coordinates[:, order]
@@ -280,7 +280,7 @@ def _cluster_means(samples: Array, size: int, random_state: int | None) -> Array
     return np.array([samples[labels == k].mean(axis=0) for k in range(size)])
 
 
-def _square_root(gram: Array) -> Array:
+def square_root(gram: Array) -> Array:
     """Return the symmetric square root of a positive semidefinite matrix."""
     eigenvalues, vectors = scipy.linalg.eigh(gram)
     root: Array = (vectors * np.sqrt(np.maximum(eigenvalues, 0.0))) @ vectors.T

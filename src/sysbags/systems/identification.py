@@ -12,7 +12,7 @@ from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import check_choice, check_integer, check_share, check_stream, kernel_name
 from sysbags.errors import OrderError, ParameterError, StreamError
 from sysbags.kernels.functions import check_kernel, kernel_matrix
-from sysbags.systems.stability import STABILITIES, prediction_error, stable_transition
+from sysbags.systems.stability import STABILITIES, one_step_noise, prediction_error, stable_transition
 from sysbags.systems.system import NORMAL_FORMS, System
 
 __all__ = ["descending_orders", "identify", "identify_first"]
@@ -77,9 +77,9 @@ def identify(
     System
         With the attributes `eigenvalues` (the n leading, descending; divided by N they are the variances of
         the stream along its principal components), `explained` (their fraction of all variance), `states`
-        (N, n), and `residual`, the relative error of one-step prediction ``||X2 - A X1||_F / ||X2||_F``: 0
-        is perfect, 1 no better than the mean. The entry of largest absolute value of each eigenvector is
-        positive.
+        (N, n), `residual`, the relative error of one-step prediction ``||X2 - A X1||_F / ||X2||_F``: 0 is
+        perfect, 1 no better than the mean, and `noise`, the covariance of these errors. The entry of largest
+        absolute value of each eigenvector is positive.
 
     Raises
     ------
@@ -148,6 +148,7 @@ def identify(
         explained=min(float(eigenvalues.sum() / np.trace(K)), 1.0),
         states=X,
         residual=prediction_error(X, A),
+        noise=one_step_noise(X, A),
         normal_form=normal_form,
         _observer_gram=alpha.T @ k @ alpha,
         _mean_norm=float(means.mean()),

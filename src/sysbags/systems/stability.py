@@ -11,7 +11,7 @@ from sysbags._common.validation import check_choice, check_matrix, check_share
 from sysbags._numba.stability import accelerated_gradient, clip_singular_values, optimality_gap
 from sysbags.errors import StreamError
 
-__all__ = ["STABILITIES", "prediction_error", "stable_transition"]
+__all__ = ["STABILITIES", "one_step_noise", "prediction_error", "stable_transition"]
 
 STABILITIES = ("constrained", "clip", "none")
 GAP_TOLERANCE = 1e-13
@@ -92,6 +92,21 @@ def prediction_error(states: Array, transition: Array) -> float:
     0.0
     """
     return float(np.linalg.norm(states[1:] - states[:-1] @ transition.T) / np.linalg.norm(states[1:]))
+
+
+def one_step_noise(states: Array, transition: Array) -> Array:
+    """Return the (n, n) covariance of the errors of one-step prediction, the mean of `e_t e_t'`.
+
+    The errors are `e_t = x_{t+1} - A x_t`. They are not centred: a prediction that is wrong by a constant is
+    as wrong.
+
+    Examples
+    --------
+    >>> one_step_noise(np.array([[1.0], [2.0], [5.0]]), np.array([[2.0]]))
+    array([[0.5]])
+    """
+    errors = states[1:] - states[:-1] @ transition.T
+    return np.asarray(errors.T @ errors / len(errors))
 
 
 def _constrained(G: Array, H: Array, free: Array, bound: float, largest_newton_order: int) -> Array:

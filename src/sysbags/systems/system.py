@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, KernelLike
-from sysbags._common.validation import check_choice, check_matrix, check_stream, check_weight, kernel_name
-from sysbags.errors import ParameterError
+from sysbags._common.validation import (
+    check_choice,
+    check_integer,
+    check_matrix,
+    check_stream,
+    check_weight,
+    kernel_name,
+)
+from sysbags.errors import ParameterError, StreamError
 from sysbags.kernels.functions import check_kernel
 from sysbags.systems import compression
+from sysbags.systems.forecast import Forecast, Readout, forecast_states, simulated_states
 
 __all__ = ["NORMAL_FORMS", "System"]
 
@@ -53,6 +63,8 @@ class System:
         For inspection: the states of the stream that the system was learnt from, rows are time.
     residual : float, optional
         For inspection: the relative error of one-step prediction, see `identify`.
+    noise : (n, n) array, optional
+        Covariance of the noise of the states, for `forecast` and `simulate`; see `one_step_noise`.
     normal_form : {"orthonormal", "unit-variance"}, default="orthonormal"
         The coordinates of the states, see `identify`. In both forms a rotation of the states is all that is
         free; only systems of the same form can be compared.
@@ -81,6 +93,7 @@ class System:
     explained: float | None = None
     states: Array | None = None
     residual: float | None = None
+    noise: Array | None = None
     normal_form: str = "orthonormal"
     compression_error: Mapping[str, float] | None = None
     _observer_gram: Array | None = field(default=None)
@@ -119,6 +132,8 @@ class System:
                 (None, order),
                 f"(T, {order}): one row per time step, one column per state",
             )
+        if self.noise is not None:
+            arrays["noise"] = check_matrix(self.noise, "noise", (order, order), f"({order}, {order})")
         if self._observer_gram is not None:
             arrays["_observer_gram"] = check_matrix(
                 self._observer_gram, "the observer's Gram matrix", (order, order), f"({order}, {order})"
@@ -199,6 +214,7 @@ class System:
             transition=Q.T @ self.transition @ Q,
             alpha=self.alpha @ Q,
             states=None if self.states is None else self.states @ Q,
+            noise=None if self.noise is None else Q.T @ self.noise @ Q,
             _observer_gram=None if self._observer_gram is None else Q.T @ self._observer_gram @ Q,
         )
 
@@ -258,6 +274,129 @@ class System:
             _observer_gram=parts.observer_gram,
             _mean_norm=parts.mean_norm,
         )
+
+    def project(self, stream: Any) -> Array:
+        """Return the states of given bags, (T, n): those whose features the observer explains best.
+
+        The problem solved for each bag is: minimise ``||phi(y) - mu - C x||`` over x. Its solution
+        `x = (C'C)^-1 C'(phi(y) - mu)` needs only kernel values: `C'phi(y) = alpha' k(Y, y)`. The samples of
+        a system from `identify` get its `states` back.
+
+        Parameters
+        ----------
+        stream : (T, p) array_like
+
+        Examples
+        --------
+        >>> import numpy as np, sysbags
+        >>> stream = np.random.default_rng(0).dirichlet(np.ones(6), size=30)
+        >>> theta = sysbags.identify(stream, order=2)
+        >>> bool(np.allclose(theta.project(stream), theta.states))
+        True
+        """
+        bags = check_stream(stream, self.kernel)
+        if bags.shape[1] != self.bag_length:
+            raise StreamError(
+                f"stream has bags of length {bags.shape[1]}, but those of the system have {self.bag_length}"
+            )
+        products = compression.feature_product(bags, self.samples, self.alpha, self.kernel)
+        # Least squares, because an observer may have dependent columns.
+        solution = np.linalg.lstsq(self.observer_gram, (products - self._mean_product).T, rcond=None)[0]
+        return np.asarray(solution.T, dtype=np.float64)
+
+    @cached_property
+    def _mean_product(self) -> Array:
+        """(n,) `C'mu = alpha' k(Y, Y) beta`."""
+        product: Array = self.beta @ compression.feature_product(
+            self.samples, self.samples, self.alpha, self.kernel
+        )
+        return product
+
+    def forecast(self, stream: Any = None, n_steps: int = 1) -> Forecast:
+        """Predict the states and the bags of the next `n_steps` steps, with their spread.
+
+        The state of the last bag is taken as known. After k steps the states have the mean `A^k x` and the
+        covariance `P_k = A P_{k-1} A' + noise`, `P_0 = 0`. As in kooplearn, a bag is predicted by a linear
+        combination of those in the samples, see `Readout`.
+
+        Parameters
+        ----------
+        stream : (T, p) array_like, optional
+            What has been seen; only the last row is used. By default the forecast begins after the last of
+            `states`.
+        n_steps : int, default=1
+
+        Returns
+        -------
+        Forecast
+            Row k is step k + 1.
+
+        Examples
+        --------
+        >>> import numpy as np, sysbags
+        >>> time = np.arange(60)[:, None]
+        >>> stream = (2.0 + np.cos(0.3 * time + 0.5 * np.pi * np.arange(4))) / 8.0
+        >>> ahead = sysbags.identify(stream[:50], order=2).forecast(n_steps=10)
+        >>> bool(np.abs(ahead.histograms - stream[50:]).max() < 0.05)  # bins are from 0.125 to 0.375
+        True
+        """
+        check_integer(n_steps, "n_steps")
+        if stream is None:
+            state = self._last_state()
+        else:
+            (state,) = self.project(check_stream(stream, self.kernel)[-1:])
+        states, covariances = forecast_states(self.transition, self._known_noise(), state, n_steps)
+        readout = self._readout
+        return Forecast(states, covariances, readout.histograms(states), readout.deviations(covariances))
+
+    def simulate(self, n_steps: int, random_state: Any = 0, initial: Any = None) -> tuple[Array, Array]:
+        """Draw a path of the system: `x_{t+1} = A x_t + e_t` with Gaussian noise `e_t`.
+
+        Parameters
+        ----------
+        n_steps : int
+        random_state : int, Generator or None, default=0
+        initial : (n,) array_like, optional
+            The state before the first step; by default the last of `states`.
+
+        Returns
+        -------
+        states : (n_steps, n) array
+        histograms : (n_steps, p) array
+            The mean bag of each state, see `Readout`; the noise of bags is not drawn.
+
+        Examples
+        --------
+        >>> import numpy as np, sysbags
+        >>> theta = sysbags.identify(np.random.default_rng(0).dirichlet(np.ones(6), size=30), order=2)
+        >>> states, histograms = theta.simulate(100, random_state=1)
+        >>> states.shape, histograms.shape, bool(np.allclose(histograms.sum(axis=1), 1.0))
+        ((100, 2), (100, 6), True)
+        """
+        check_integer(n_steps, "n_steps")
+        n = self.order
+        state = (
+            self._last_state()
+            if initial is None
+            else check_matrix(initial, "initial", (n,), f"({n},): one number per state")
+        )
+        rng = np.random.default_rng(seed_of(random_state))
+        states = simulated_states(self.transition, self._known_noise(), state, n_steps, rng)
+        return states, self._readout.histograms(states)
+
+    @cached_property
+    def _readout(self) -> Readout:
+        return Readout.fit(self.project(self.samples), self.samples)
+
+    def _known_noise(self) -> Array:
+        if self.noise is None:
+            raise ParameterError("the system has no noise, but a forecast needs it: use identify")
+        return self.noise
+
+    def _last_state(self) -> Array:
+        if self.states is None:
+            raise ParameterError("the system has no states to continue: give a stream, or an initial state")
+        return np.asarray(self.states[-1])
 
 
 def _frozen(array: Array) -> Array:

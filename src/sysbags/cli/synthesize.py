@@ -1,0 +1,110 @@
+"""``sysbags synthesize``: the frames of a clip along a simulated path of its system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sysbags._common.stages import Stages
+from sysbags.cli._facts import container_facts
+from sysbags.cli._options import Json
+from sysbags.cli._output import check_out, number, print_json, say, show_table
+from sysbags.cli._reading import read_clips
+from sysbags.cli._settings import Settings, with_settings
+from sysbags.errors import ParameterError
+
+__all__ = ["synthesize"]
+
+LONGEST = 600.0  # seconds
+RATE = 25.0  # frames per second of a folder of images
+PICTURE_SIDE = 32  # pixels; enough to see a jump
+NOTE = (
+    "The frames are those of the clip, in an order that its system has simulated. It shows what the system "
+    "has learnt about the motion, and does not compete with methods that synthesize pixels."
+)
+
+
+@with_settings
+def synthesize(
+    clip: Annotated[Path, typer.Argument(metavar="CLIP", help="A video file or a folder of images.")],
+    seconds: Annotated[float, typer.Option(metavar="X", help="Length of the new video.")] = 20.0,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", show_default="CLIP-synthesized.mp4", help="Output file."),
+    ] = None,
+    smoothness: Annotated[
+        float,
+        typer.Option(metavar="X", min=0.0, help="Weight of smooth motion against following the system."),
+    ] = 3.0,
+    lossless: Annotated[bool, typer.Option("--lossless", help="Encode without loss: a large file.")] = False,
+    random_state: Annotated[
+        int, typer.Option("--random-state", "--seed", metavar="N", min=0, help="Seed of the random numbers.")
+    ] = 0,
+    as_json: Json = False,
+    *,
+    settings: Settings,
+) -> None:
+    """Write an endless-looking video: the frames of a clip along a simulated path of its system.
+
+    The system of the clip is simulated, and each step shows a frame of the clip whose state is near and that
+    continues smoothly from the frame before. This is a look at what the system has learnt about the motion;
+    it does not compete with methods that synthesize pixels, and says so.
+
+    Example: sysbags synthesize fire.mp4 --seconds 20 -o endless.mp4
+    """
+    from itertools import islice
+
+    import numpy as np
+
+    from sysbags._common.parallel import with_progress
+    from sysbags.systems.synthesis import frame_order
+    from sysbags.video import frames, reordered_frames, write_video
+    from sysbags.video.writing import check_format
+
+    if not 0.0 < seconds <= LONGEST:
+        raise ParameterError(f"--seconds is {seconds:g}, but it must be above 0 and at most {LONGEST:g}")
+    if (settings.window or 1) > 1:
+        raise ParameterError(
+            f"--window is {settings.window}, but each frame needs a bag of its own: leave it out"
+        )
+    out = Path(f"{clip.resolve().stem}-synthesized.mp4") if out is None else out
+    check_out(out, [clip])
+    check_format(out)
+    bags = settings.make_bags(random_state)
+    identifier = settings.make_identifier().set_params(normal_form="unit-variance")
+    clips = read_clips([clip], bags, identifier, Stages(), 1, fit=True)
+    clips.raise_first_error()
+    theta = clips.systems[0][0]
+
+    reading = {name: value for name, value in (bags.frames or {}).items() if name != "size"}
+    stored = container_facts(clip)["frames_per_second"] if clip.is_file() else None
+    rate = (stored or RATE) / reading.get("stride", 1)
+    path, _ = theta.simulate(max(1, round(seconds * rate)), random_state)
+    small = islice(frames(clip, size=PICTURE_SIDE, **reading), theta.size)
+    order = frame_order(theta, path, np.array([picture.ravel() for picture in small], float), smoothness)
+    shown = reordered_frames(clip, order.tolist(), colour="rgb", **reading)
+    write_video(out, with_progress(shown, len(order), "frames"), rate, lossless=lossless)
+    facts: dict[str, Any] = {
+        "out": out,
+        "frames": len(order),
+        "frames_per_second": rate,
+        "frames_of_clip": theta.size,
+        "frames_used": len(set(order.tolist())),
+        "jumps": int((np.diff(order) != 1).sum()),
+        "order": theta.order,
+        "explained": theta.explained,
+        "residual": theta.residual,
+    }
+    if as_json:
+        print_json({**facts, "indices": order.tolist(), "note": NOTE})
+        return
+    show_table(
+        ["", "value"],
+        [
+            [name.replace("_", " "), number(value) if isinstance(value, float) else str(value)]
+            for name, value in facts.items()
+        ],
+    )
+    say(NOTE)
