@@ -1,0 +1,107 @@
+"""Frames that wait between the thread that decodes a live video and the thread that uses them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from threading import Condition, Event, Thread
+from typing import Any
+
+from sysbags.video.timing import LiveFrame
+
+__all__ = ["Backlog", "Frames", "Listener"]
+
+MOST_BYTES = 2**29  # of frames that wait
+
+Listener = Callable[[str, dict[str, Any]], None]
+Frames = Generator[LiveFrame, None, None]
+
+
+class Backlog:
+    """Takes frames from a generator in a thread, and gives them to another thread in time.
+
+    If the frames that wait are longer than a limit, all of them are skipped.
+
+    Parameters
+    ----------
+    source : generator of LiveFrame
+    seconds : float
+        The limit.
+    on_event : callable
+        Called by the thread that takes the frames.
+    stopped : Event
+        Ends the iteration; `wake` must be called after it is set.
+
+    Attributes
+    ----------
+    skipped : int
+    """
+
+    def __init__(self, source: Frames, seconds: float, on_event: Listener, stopped: Event) -> None:
+        self.seconds, self.skipped = seconds, 0
+        self._source, self._on_event, self._stopped = source, on_event, stopped
+        self._waiting: deque[LiveFrame] = deque()
+        self._events: deque[tuple[str, dict[str, Any]]] = deque()
+        self._failure: Exception | None = None
+        self._has_ended = False
+        self._changed = Condition()
+        self._thread = Thread(target=self._run, name="live video", daemon=True)
+
+    def frames(self) -> Frames:
+        """Start the thread, and yield the frames; raise what the source raises."""
+        self._thread.start()
+        while True:
+            with self._changed:
+                while not (self._events or self._waiting or self._has_ended or self._stopped.is_set()):
+                    self._changed.wait()
+                events, frame = list(self._events), None
+                self._events.clear()
+                if self._waiting and not self._stopped.is_set():
+                    frame = self._waiting.popleft()
+            for event in events:
+                self._on_event(*event)
+            if frame is not None:
+                yield frame
+            elif self._stopped.is_set() or self._has_ended:
+                break
+        if self._failure is not None:
+            raise self._failure
+
+    def notify(self, name: str, details: dict[str, Any]) -> None:
+        """Add an event for the thread that takes the frames."""
+        with self._changed:
+            self._events.append((name, details))
+            self._changed.notify_all()
+
+    def wake(self) -> None:
+        """Make the thread that takes the frames notice that it must stop."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def join(self, timeout: float) -> None:
+        """Wait for the end of the thread."""
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        try:
+            for frame in self._source:
+                self._put(frame)
+        except Exception as error:  # raised by the thread that takes the frames
+            self._failure = error
+        with self._changed:
+            self._has_ended = True
+            self._changed.notify_all()
+
+    def _put(self, frame: LiveFrame) -> None:
+        with self._changed:
+            count = len(self._waiting)
+            is_long = count > 0 and frame.time - self._waiting[0].time >= self.seconds
+            if is_long or count * frame.picture.nbytes > MOST_BYTES:
+                self._waiting.clear()
+                self.skipped += count
+                self._events.append(("skipped", {"frames": count}))
+                frame = replace(frame, is_gap=True)
+            self._waiting.append(frame)
+            self._changed.notify_all()
