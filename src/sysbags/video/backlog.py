@@ -21,13 +21,15 @@ Frames = Generator[LiveFrame, None, None]
 class Backlog:
     """Takes frames from a generator in a thread, and gives them to another thread in time.
 
-    If the frames that wait are longer than a limit, all of them are skipped.
+    If the frames that wait are longer than a limit, all of them are skipped, or the source has to wait.
 
     Parameters
     ----------
     source : generator of LiveFrame
     seconds : float
         The limit.
+    may_skip : bool
+        Whether frames are skipped.
     on_event : callable
         Called by the thread that takes the frames.
     stopped : Event
@@ -38,8 +40,10 @@ class Backlog:
     skipped : int
     """
 
-    def __init__(self, source: Frames, seconds: float, on_event: Listener, stopped: Event) -> None:
-        self.seconds, self.skipped = seconds, 0
+    def __init__(
+        self, source: Frames, seconds: float, may_skip: bool, on_event: Listener, stopped: Event
+    ) -> None:
+        self.seconds, self.may_skip, self.skipped = seconds, may_skip, 0
         self._source, self._on_event, self._stopped = source, on_event, stopped
         self._waiting: deque[LiveFrame] = deque()
         self._events: deque[tuple[str, dict[str, Any]]] = deque()
@@ -56,14 +60,16 @@ class Backlog:
                 while not (self._events or self._waiting or self._has_ended or self._stopped.is_set()):
                     self._changed.wait()
                 events, frame = list(self._events), None
+                is_over = self._stopped.is_set() or (self._has_ended and not self._waiting)
                 self._events.clear()
-                if self._waiting and not self._stopped.is_set():
+                if self._waiting and not is_over:
                     frame = self._waiting.popleft()
+                    self._changed.notify_all()
             for event in events:
                 self._on_event(*event)
             if frame is not None:
                 yield frame
-            elif self._stopped.is_set() or self._has_ended:
+            elif is_over:
                 break
         if self._failure is not None:
             raise self._failure
@@ -96,12 +102,18 @@ class Backlog:
 
     def _put(self, frame: LiveFrame) -> None:
         with self._changed:
-            count = len(self._waiting)
-            is_long = count > 0 and frame.time - self._waiting[0].time >= self.seconds
-            if is_long or count * frame.picture.nbytes > MOST_BYTES:
+            if self._is_full(frame) and self.may_skip:
+                count = len(self._waiting)
                 self._waiting.clear()
                 self.skipped += count
                 self._events.append(("skipped", {"frames": count}))
                 frame = replace(frame, is_gap=True)
+            while self._is_full(frame) and not self._stopped.is_set():
+                self._changed.wait()
             self._waiting.append(frame)
             self._changed.notify_all()
+
+    def _is_full(self, frame: LiveFrame) -> bool:
+        waiting = self._waiting
+        is_long = len(waiting) > 0 and frame.time - waiting[0].time >= self.seconds
+        return is_long or len(waiting) * frame.picture.nbytes > MOST_BYTES

@@ -39,6 +39,7 @@ OPTIONS = {
     "rtsps": {"rtsp_transport": "tcp"},
     "udp": {"overrun_nonfatal": "1"},
 }
+UNTIMED = ("mjpeg", "mpjpeg")  # FFmpeg makes up the timestamps of these formats
 DEVICE_FORMAT = "video4linux2,v4l2"
 STALL_SECONDS = 0.5  # a pipe without data for so long is reported, and `stop` is noticed
 MOST_ANALYSIS = 5.0  # seconds of a feed that FFmpeg uses to recognise it, which is its default
@@ -152,11 +153,13 @@ def pictures(
     container, stream : of PyAV
     clock : callable
     patience : float
-        Damage is raised after so many seconds without a picture, for instance if only sound arrives.
+        Damage is raised after so many seconds without a picture, for instance if only sound arrives. If it
+        is finite, pictures of formats without timestamps have none, because they are best timed by a clock.
     """
     codec = stream.codec_context
     codec.thread_type = "SLICE"  # threads for whole frames would delay each picture by several frames
     codec.options = {"max_pixels": str(MAX_PIXELS)}
+    is_made_up = patience < math.inf and container.format.name in UNTIMED
     is_broken, needs_key, heard = False, False, clock()
     with _as_damage(patience):
         for packet in container.demux():
@@ -168,6 +171,7 @@ def pictures(
             needs_key = decoded is None or any(picture.is_corrupt for picture in decoded)
             for picture in decoded or []:
                 if not picture.is_corrupt:
+                    picture.pts = None if is_made_up else picture.pts
                     yield picture, is_broken
                     is_broken, heard = False, clock()
             is_broken = is_broken or needs_key

@@ -65,10 +65,10 @@ def open_live(
         - a device such as ``/dev/video0``, or ``0`` for short;
         - an address that begins with rtsp, rtmp, http, https, srt, tcp or udp. RTSP uses TCP.
 
-        Devices and addresses are live: a thread decodes them, reconnects when they fail or end, after pauses
-        of 1, 2, 4, ... and at most 60 seconds, and skips frames when they are not taken fast enough. Only a
-        first connection that fails is an error. An address of a file, whose length is known, is not read
-        again at its end.
+        Devices and addresses are live: a thread decodes them, opens them again when they fail or end, after
+        pauses of 1, 2, 4, ... and at most 60 seconds, and skips frames that are not taken fast enough. Only a
+        first connection without a frame is an error. An address of a file, whose length is known, is not
+        read again at its end.
     colour, size, rate
         As in `frames`; with a rate, ticks are counted from the last gap.
     start : int or Position, default=0
@@ -77,8 +77,9 @@ def open_live(
     follow : bool, default=False
         Whether to wait for more segments of a folder; see `segments`.
     queue_seconds : float, default=10.0
-        The length of video from a device or an address that may wait to be read. If there is more, all that
-        waits is skipped at once, so that there are long runs of frames without gaps.
+        How much video may wait to be taken, in seconds. If there is more from a device or an address, all
+        that waits is skipped at once, so that there are long runs of frames without gaps; a pipe is not read
+        further.
     patience : float, default=10.0
         A device or an address without data for so many seconds is lost; a segment that has not grown for so
         many seconds is complete.
@@ -134,7 +135,8 @@ def open_live(
         source,
         sequence,
         follow=follow,
-        queue_seconds=check_positive(queue_seconds, "queue_seconds") if is_live else None,
+        is_live=is_live,
+        queue_seconds=check_positive(queue_seconds, "queue_seconds"),
         patience=check_positive(patience, "patience"),
         on_event=on_event,
         clock=clock,
@@ -163,13 +165,14 @@ class LiveVideo:
         sequence: FrameSequence,
         *,
         follow: bool,
-        queue_seconds: float | None,
+        is_live: bool,
+        queue_seconds: float,
         patience: float,
         on_event: Listener | None,
         clock: Callable[[], float],
         sleep: Callable[[float], object] | None,
     ) -> None:
-        self.source, self.name, self.is_live = source, sequence.convert.name, queue_seconds is not None
+        self.source, self.name, self.is_live = source, sequence.convert.name, is_live
         self.follow, self.patience, self.clock = follow, patience, clock
         self.reconnections = 0
         self.position = sequence.start
@@ -178,12 +181,12 @@ class LiveVideo:
         self._sleep = sleep or self._stopped.wait
         self._notify = on_event or (lambda name, details: None)
         self._backlog: Backlog | None = None
-        if queue_seconds is not None:
-            self._backlog = Backlog(self._feed_frames(), queue_seconds, self._notify, self._stopped)
-            self._notify = self._backlog.notify
-            self._frames = self._backlog.frames()
+        if is_live or source == "-":
+            frames = self._feed_frames() if is_live else self._pipe_frames()
+            self._backlog = Backlog(frames, queue_seconds, is_live, self._notify, self._stopped)
+            self._notify, self._frames = self._backlog.notify, self._backlog.frames()
         else:
-            self._frames = self._pipe_frames() if source == "-" else self._stored_frames()
+            self._frames = self._stored_frames()
 
     @property
     def skipped(self) -> int:
@@ -205,7 +208,7 @@ class LiveVideo:
             self._backlog.wake()
 
     def close(self) -> None:
-        """Stop, and wait for the thread that decodes: if a feed sends nothing, at most `patience` seconds."""
+        """Stop, and wait for the thread that decodes: if a feed is silent, for at most `patience` seconds."""
         self.stop()
         if self._backlog is not None:
             self._backlog.join(self.patience + 1.0)
@@ -254,7 +257,7 @@ class LiveVideo:
         self._notify("waiting", {})
 
     def _pipe_frames(self) -> Frames:
-        """Yield the frames of the standard input."""
+        """Yield the frames of the standard input; the thread of the backlog runs this."""
         count, problem = 0, "there is no frame in it"
         if self._sequence.start.index:
             self._sequence.add_gap()
