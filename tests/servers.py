@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 
 import av
@@ -40,7 +40,7 @@ class Clock:
 def server(*scripts):
     """Run one script for each connection in turn, with its file; later connections are closed at once.
 
-    Yield the port and an event that is set at the end, for scripts that wait.
+    Yield the port. A script that waits is given an event that is set at the end.
     """
     released, connections = threading.Event(), []
 
@@ -57,12 +57,9 @@ def server(*scripts):
             thread.start()
 
     def answer(connection, script):
-        try:
-            with connection, connection.makefile("rwb") as file:
-                if script is not None:
-                    script(file, released)
-        except OSError:  # the client has closed the connection
-            pass
+        with suppress(OSError), connection, connection.makefile("rwb") as file:  # the client may close it
+            if script is not None:
+                script(file, released)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         acceptor = threading.Thread(target=accept, name="server")
@@ -74,10 +71,8 @@ def server(*scripts):
             listener.shutdown(socket.SHUT_RDWR)
             acceptor.join()
             for connection, thread in connections:
-                try:
+                with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
                 thread.join()
 
 

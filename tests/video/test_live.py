@@ -43,11 +43,6 @@ def described(frames):
     return [(f.time, f.index, f.is_gap, f.picture.tobytes()) for f in frames]
 
 
-def stopped_by(clock, **options):
-    """Options for a clock whose pauses are given to the test, which may stop the video."""
-    return {"clock": clock, "sleep": clock.sleep, **options}
-
-
 # --- files
 
 
@@ -192,6 +187,7 @@ def test_segments_are_one_video(tmp_path, clip):
     (tmp_path / "notes.txt").write_text("not a segment")
     found = live(tmp_path)
     np.testing.assert_array_equal(pictures(found), clip)
+    assert described(live(tmp_path, start=9)) == described(found[9:])
     np.testing.assert_allclose([f.time for f in found], np.arange(40) / 25, atol=1e-3)  # Matroska has ms
     assert not any(f.is_gap for f in found)
 
@@ -200,25 +196,23 @@ def test_segments_are_one_video(tmp_path, clip):
 def test_segments_continue_from_every_position(tmp_path, clip, rate):
     """After each frame the position, stored as JSON, gives exactly the frames that follow."""
     write_segments(tmp_path, clip, [7, 11, 1, 21])
-    whole, rest = live(tmp_path, rate=rate), []
+    whole = live(tmp_path, rate=rate)
     with open_live(tmp_path, rate=rate) as video:
         positions = [json.dumps(asdict(video.position)) for _ in video]
     for position in positions[:: 3 if rate else 1]:
         start = Position(**json.loads(position))
-        rest = live(tmp_path, rate=rate, start=start)
-        assert described(rest) == described(whole[start.index :])
+        assert described(live(tmp_path, rate=rate, start=start)) == described(whole[start.index :])
 
 
 def test_times_of_segments_that_go_on_are_used(tmp_path, clip):
     """A recorder that does not reset timestamps says how long it paused."""
-    first = write_clip(tmp_path / "a.mkv", clip[:10], pixel_format="gray", times=range(10))
+    write_clip(tmp_path / "a.mkv", clip[:10], pixel_format="gray", times=range(10))
     write_clip(tmp_path / "b.mkv", clip[10:20], pixel_format="gray", times=range(10, 20))
     write_clip(tmp_path / "c.mkv", clip[20:30], pixel_format="gray", times=range(520, 530))
     found = live(tmp_path)
     np.testing.assert_allclose([f.time for f in found[:20]], np.arange(20) / 25, atol=1e-3)
     assert found[20].time == pytest.approx(520 / 25, abs=1e-3)
     assert [f.index for f in found if f.is_gap] == [20]
-    assert first.exists()
 
 
 def test_a_segment_that_cannot_be_read_is_a_gap(tmp_path, clip):
@@ -239,7 +233,8 @@ def test_a_segment_that_was_removed_is_a_gap_after_a_restart(tmp_path, clip):
     found = live(tmp_path, start=video.position)
     np.testing.assert_array_equal(pictures(found), clip[20:30])
     assert [f.index for f in found] == list(range(14, 24))
-    assert found[0].is_gap and found[0].time > last.time
+    assert found[0].is_gap
+    assert found[0].time > last.time
 
 
 def test_following_reads_a_segment_when_it_is_complete(tmp_path, clip):
@@ -267,15 +262,21 @@ def test_following_reads_a_segment_when_it_is_complete(tmp_path, clip):
 
     taken, found = {}, []
     clock = Clock(record)
-    options = {"follow": True, "patience": 4.0, "on_event": lambda *event: events.append(event)}
-    with open_live(target, **stopped_by(clock, **options)) as video:
+    with open_live(
+        target,
+        follow=True,
+        patience=4.0,
+        on_event=lambda *event: events.append(event),
+        clock=clock,
+        sleep=clock.sleep,
+    ) as video:
         for frame in video:
             found.append(frame)
     np.testing.assert_array_equal(pictures(found), clip[:30])
     assert not any(f.is_gap for f in found)
-    assert taken[12] == 0 and taken[13] == 10  # complete when the next appeared
-    assert taken[19] == 10 and taken[21] == 20  # 4 s after the last change
-    assert events == 3 * [("waiting", {})] + [("waiting", {})]
+    assert (taken[12], taken[13]) == (0, 10)  # complete when the next appeared
+    assert (taken[19], taken[21]) == (10, 20)  # complete 4 s after the last change
+    assert events == 4 * [("waiting", {})]
     assert set(clock.pauses) == {0.5}
 
 
@@ -311,8 +312,8 @@ def piped(monkeypatch):
 
 
 def y4m(clip):
-    """The bytes of a grey Y4M file, which FFmpeg does not write with every PyAV."""
-    count, height, width = clip.shape
+    """The bytes of a grey Y4M file."""
+    height, width = clip.shape[1:]
     head = f"YUV4MPEG2 W{width} H{height} F25:1 Cmono\n".encode()
     return head + b"".join(b"FRAME\n" + frame.tobytes() for frame in clip)
 
@@ -329,7 +330,7 @@ def test_a_pipe_that_stalls_is_waited_for(tmp_path, piped, suffix):
     process, events = piped(path), []
 
     def tell(*event):
-        events.append(event)
+        events.append((event[0], tuple(event[1])))
         process.stdin.write(b"\n")
         process.stdin.flush()
 
@@ -337,7 +338,7 @@ def test_a_pipe_that_stalls_is_waited_for(tmp_path, piped, suffix):
     np.testing.assert_array_equal(pictures(found), read(path))
     assert not any(f.is_gap for f in found)
     np.testing.assert_allclose([f.time for f in found], np.arange(60) / 25, atol=1e-3)
-    assert events == [("waiting", {})]
+    assert set(events) == {("waiting", ())}
 
 
 def test_a_pipe_continues_the_numbers_after_a_restart(tmp_path, piped):
@@ -346,7 +347,8 @@ def test_a_pipe_continues_the_numbers_after_a_restart(tmp_path, piped):
     process.stdin.flush()
     found = live("-", start=Position(index=70, time=9.5))
     assert [f.index for f in found] == list(range(70, 100))
-    assert found[0].time == 9.5 and [f.index for f in found if f.is_gap] == [70]
+    assert found[0].time == 9.5
+    assert [f.index for f in found if f.is_gap] == [70]
 
 
 def test_a_size_that_changes_in_a_pipe(tmp_path, piped):
@@ -369,7 +371,9 @@ def test_timestamps_that_jump_back_in_a_pipe(tmp_path, piped):
     piped(path).stdin.close()
     found = live("-")
     gaps = [f.index for f in found if f.is_gap]
-    assert len(found) >= 55 and gaps and set(gaps) <= set(range(26, 32))  # frames at the joint may be lost
+    assert len(found) >= 55  # frames at the joint may be lost
+    assert gaps
+    assert set(gaps) <= set(range(26, 32))
     steps = np.diff([f.time for f in found])
     np.testing.assert_allclose(steps, 0.04, atol=1e-5)  # MPEG-TS counts 1/90000 s
 

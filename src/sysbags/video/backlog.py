@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
+from contextvars import copy_context
 from dataclasses import replace
-from threading import Condition, Event, Thread
+from functools import partial
+from threading import Condition, Thread
 from typing import Any
 
 from sysbags.video.timing import LiveFrame
@@ -32,8 +34,8 @@ class Backlog:
         Whether frames are skipped.
     on_event : callable
         Called by the thread that takes the frames.
-    stopped : Event
-        Ends the iteration; `wake` must be called after it is set.
+    is_stopped : callable
+        Whether to end the iteration; `wake` must be called when it changes.
 
     Attributes
     ----------
@@ -41,26 +43,32 @@ class Backlog:
     """
 
     def __init__(
-        self, source: Frames, seconds: float, may_skip: bool, on_event: Listener, stopped: Event
+        self,
+        source: Frames,
+        seconds: float,
+        may_skip: bool,
+        on_event: Listener,
+        is_stopped: Callable[[], bool],
     ) -> None:
         self.seconds, self.may_skip, self.skipped = seconds, may_skip, 0
-        self._source, self._on_event, self._stopped = source, on_event, stopped
+        self._source, self._on_event, self._is_stopped = source, on_event, is_stopped
         self._waiting: deque[LiveFrame] = deque()
         self._events: deque[tuple[str, dict[str, Any]]] = deque()
         self._failure: Exception | None = None
         self._has_ended = False
-        self._changed = Condition()
-        self._thread = Thread(target=self._run, name="live video", daemon=True)
+        self._changed = Condition()  # with an RLock, so that the handler of a signal may call `wake`
+        run = partial(copy_context().run, self._run)  # so that warnings can be collected
+        self._thread = Thread(target=run, name="live video", daemon=True)
 
     def frames(self) -> Frames:
         """Start the thread, and yield the frames; raise what the source raises."""
         self._thread.start()
         while True:
             with self._changed:
-                while not (self._events or self._waiting or self._has_ended or self._stopped.is_set()):
+                while not (self._events or self._waiting or self._has_ended or self._is_stopped()):
                     self._changed.wait()
                 events, frame = list(self._events), None
-                is_over = self._stopped.is_set() or (self._has_ended and not self._waiting)
+                is_over = self._is_stopped() or (self._has_ended and not self._waiting)
                 self._events.clear()
                 if self._waiting and not is_over:
                     frame = self._waiting.popleft()
@@ -81,9 +89,14 @@ class Backlog:
             self._changed.notify_all()
 
     def wake(self) -> None:
-        """Make the thread that takes the frames notice that it must stop."""
+        """Make both threads notice that they must stop."""
         with self._changed:
             self._changed.notify_all()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for some seconds, or until the iteration is stopped."""
+        with self._changed:
+            self._changed.wait_for(self._is_stopped, seconds)
 
     def join(self, timeout: float) -> None:
         """Wait for the end of the thread."""
@@ -108,7 +121,7 @@ class Backlog:
                 self.skipped += count
                 self._events.append(("skipped", {"frames": count}))
                 frame = replace(frame, is_gap=True)
-            while self._is_full(frame) and not self._stopped.is_set():
+            while self._is_full(frame) and not self._is_stopped():
                 self._changed.wait()
             self._waiting.append(frame)
             self._changed.notify_all()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
-from threading import Event
 from typing import Any, Self
 
 from sysbags._common.validation import check_choice, check_integer, check_positive
@@ -48,7 +47,7 @@ def open_live(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] | None = None,
 ) -> LiveVideo:
-    """Open a video of any length, stored or live, to read its frames one by one.
+    r"""Open a video of any length, stored or live, to read its frames one by one.
 
     Nothing but the source is opened: a playlist in a file or a pipe cannot open other files or addresses, and
     a server can refer to other network addresses, but not to files of this computer.
@@ -104,7 +103,7 @@ def open_live(
     --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "clip.y4m"
-    >>> _ = path.write_bytes(b"YUV4MPEG2 W8 H8 F25:1 Cmono\\n" + 30 * (b"FRAME\\n" + bytes(64)))
+    >>> _ = path.write_bytes(b"YUV4MPEG2 W8 H8 F25:1 Cmono\n" + 30 * (b"FRAME\n" + bytes(64)))
     >>> with open_live(path, rate=5.0) as video:
     ...     [(frame.index, frame.time, frame.is_gap) for frame in video][:3]
     [(0, 0.0, False), (1, 0.2, False), (2, 0.4, False)]
@@ -177,14 +176,17 @@ class LiveVideo:
         self.reconnections = 0
         self.position = sequence.start
         self._sequence = sequence
-        self._stopped = Event()
-        self._sleep = sleep or self._stopped.wait
+        self._is_stopped = False  # not an Event, whose `set` could block in the handler of a signal
         self._notify = on_event or (lambda name, details: None)
         self._backlog: Backlog | None = None
+        self._sleep = sleep or time.sleep
         if is_live or source == "-":
             frames = self._feed_frames() if is_live else self._pipe_frames()
-            self._backlog = Backlog(frames, queue_seconds, is_live, self._notify, self._stopped)
-            self._notify, self._frames = self._backlog.notify, self._backlog.frames()
+            backlog = Backlog(frames, queue_seconds, is_live, self._notify, self._has_stopped)
+            self._backlog, self._notify, self._frames = backlog, backlog.notify, backlog.frames()
+            self._sleep = sleep or backlog.sleep
+            if sequence.start.index:
+                sequence.add_gap()
         else:
             self._frames = self._stored_frames()
 
@@ -203,7 +205,7 @@ class LiveVideo:
 
     def stop(self) -> None:
         """End the iteration soon; this may be called by any thread and by the handler of a signal."""
-        self._stopped.set()
+        self._is_stopped = True
         if self._backlog is not None:
             self._backlog.wake()
 
@@ -229,15 +231,21 @@ class LiveVideo:
             sequence.begin_segment(segment.name if is_folder else "")
             count = 0
             problems: list[str] = []
-            for picture in _pictures(segment, problems):
-                if self._stopped.is_set():
-                    return
-                count, has_frame = count + 1, True
-                yield from sequence.add(picture)
-            if problems:
-                self._report(str(segment), count, problems[0], is_error=not is_folder)
+            try:
+                for picture in pictures_of(segment, problems)[1]:
+                    if self._has_stopped():
+                        return
+                    count, has_frame = count + 1, True
+                    yield from sequence.add(picture)
+                if problems:
+                    _report(str(segment), count, problems[0])
+            except VideoError as error:
+                if not is_folder:
+                    raise
+                warn(str(error), VideoWarning)
+            if problems or not count:
                 sequence.add_gap()
-        if not has_frame and not self._stopped.is_set() and not sequence.start.index:
+        if not has_frame and not self._has_stopped() and not sequence.start.index:
             raise VideoError(f"the folder {self.name} has no video that can be read")
         yield from sequence.end()
 
@@ -249,9 +257,12 @@ class LiveVideo:
             patience=self.patience,
             clock=self.clock,
             sleep=self._sleep,
-            is_stopped=self._stopped.is_set,
+            is_stopped=self._has_stopped,
             on_wait=self._wait,
         )
+
+    def _has_stopped(self) -> bool:
+        return self._is_stopped
 
     def _wait(self) -> None:
         self._notify("waiting", {})
@@ -259,33 +270,29 @@ class LiveVideo:
     def _pipe_frames(self) -> Frames:
         """Yield the frames of the standard input; the thread of the backlog runs this."""
         count, problem = 0, "there is no frame in it"
-        if self._sequence.start.index:
-            self._sequence.add_gap()
         try:
-            with open_pipe(self._stopped.is_set, self._wait) as (container, stream):
+            with open_pipe(self._has_stopped, self._wait) as (container, stream):
                 for picture, is_broken in pictures(container, stream, self.clock):
                     count += 1
                     yield from self._add(picture, is_broken)
                 problem = problem if not count else ""
         except Damage as damage:
             problem = str(damage)
-        if problem and not self._stopped.is_set():
-            self._report(self.name, count, problem, is_error=True)
+        if problem and not self._has_stopped():
+            _report(self.name, count, problem)
         yield from self._sequence.end()
 
     def _feed_frames(self) -> Frames:
         """Yield the frames of a device or an address; the thread of the backlog runs this."""
         sequence, pause, has_frame = self._sequence, FIRST_PAUSE, False
-        if sequence.start.index:
-            sequence.add_gap()
-        while not self._stopped.is_set():
+        while not self._has_stopped():
             reason = "it has ended"
             try:
                 with open_feed(self.source, self.patience) as (container, stream):
                     self.reconnections += has_frame
                     self._notify("connected", {})
                     for picture, is_broken in pictures(container, stream, self.clock, self.patience):
-                        if self._stopped.is_set():
+                        if self._has_stopped():
                             return
                         pause, has_frame = FIRST_PAUSE, True
                         yield from self._add(picture, is_broken)
@@ -293,7 +300,7 @@ class LiveVideo:
                         break
             except Damage as damage:
                 reason = str(damage)
-            if self._stopped.is_set():
+            if self._has_stopped():
                 return
             if not has_frame:
                 raise VideoError(f"{self.name} cannot be opened: {reason}")
@@ -309,22 +316,9 @@ class LiveVideo:
             self._sequence.add_gap()
         return self._sequence.add(picture)
 
-    def _report(self, name: str, count: int, problem: str, is_error: bool) -> None:
-        """Warn about a video that breaks off; without a frame it is an error, except for a segment."""
-        if count:
-            warn(f"{name} breaks off after {count} frame{'s' * (count > 1)}{BREAK}: {problem}", VideoWarning)
-        elif is_error:
-            raise VideoError(f"{name} cannot be read: {problem}")
-        else:
-            warn(f"{name} cannot be read: {problem}", VideoWarning)
 
-
-def _pictures(path: Path, problems: list[str]) -> Iterator[Any]:
-    """Yield the pictures of a file; what is wrong with it is added to the problems."""
-    try:
-        stored = pictures_of(path, problems)[1]
-    except VideoError as error:  # a segment that is empty, or was removed
-        problems.append(str(error))
-        return
-    with closing(stored):
-        yield from stored
+def _report(name: str, count: int, problem: str) -> None:
+    """Warn about a video that breaks off; without a frame it is an error."""
+    if not count:
+        raise VideoError(f"{name} cannot be read: {problem}")
+    warn(f"{name} breaks off after {count} frame{'s' * (count > 1)}{BREAK}: {problem}", VideoWarning)

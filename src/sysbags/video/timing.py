@@ -125,13 +125,10 @@ class FrameSequence:
 
     def begin_segment(self, name: str) -> None:
         """Announce that the next picture is the first one of a segment."""
-        if (
-            self._time is None and name != self.start.segment
-        ):  # the one to continue with is not there any more
-            self.start = Position(
-                self.start.index, self.start.time, begin=self.start.time, origin=self.start.time
-            )
-            self._index, self._is_broken = self.start.index, self.start.index > 0
+        if self._time is None and self.start.segment not in ("", name):  # it is not there any more
+            time = self.start.time
+            self.start = Position(self.start.index, time, begin=time, origin=time)
+            self._index, self._is_broken = self.start.index, True
         self._segment = name
 
     def position(self, last: LiveFrame) -> Position:
