@@ -33,16 +33,17 @@ def clip(folder):
 
 
 class Recorded:
-    """A live video with a clock that stands still, its events, and a stop after some pauses."""
+    """A live video with a clock that stands still; it is stopped when it is lost for the n-th time."""
 
     def __init__(self, address, *, stop_after=1, **options):
-        self.events = []
-        self.clock = Clock(lambda pause: self.video.stop() if pause == stop_after else None)
-        self.video = open_live(
-            address,
-            **{"patience": ENOUGH, "clock": self.clock, "sleep": self.clock.sleep, **options},
-            on_event=lambda *event: self.events.append(event),
-        )
+        self.events, self.stop_after, self.clock = [], stop_after, Clock()
+        options = {"patience": ENOUGH, "clock": self.clock, "sleep": self.clock.sleep, **options}
+        self.video = open_live(address, on_event=self.hear, **options)
+
+    def hear(self, *event):
+        self.events.append(event)
+        if names(self).count("lost") == self.stop_after:
+            self.video.stop()
 
     def frames(self):
         with self.video:
@@ -85,7 +86,9 @@ def test_pauses_grow_up_to_a_minute_and_begin_again_after_a_frame(clip):
     with server(http(data), *8 * [None], http(data)) as port:
         recorded = Recorded(f"http://127.0.0.1:{port}/live", stop_after=11)
         found = recorded.frames()
-    assert recorded.clock.pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60, 1, 2]
+    pauses = [details["pause"] for name, details in recorded.events if name == "lost"]
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60, 1, 2]
+    assert recorded.clock.pauses[:11] == pauses
     assert recorded.video.reconnections == 1
     assert sum(f.is_gap for f in found) == 1
 
@@ -233,9 +236,9 @@ def test_a_slow_consumer_of_a_feed_sees_each_skip(clip):
                 if video.skipped < 30:
                     time.sleep(0.01)
             found += list(video)
-    missing = np.diff([f.index for f in found]) - 1
+    missing = np.diff([f.index for f in found], prepend=-1) - 1
     assert missing.sum() == video.skipped >= 30
-    assert [f.is_gap for f in found[1:]] == list(missing > 0)
+    assert [f.is_gap for f in found] == list(missing > 0)
     skips = [details["frames"] for name, details in recorded.events if name == "skipped"]
     assert sum(skips) == video.skipped
 
@@ -254,9 +257,9 @@ def test_stopping_from_another_thread_while_waiting_for_a_frame(clip):
     with server(http(clip.read_bytes(), then_wait=True)) as port:
         recorded = Recorded(f"http://127.0.0.1:{port}/live", patience=SHORT)
         with recorded.video as video:
+            stopper = threading.Thread(target=video.stop)
             for frame in video:
                 if frame.index == 50:
-                    stopper = threading.Thread(target=video.stop)
                     stopper.start()
         stopper.join()
     assert "lost" not in names(recorded)

@@ -16,6 +16,7 @@ __all__ = ["Backlog", "Frames", "Listener"]
 
 MOST_BYTES = 2**29  # of frames that wait
 
+Event = tuple[str, dict[str, Any]]
 Listener = Callable[[str, dict[str, Any]], None]
 Frames = Generator[LiveFrame, None, None]
 
@@ -52,8 +53,9 @@ class Backlog:
     ) -> None:
         self.seconds, self.may_skip, self.skipped = seconds, may_skip, 0
         self._source, self._on_event, self._is_stopped = source, on_event, is_stopped
-        self._waiting: deque[LiveFrame] = deque()
-        self._events: deque[tuple[str, dict[str, Any]]] = deque()
+        self._waiting: deque[LiveFrame | Event] = deque()
+        self._moments: deque[float] = deque()  # of the frames that wait: their times without gaps
+        self._moment = self._time = 0.0  # of the last frame
         self._failure: Exception | None = None
         self._has_ended = False
         self._changed = Condition()  # with an RLock, so that the handler of a signal may call `wake`
@@ -63,29 +65,27 @@ class Backlog:
     def frames(self) -> Frames:
         """Start the thread, and yield the frames; raise what the source raises."""
         self._thread.start()
-        while True:
+        while not self._is_stopped():
             with self._changed:
-                while not (self._events or self._waiting or self._has_ended or self._is_stopped()):
+                while not (self._waiting or self._has_ended or self._is_stopped()):
                     self._changed.wait()
-                events, frame = list(self._events), None
-                is_over = self._is_stopped() or (self._has_ended and not self._waiting)
-                self._events.clear()
-                if self._waiting and not is_over:
-                    frame = self._waiting.popleft()
+                if not self._waiting:
+                    break
+                item = self._waiting.popleft()
+                if isinstance(item, LiveFrame):
+                    self._moments.popleft()
                     self._changed.notify_all()
-            for event in events:
-                self._on_event(*event)
-            if frame is not None:
-                yield frame
-            elif is_over:
-                break
+            if isinstance(item, LiveFrame):
+                yield item
+            else:
+                self._on_event(*item)
         if self._failure is not None:
             raise self._failure
 
     def notify(self, name: str, details: dict[str, Any]) -> None:
-        """Add an event for the thread that takes the frames."""
+        """Add an event for the thread that takes the frames, after the frames so far."""
         with self._changed:
-            self._events.append((name, details))
+            self._waiting.append((name, details))
             self._changed.notify_all()
 
     def wake(self) -> None:
@@ -115,18 +115,21 @@ class Backlog:
 
     def _put(self, frame: LiveFrame) -> None:
         with self._changed:
+            self._moment += 0.0 if frame.is_gap else frame.time - self._time
+            self._time = frame.time
             if self._is_full(frame) and self.may_skip:
-                count = len(self._waiting)
-                self._waiting.clear()
-                self.skipped += count
-                self._events.append(("skipped", {"frames": count}))
+                events = [item for item in self._waiting if not isinstance(item, LiveFrame)]
+                self.skipped += len(self._moments)
+                self._waiting = deque([*events, ("skipped", {"frames": len(self._moments)})])
+                self._moments.clear()
                 frame = replace(frame, is_gap=True)
             while self._is_full(frame) and not self._is_stopped():
                 self._changed.wait()
             self._waiting.append(frame)
+            self._moments.append(self._moment)
             self._changed.notify_all()
 
     def _is_full(self, frame: LiveFrame) -> bool:
-        waiting = self._waiting
-        is_long = len(waiting) > 0 and frame.time - waiting[0].time >= self.seconds
-        return is_long or len(waiting) * frame.picture.nbytes > MOST_BYTES
+        count = len(self._moments)
+        is_long = count > 0 and self._moment - self._moments[0] >= self.seconds
+        return is_long or count * frame.picture.nbytes > MOST_BYTES
