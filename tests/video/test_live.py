@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -123,6 +124,11 @@ def test_timestamps_that_jump_back_continue_after_a_gap():
     ]
 
 
+def test_timestamps_that_go_back_a_little_are_no_gap():
+    found = sequence_of([0.0, 0.2, 0.15, 0.4])
+    assert [(time, gap) for time, _, gap in found] == [(0.0, False), (0.2, False), (0.2, False), (0.4, False)]
+
+
 def test_a_jump_forwards_is_a_gap_unless_frames_are_always_rare():
     times, _, gaps = zip(*sequence_of([0.0, 0.1, 1.0, 5.0, 5.1, 5.2]), strict=True)
     assert times == (0.0, 0.1, 1.0, 5.0, 5.1, 5.2)
@@ -190,6 +196,19 @@ def test_segments_are_one_video(tmp_path, clip):
     assert described(live(tmp_path, start=9)) == described(found[9:])
     np.testing.assert_allclose([f.time for f in found], np.arange(40) / 25, atol=1e-3)  # Matroska has ms
     assert not any(f.is_gap for f in found)
+
+
+@pytest.mark.parametrize("rate", [None, 30, Fraction(30000, 1001)])
+def test_segments_are_the_same_with_many_interruptions(tmp_path, clip, rate):
+    write_segments(tmp_path, clip, [7, 11, 1, 21])
+    found, start = [], Position()
+    for count in itertools.cycle([1, 2, 5]):
+        with open_live(tmp_path, rate=rate, start=start) as video:
+            taken = list(itertools.islice(video, count))
+        found, start = [*found, *taken], Position(**json.loads(json.dumps(asdict(video.position))))
+        if not taken:
+            break
+    assert described(found) == described(live(tmp_path, rate=rate))
 
 
 @pytest.mark.parametrize("rate", [None, 10, 40])

@@ -21,7 +21,7 @@ __all__ = ["check_feed", "is_address", "is_device", "open_feed", "open_pipe", "p
 # What FFmpeg may open for an address of each scheme. There is never a local file among it, so that a playlist
 # or a redirection of a server cannot make it read one.
 WEB = "http,https,httpproxy,tcp,tls,crypto"
-STREAMING = "rtp,srtp,rtcp,tcp,tls,udp"
+STREAMING = "rtp,srtp,tcp,tls,udp"
 PROTOCOLS = {
     "http": WEB,
     "https": WEB,
@@ -191,5 +191,7 @@ def _as_damage(patience: float) -> Iterator[None]:
         yield
     except av.error.ExitError:  # by the timeout
         raise Damage(f"no data in {patience:g} s") from None
+    except av.error.ProtocolNotFoundError:
+        raise Damage("this build of FFmpeg lacks its protocol") from None
     except ERRORS as error:
         raise Damage(reason_of(error)) from None

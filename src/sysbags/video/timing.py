@@ -14,6 +14,7 @@ from sysbags.video.reading import END, Ticks
 __all__ = ["FrameSequence", "LiveFrame", "Position"]
 
 LEAST_JUMP = Fraction(1)  # seconds
+JITTER = Fraction(1, 5)  # seconds: the timestamps of some cameras go back a little, which is no gap
 JUMP_FRAMES = 10  # a later frame than this many intervals follows a gap
 USUAL_STAY = Fraction(1, 25)  # seconds, where nothing is known
 MICROSECONDS = 10**6
@@ -80,9 +81,9 @@ class FrameSequence:
     """Turns the pictures of segments or connections into frames with numbers, growing times and gaps.
 
     The first picture of a segment follows the last one of the previous segment after the usual interval,
-    unless its timestamp is later. A timestamp that jumps back, or forwards by more than `JUMP_FRAMES`
-    intervals and `LEAST_JUMP` seconds, is a gap; after a jump back, times continue from the last one. After a
-    reconnection times continue by the clock.
+    unless its timestamp is later. A timestamp that jumps back by more than `JITTER` seconds, or forwards by
+    more than `JUMP_FRAMES` intervals and `LEAST_JUMP` seconds, is a gap; after a jump back, times continue
+    from the last one. After a reconnection times continue by the clock.
 
     Parameters
     ----------
@@ -122,12 +123,12 @@ class FrameSequence:
         self._is_broken = False  # whether pictures are missing before the next picture
         self._is_gap = False  # whether the next frame is the first one after a gap
         self._ticks: Ticks | None = None
+        self._origin = _exact(start.origin)
 
     def begin_segment(self, name: str) -> None:
         """Announce that the next picture is the first one of a segment."""
         if self._time is None and self.start.segment not in ("", name):  # it is not there any more
-            time = self.start.time
-            self.start = Position(self.start.index, time, begin=time, origin=time)
+            self.start = Position(self.start.index, begin=self.start.time)
             self._index, self._is_broken = self.start.index, True
         self._segment = name
 
@@ -153,14 +154,15 @@ class FrameSequence:
         if self.rate is not None:
             if self._ticks is None or is_gap:
                 yield from self.end(time)
-                tick = self._tick_before(time, self.rate) if is_first else time
-                self._ticks = Ticks(self.rate, self.convert.name, tick)
+                self._origin = self._origin if is_first else time
+                ticks = math.floor((time - self._origin) * self.rate)
+                self._ticks = Ticks(self.rate, self.convert.name, self._origin + ticks / self.rate)
             base = picture.time_base or USUAL_STAY
             pts = None if picture.pts is None and self.clock is None else time / base
             shown = _Shown(picture, pts, base, picture.duration)
             yield from self._on_screen(self._ticks, shown)
         if segment is not None:
-            origin = float(time if self._ticks is None else self._ticks.first or 0)
+            origin = float(self._origin)
             self.part = Position(self._index, segment=segment, begin=float(time), origin=origin)
         self._is_gap = self._is_gap or is_gap
         if self.rate is None:
@@ -179,21 +181,24 @@ class FrameSequence:
         is_gap = self._is_broken or self._size not in (None, size)
         stamp = self._stamp(picture, now)
         if self._time is None:
-            time = Fraction(round(self.start.begin * MICROSECONDS), MICROSECONDS)
+            time = _exact(self.start.begin)
         elif self._is_late:
             time = self._time + max(self.stay, Fraction(now - self._heard))
         else:
             time = stamp + self._offset
             interval = time - self._time
-            if interval < 0 or (is_segment and interval == 0):
+            if interval < -JITTER or (is_segment and interval <= 0):
                 time, is_gap = self._time + self.stay, is_gap or not is_segment
+            elif interval <= 0:
+                time = self._time
             elif self._interval_is_known and interval > max(LEAST_JUMP, JUMP_FRAMES * self.stay):
                 is_gap = True
             if time > self._time:
                 self.stay, self._interval_is_known = time - self._time, True
-        if is_gap or is_segment:  # a position, which stores these times, must give the same times again
-            time = Fraction(math.ceil(time * MICROSECONDS), MICROSECONDS)
-        self._time, self._offset, self._size, self._heard = time, time - stamp, size, now
+        if is_gap or is_segment:
+            time = Fraction(math.ceil(time * MICROSECONDS), MICROSECONDS)  # can be stored in a position
+            self._offset = time - stamp
+        self._time, self._size, self._heard = time, size, now
         self._is_late = self._is_broken = False
         return time, is_gap
 
@@ -204,11 +209,6 @@ class FrameSequence:
         if self.clock is not None or self._time is None:
             return Fraction(now)
         return self._time - self._offset + self.stay
-
-    def _tick_before(self, time: Fraction, rate: Fraction) -> Fraction:
-        """Return the last tick at or before a time, counted from the origin of the position."""
-        origin = Fraction(round(self.start.origin * MICROSECONDS), MICROSECONDS)
-        return origin + math.floor((time - origin) * rate) / rate
 
     def _on_screen(self, ticks: Ticks, shown: Any, before: Fraction | None = None) -> Iterator[LiveFrame]:
         previous, times = ticks.next(shown)
@@ -221,10 +221,16 @@ class FrameSequence:
 
     def _frames(self, picture: Any, times: list[Fraction]) -> Iterator[LiveFrame]:
         """Yield a picture as one frame for each time."""
+        array: Frame | None = None
         for time in times:
             index, is_gap = self._index, self._is_gap
             self._index, self._is_gap = index + 1, False
             if index >= self.start.index or self.convert.first is None:  # the first sets the size of all
-                array = self.convert(picture, index)
+                array = self.convert(picture, index) if array is None else array.copy()
                 if index >= self.start.index:
                     yield LiveFrame(float(time), index, array, is_gap)
+
+
+def _exact(time: float) -> Fraction:
+    """Return a stored time, which is a whole number of microseconds."""
+    return Fraction(round(time * MICROSECONDS), MICROSECONDS)
