@@ -1,20 +1,28 @@
-"""Frames of videos: from files, folders of images, arrays and iterators; and video files from frames."""
+"""Frames of videos: from files, folders of images, arrays and iterators, and live; and files from frames."""
 
 from __future__ import annotations
 
 from sysbags._common.warnings import collect_warnings, summary_of_warnings
+from sysbags.video.feeds import without_password
+from sysbags.video.live import LiveVideo, open_live
 from sysbags.video.reading import Frame, Reader, SharedVideo, Video, frames, frames_of_several
+from sysbags.video.timing import LiveFrame, Position
 from sysbags.video.writing import reordered_frames, write_video
 
 __all__ = [
     "Frame",
+    "LiveFrame",
+    "LiveVideo",
+    "Position",
     "Reader",
     "SharedVideo",
     "Video",
     "collect_warnings",
     "frames",
     "frames_of_several",
+    "open_live",
     "reordered_frames",
     "summary_of_warnings",
+    "without_password",
     "write_video",
 ]

@@ -12,12 +12,13 @@ from typing import IO, Any
 import av
 from av.stream import Disposition
 
-__all__ = ["MAX_PIXELS", "Damage", "decoded", "is_cut"]
+__all__ = ["ERRORS", "MAX_PIXELS", "Damage", "decoded", "is_cut", "main_stream", "open_bytes", "reason_of"]
 
 MAX_PIXELS = 2**27  # 16384 x 8192: a damaged header must not exhaust the memory
 ERRORS = (av.FFmpegError, MemoryError, OSError, OverflowError, ValueError)
 MOST_PENDING = 1000  # maximal number of packets without a picture; no decoder delays more than 50
 CUT = "the file is cut off"
+NO_VIDEO = "FFmpeg finds no video in it"
 NO_SIZE = f"its header gives no picture size, or one above the limit of {MAX_PIXELS} pixels"
 
 
@@ -57,7 +58,7 @@ def decoded(path: Path, threads: int) -> Generator[av.VideoFrame, None, None]:
                     raise Damage(CUT if cut else "a frame is incomplete")
                 pictures = packet.decode()
             except (*ERRORS, Damage) as error:
-                damage = _reason(error)
+                damage = reason_of(error)
                 pictures = _delayed(stream) if threads == 1 else []
                 if packet is not None and packet.pts is not None:
                     limit = packet.pts
@@ -151,7 +152,8 @@ def _delayed(stream: Any) -> list[Any]:
         return []
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Return the text of an error, without the name of the file."""
     return str(getattr(error, "strerror", None) or error or type(error).__name__)
 
 
@@ -164,24 +166,31 @@ class _Nameless:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
-    """Open a file and its main picture stream; a playlist cannot open other files or hosts."""
-    options = {"max_pixels": str(MAX_PIXELS)}
-    forbidden = {"protocol_whitelist": "none"}
+    """Open a file and its main picture stream."""
     with ExitStack() as stack:
         try:
             file = stack.enter_context(open(path, "rb", buffering=0))
-            container = av.open(
-                _Nameless(file), options=options, container_options=forbidden, metadata_errors="replace"
-            )
-        except ERRORS as error:
-            # The Y4M demuxer adds 6, the length of its mark, to the error EINVAL of a size that is too large.
-            if getattr(error, "errno", None) == errno.EINVAL - 6:
-                raise Damage(NO_SIZE) from None
-            raise Damage(f"FFmpeg finds no video in it ({_reason(error)})") from None
-        yield stack.enter_context(container), _main_stream(container)
+        except OSError as error:
+            raise Damage(f"{NO_VIDEO} ({reason_of(error)})") from None
+        container = stack.enter_context(open_bytes(_Nameless(file)))
+        yield container, main_stream(container)
 
 
-def _main_stream(container: Any) -> Any:
+def open_bytes(file: Any) -> Any:
+    """Open an object with a method `read` as a video; a playlist in it cannot open other files or hosts."""
+    options = {"max_pixels": str(MAX_PIXELS)}
+    forbidden = {"protocol_whitelist": "none"}
+    try:
+        return av.open(file, options=options, container_options=forbidden, metadata_errors="replace")
+    except ERRORS as error:
+        # The Y4M demuxer adds 6, the length of its mark, to the error EINVAL of a size that is too large.
+        if getattr(error, "errno", None) == errno.EINVAL - 6:
+            raise Damage(NO_SIZE) from None
+        raise Damage(f"{NO_VIDEO} ({reason_of(error)})") from None
+
+
+def main_stream(container: Any) -> Any:
+    """Return the main picture stream, or raise Damage."""
     stream = container.streams.best("video")
     if stream is None or stream.disposition & Disposition.attached_pic:
         kinds = sorted({stream.type for stream in container.streams})

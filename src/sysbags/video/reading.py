@@ -76,7 +76,7 @@ class SharedVideo:
         if self._has_started:
             raise ParameterError("the shared video is already being read: add all readers before")
         if self._source is None:
-            self._source = _pictures(self.video, self.problems)
+            self._source = pictures_of(self.video, self.problems)
         name, _, timed = self._source
         return name, timed
 
@@ -291,18 +291,18 @@ def frames(
     indices = range(start, end, stride)
     if max_frames is not None:
         indices = indices[: check_integer(max_frames, "max_frames")]
-    shape = None if size is None else _check_size(size)
+    shape = None if size is None else check_size(size)
     shared = video if isinstance(video, SharedVideo) else SharedVideo(video)
     name, timed = shared.open()
     if rate is not None and not timed:
         raise ParameterError(f"rate is {rate!r}, but {name} has no timestamps: choose frames by stride")
-    ticks = None if rate is None else Ticks(_check_rate(rate), name)
+    ticks = None if rate is None else Ticks(check_rate(rate), name)
     convert = Converter(FORMATS[colour], shape, name, may_change=timed)
     shared.readers.append(Reader(shared, convert, indices, ticks, strict))
     return shared.readers[-1].frames()
 
 
-def _check_size(size: Any) -> int | tuple[int, int]:
+def check_size(size: Any) -> int | tuple[int, int]:
     if isinstance(size, (tuple, list)) and len(size) == 2:
         height, width = (check_integer(side, "a side in size") for side in size)
         if height * width <= MAX_PIXELS:
@@ -315,7 +315,7 @@ def _check_size(size: Any) -> int | tuple[int, int]:
     )
 
 
-def _check_rate(rate: Any) -> Fraction:
+def check_rate(rate: Any) -> Fraction:
     value = check_weight(rate, "rate")
     if value == 0.0:
         raise ParameterError("rate is 0, but it must be above 0: a number of frames per second")
@@ -330,11 +330,14 @@ class Ticks:
     rate : Fraction
     name : str
         The name of the video in messages.
+    first : Fraction, optional
+        The time of the first tick; by default that of the first picture. Ticks before the first picture are
+        counted, but there is nothing on screen.
     """
 
-    def __init__(self, rate: Fraction, name: str) -> None:
-        self.rate, self.name = rate, name
-        self.count, self.first, self.before, self.stay = 0, Fraction(0), Fraction(0), 1 / rate
+    def __init__(self, rate: Fraction, name: str, first: Fraction | None = None) -> None:
+        self.rate, self.name, self.first = rate, name, first
+        self.count, self.before, self.stay = 0, Fraction(0), 1 / rate
         self.shown: Any = None
 
     def next(self, picture: Any) -> tuple[Any, int]:
@@ -351,16 +354,17 @@ class Ticks:
         if picture.pts is None or picture.time_base is None:
             raise VideoError(f"{self.name} has frames without timestamps: leave rate out")
         now = picture.pts * picture.time_base
-        if previous is None:
+        if self.first is None:
             self.first = now
-        else:
-            # stored times and rate are rounded, so a tick just before a frame belongs to that frame
-            times = self._until(now - min(picture.time_base / 2, Fraction(1, 1000)))
-            self.stay = now - self.before if now > self.before else self.stay
+        # stored times and rate are rounded, so a tick just before a frame belongs to that frame
+        times = self._until(now - min(picture.time_base / 2, Fraction(1, 1000)))
+        if previous is not None and now > self.before:
+            self.stay = now - self.before
         self.shown, self.before = picture, now
-        return previous, times
+        return previous, times if previous is not None else 0
 
     def _until(self, time: Fraction) -> int:
+        assert self.first is not None  # there was a picture
         times = max(0, math.ceil((time - self.first) * self.rate) - self.count)
         if times > MAX_REPEATS:
             raise VideoError(
@@ -370,7 +374,7 @@ class Ticks:
         return times
 
 
-def _pictures(video: Any, problems: list[str]) -> tuple[str, Pictures, bool]:
+def pictures_of(video: Any, problems: list[str]) -> tuple[str, Pictures, bool]:
     """Return the name of a video in messages, its pictures, and whether these have timestamps."""
     if isinstance(video, (str, os.PathLike)):
         name = os.fspath(video)
