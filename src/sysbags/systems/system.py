@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -127,6 +127,20 @@ class System:
             object.__setattr__(self, name, _frozen(array))
         if self.residual is not None:
             object.__setattr__(self, "residual", check_weight(self.residual, "residual"))
+
+    @classmethod
+    def of_valid(cls, **parameters: Any) -> System:
+        """Make a system of parameters that are known to be valid, without checking them.
+
+        Its arrays are made read-only, and copied only where they share memory with other arrays.
+        """
+        system = object.__new__(cls)
+        for each in fields(cls):
+            value = parameters.get(each.name, each.default)
+            if isinstance(value, np.ndarray):
+                value = _frozen(value)
+            object.__setattr__(system, each.name, value)
+        return system
 
     def __repr__(self) -> str:
         return (
