@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sysbags._common.types import Array, KernelLike
-from sysbags._numba.histograms import kernel_rows, mirror
+from sysbags._numba.histograms import append_rows
 from sysbags.kernels.functions import feature_map, kernel_matrix
 from sysbags.kernels.histograms import Code
 
@@ -54,39 +54,24 @@ class SlidingKernel:
             self._start(new.copy())
             return
         self.rows = _read_only(np.concatenate([self.rows[count:], new]))
-        block = self._block(new)
-        corner = np.ascontiguousarray(block[:, size - count :])
-        mirror(corner)  # exactly symmetric, as in a matrix that is evaluated at once
-        k = self.matrix
-        k[:-count, :-count] = k[count:, count:]
-        k[-count:] = block
-        k[:, -count:] = block.T
-        k[-count:, -count:] = corner
+        k, code = self.matrix, self._code
+        if code is None:
+            block = kernel_matrix(new, self.rows, self.kernel)
+            k[:-count, :-count] = k[count:, count:]
+            k[-count:] = block
+            k[:, -count:] = block.T
+            return
+        encoding = code.floor, code.unit, code.empty, code.intersection
+        append_rows(self.rows[-count:], *self._columns, *encoding, self._oldest, k)
+        self._oldest = (self._oldest + count) % size
 
     def _start(self, rows: Array) -> None:
         self.rows = _read_only(rows)
         self.matrix = kernel_matrix(self.rows, kernel=self.kernel)
         if self._code is not None:
+            # In a ring, from the oldest row on: only new rows are encoded, in the place of the oldest ones.
             self._columns = self._code.columns(self.rows)
             self._oldest = 0
-
-    def _block(self, new: Array) -> Array:
-        """Evaluate the kernel between new rows and all rows, in their order."""
-        if self._code is None:
-            return kernel_matrix(new, self.rows, self.kernel)
-        # The encoded columns are in a ring, so that only new ones are encoded: they replace the oldest.
-        (tiles, sums), size = self._columns, self.rows.shape[0]
-        tile, column = np.divmod((self._oldest + np.arange(new.shape[0])) % size, tiles.shape[2])
-        encoded = self._code.columns(new).tiles
-        tiles[tile, :, column] = np.moveaxis(encoded, 1, 2).reshape(-1, new.shape[1])[: new.shape[0]]
-        sums[tile, column] = new.sum(axis=1)
-        self._oldest = (self._oldest + new.shape[0]) % size
-        block = np.empty((new.shape[0], size))
-        code = self._code
-        kernel_rows(
-            *code.rows(new), tiles, sums, code.unit, code.intersection, False, 0, new.shape[0], block
-        )
-        return np.roll(block, -self._oldest, axis=1)
 
 
 def _read_only(array: Array) -> Array:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import lapack
 
 from sysbags._common.types import Array
-from sysbags._numba.lanczos import lanczos
+from sysbags._numba.lanczos import proven_eigenpairs
 
 __all__ = ["FIRST_STEPS", "leading_eigenpairs"]
 
 FIRST_STEPS = 24
-MORE_STEPS = 4
-# Eigenvectors are determined to the residual over the gap: round-off alone is 1e-16 over SMALLEST_GAP.
-TOLERANCE, SMALLEST_GAP = 1e-12, 1e-6
 
 
 def leading_eigenpairs(
@@ -66,39 +62,8 @@ def leading_eigenpairs(
     """
     size = matrix.shape[0]
     limit = min(size - 2, 20 + size // 4)
-    start = start - start.mean()
-    length = float(np.linalg.norm(start))
-    if limit <= count or not 0.0 < length < np.inf:
+    if limit <= count:
         return None
-    basis, diagonal, beside = np.empty((limit + 1, size)), np.empty(limit), np.empty(limit)
-    basis[0] = start / length
-    trace = float(np.trace(matrix))
-    square = float(np.vdot(matrix, matrix))
-    done, wanted = 0, min(max(steps, count + 1), limit)
-    while True:
-        done = lanczos(matrix, basis, diagonal, beside, done, wanted)
-        if done < wanted:
-            return None  # an invariant subspace: the start has no share of the other eigenvectors
-        last = float(beside[done - 1])
-        # LAPACK overwrites both arrays.
-        _, values, vectors, info = lapack.dstemr(
-            diagonal[:done].copy(), beside[:done].copy(), 2, 0.0, 0.0, done - count, done
-        )
-        if info != 0:
-            return None
-        values, vectors = values[count::-1], vectors[:, count:0:-1]
-        rest = size - 1 - done
-        mean = (trace - float(diagonal[:done].sum())) / rest
-        left = square - float(diagonal[:done] @ diagonal[:done]) - 2.0 * float(beside[:done] @ beside[:done])
-        # What is left is known up to round-off.
-        spread = max(left / rest - mean * mean, 0.0) + 1e-14 * square
-        rho = mean + ((rest - 1) * spread) ** 0.5
-        sigma = 0.5 * (values[-2] + max(values[-1], rho))
-        proven = rho < sigma and values[-1] + last * last / (sigma - rho) < sigma < values[-2]
-        gap = min(float((values[:-2] - values[1:-1]).min(initial=np.inf)), values[-2] - sigma)
-        residual = last * float(np.abs(vectors[-1]).max())
-        if proven and residual <= TOLERANCE * gap and gap >= SMALLEST_GAP * values[0]:
-            return values[:-1].copy(), basis[:done].T @ vectors, done
-        if done == limit:
-            return None
-        wanted = min(done + MORE_STEPS, limit)
+    trace, square = float(matrix.trace()), float(np.vdot(matrix, matrix))
+    values, vectors, steps = proven_eigenpairs(matrix, trace, square, count, start, steps, limit)
+    return (values, vectors.T, steps) if steps else None

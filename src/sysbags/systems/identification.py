@@ -10,9 +10,10 @@ import scipy.linalg
 
 from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import check_choice, check_integer, check_share, check_stream, kernel_name
+from sysbags._numba.principal import centred, coordinates
 from sysbags.errors import OrderError, ParameterError, StreamError
 from sysbags.kernels.functions import check_kernel, kernel_matrix
-from sysbags.systems.stability import STABILITIES, prediction_error, stable_transition
+from sysbags.systems.stability import STABILITIES, prediction_error, transition_of_states
 from sysbags.systems.system import NORMAL_FORMS, System
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "system_of_kernel",
 ]
 
+EPSILON = float(np.finfo(np.float64).eps)
 MAX_FRAMES = 20_000  # the kernel then needs 3.2 GB, and is copied a few times
 
 
@@ -166,12 +168,9 @@ def system_of_kernel(
     size = Y.shape[0]
     if not isinstance(kernel, str) and not np.allclose(k, k.T, rtol=1e-8, atol=1e-8 * np.abs(k).max()):
         raise ParameterError(f"the kernel {kernel_name(kernel)} is not symmetric: k(a, b) must equal k(b, a)")
-    means = k.mean(axis=0)
-    K = k - means
-    K -= means[:, None]
-    K += means.mean()
+    K, mean, largest, trace = centred(k)
     # An eigenvalue below this is round-off of k.
-    noise = 10.0 * size * np.finfo(float).eps * float(max(k.max(), -k.min()))
+    noise = 10.0 * size * EPSILON * largest
     if isinstance(order, str):
         n = _smallest_order(K, variance, rank_tolerance, noise)
     else:
@@ -182,13 +181,9 @@ def system_of_kernel(
     if eigenvalues[-1] <= max(rank_tolerance * eigenvalues[0], noise):
         _refuse(n, K, rank_tolerance, noise)
 
-    largest = np.abs(V).argmax(axis=0)
-    V = V * np.sign(V[largest, np.arange(n)])
-    # The mean of an eigenvector of the centred kernel is round-off, which 1/sqrt(Lambda) would amplify.
-    V = V - V.mean(axis=0)
     scale = np.sqrt(eigenvalues if normal_form == "orthonormal" else np.full(n, float(size)))
-    alpha, X = V / scale, V * scale
-    A = stable_transition(X, stability=stability, margin=margin)
+    alpha, X = coordinates(np.ascontiguousarray(V), scale)
+    A = transition_of_states(X, stability, 1.0 - margin)
     return System.of_valid(
         transition=A,
         samples=Y,
@@ -196,12 +191,12 @@ def system_of_kernel(
         beta=np.full(size, 1.0 / size),
         kernel=kernel,
         eigenvalues=eigenvalues,
-        explained=min(float(eigenvalues.sum() / np.trace(K)), 1.0),
+        explained=min(float(eigenvalues.sum() / trace), 1.0),
         states=X,
         residual=prediction_error(X, A),
         normal_form=normal_form,
         _observer_gram=alpha.T @ k @ alpha,
-        _mean_norm=float(means.mean()),
+        _mean_norm=mean,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -135,11 +135,8 @@ class System:
         Its arrays are made read-only, and copied only where they share memory with other arrays.
         """
         system = object.__new__(cls)
-        for each in fields(cls):
-            value = parameters.get(each.name, each.default)
-            if isinstance(value, np.ndarray):
-                value = _frozen(value)
-            object.__setattr__(system, each.name, value)
+        for name, value in parameters.items():
+            vars(system)[name] = _frozen(value) if isinstance(value, np.ndarray) else value
         return system
 
     def __repr__(self) -> str:

@@ -189,7 +189,8 @@ class Windows:
         else:
             values, vectors, steps = found
             self._steps = steps - 1  # the next window may need fewer, and finds out if it needs more
-        self._start = np.roll(vectors.sum(axis=1), -self.step)
+        total, kept = vectors.sum(axis=1), max(0, self.length - self.step)
+        self._start = np.concatenate([total[self.length - kept :], total[: self.length - kept]])
         return values, vectors
 
 
