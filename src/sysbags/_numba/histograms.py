@@ -312,7 +312,7 @@ def append_rows(
     kernel_rows(
         starts, groups[0], groups[1], sums, tiles, column_sums, unit, intersection, False, 0, count, block
     )
-    kept = size - count
+    kept, begin = size - count, (oldest + count) % size
     for i in range(kept):
         source, target = matrix[i + count, count:], matrix[i]
         for j in range(np.uint64(kept)):
@@ -321,7 +321,8 @@ def append_rows(
         for j in range(size):
             # Of two new rows the one with the smaller number is taken as the row, as in a matrix at once.
             first, second = (j - kept, kept + i) if kept <= j < kept + i else (i, j)
-            value = block[first, (oldest + count + second) % size]
+            slot = begin + second
+            value = block[first, slot if slot < size else slot - size]
             matrix[kept + i, j] = value
             matrix[j, kept + i] = value
 

@@ -10,6 +10,7 @@ from sysbags._numba import compiled
 __all__ = ["lanczos", "proven_eigenpairs", "tridiagonal_eigenpairs"]
 
 MORE_STEPS = 4
+SECOND_PASS, INVARIANT = 1e-3, 1e-10  # of the largest entry of the tridiagonal matrix
 EPSILON = 2.0**-52
 # Eigenvectors are determined to the residual over the gap: round-off alone is 1e-16 over SMALLEST_GAP.
 TOLERANCE, SMALLEST_GAP = 1e-12, 1e-6
@@ -25,6 +26,17 @@ def _remove(component: Array, vector: Array) -> float:
     for i in range(np.uint64(vector.size)):
         vector[i] -= coefficient * component[i]
     return coefficient
+
+
+@compiled(fastmath={"contract", "reassoc", "nsz"}, wrapper=False)
+def _reorthogonalise(basis: Array, vector: Array, last: int) -> float:
+    """Make a vector orthogonal to the basis up to row `last`; return its length."""
+    for other in range(last, -1, -1):
+        _remove(basis[other], vector)
+    square = 0.0
+    for i in range(np.uint64(vector.size)):
+        square += vector[i] * vector[i]
+    return float(np.sqrt(square))
 
 
 @compiled(fastmath={"contract", "reassoc", "nsz"})
@@ -51,6 +63,9 @@ def lanczos(matrix: Array, basis: Array, diagonal: Array, beside: Array, begin: 
     """
     size = np.uint64(matrix.shape[0])
     fours = np.uint64(matrix.shape[0] // 4 * 4)
+    scale = 0.0
+    for step in range(begin):
+        scale = max(scale, max(abs(diagonal[step]), beside[step]))
     for step in range(begin, end):
         current, following = basis[step], basis[step + 1]
         for j in range(size):
@@ -67,17 +82,13 @@ def lanczos(matrix: Array, basis: Array, diagonal: Array, beside: Array, begin: 
             x0, r0 = current[i], matrix[i]
             for j in range(size):
                 following[j] += x0 * r0[j]
-        largest = 0.0
-        for j in range(size):
-            largest = max(largest, abs(following[j]))
         diagonal[step] = _remove(current, following)
-        for other in range(step, -1, -1):
-            _remove(basis[other], following)
-        norm = 0.0
-        for j in range(size):
-            norm += following[j] * following[j]
-        beside[step] = np.sqrt(norm)
-        if beside[step] <= 1e-14 * largest:
+        scale = max(scale, abs(diagonal[step]))
+        beside[step] = _reorthogonalise(basis, following, step)
+        scale = max(scale, beside[step])
+        if beside[step] < SECOND_PASS * scale:  # most was cancelled, which leaves round-off of the others
+            beside[step] = _reorthogonalise(basis, following, step)
+        if not beside[step] > INVARIANT * scale:
             return step + 1
         for j in range(size):
             following[j] /= beside[step]
@@ -176,12 +187,13 @@ def proven_eigenpairs(
     basis, diagonal, beside = np.empty((limit + 1, size)), np.empty(limit), np.empty(limit)
     largest, vectors = np.empty(count + 1), np.empty((count, size))
     order = np.empty(count + 1, np.int64)
-    mean, norm = 0.0, 0.0
+    mean, total, norm = 0.0, 0.0, 0.0
     for i in range(size):
         mean += start[i] / size
+        total += start[i] ** 2
     for i in range(size):
         norm += (start[i] - mean) ** 2
-    if not 0.0 < norm < np.inf:
+    if not 1e-12 * total < norm < np.inf:  # a constant start is round-off without its mean
         return largest[:count], vectors, 0
     for i in range(size):
         basis[0, i] = (start[i] - mean) / np.sqrt(norm)

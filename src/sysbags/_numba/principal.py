@@ -26,20 +26,22 @@ def centred(k: Array) -> tuple[Array, float, float, float]:
         Of K.
     """
     size = k.shape[0]
-    means, K = np.zeros(size), np.empty((size, size))
+    means, tops, K = np.zeros(size), np.zeros(size), np.empty((size, size))
     for i in range(size):
         line = k[i]
+        # The largest of each column: a single largest value would not be vectorised.
         for j in range(np.uint64(size)):
             means[j] += line[j]
+            tops[j] = max(tops[j], abs(line[j]))
     mean, largest, trace = 0.0, 0.0, 0.0
     for j in range(size):
+        largest = max(largest, tops[j])
         means[j] /= size
         mean += means[j]
     mean /= size
     for i in range(size):
         line, centred_line, row_mean = k[i], K[i], means[i]
         for j in range(np.uint64(size)):
-            largest = max(largest, abs(line[j]))
             centred_line[j] = ((line[j] - means[j]) - row_mean) + mean
         trace += K[i, i]
     return K, mean, largest, trace

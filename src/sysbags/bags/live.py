@@ -47,8 +47,8 @@ class LiveBag:
     def __init__(self, bag: BagTransformer) -> None:
         if type(bag).masses is BagTransformer.masses:
             raise ParameterError(
-                f"{type(bag).__name__} has no masses of single frames, but a live video needs a bag with them, "
-                "for instance LocalBinaryPatterns"
+                f"{type(bag).__name__} cannot describe a video that is not finished: use a bag that can, such as "
+                "LocalBinaryPatterns"
             )
         self._inbox: Inbox = SimpleQueue()
         self._outbox: SimpleQueue[Any] = SimpleQueue()

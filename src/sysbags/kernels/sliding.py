@@ -7,7 +7,7 @@ import numpy as np
 from sysbags._common.types import Array, KernelLike
 from sysbags._numba.histograms import append_rows
 from sysbags.kernels.functions import feature_map, kernel_matrix
-from sysbags.kernels.histograms import Code
+from sysbags.kernels.histograms import Code, Columns
 
 __all__ = ["SlidingKernel"]
 
@@ -45,6 +45,10 @@ class SlidingKernel:
         self.kernel = kernel
         compiled = isinstance(kernel, str) and feature_map(kernel) is None
         self._code = Code.of(str(kernel), np.float64) if compiled else None
+        self.rows: Array
+        self.matrix: Array
+        self._columns: Columns
+        self._oldest: int
         self._start(rows.copy())
 
     def append(self, new: Array) -> None:
@@ -61,8 +65,9 @@ class SlidingKernel:
             k[-count:] = block
             k[:, -count:] = block.T
             return
+        tiles, sums = self._columns
         encoding = code.floor, code.unit, code.empty, code.intersection
-        append_rows(self.rows[-count:], *self._columns, *encoding, self._oldest, k)
+        append_rows(self.rows[-count:], tiles, sums, *encoding, self._oldest, k)
         self._oldest = (self._oldest + count) % size
 
     def _start(self, rows: Array) -> None:

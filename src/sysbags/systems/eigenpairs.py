@@ -1,4 +1,4 @@
-"""The leading eigenpairs of a symmetric matrix from a good start, with a proof that they are the leading ones."""
+"""Leading eigenpairs of a symmetric matrix from a good start, proven to be the leading ones."""
 
 from __future__ import annotations
 

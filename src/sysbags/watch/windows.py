@@ -188,7 +188,7 @@ class Windows:
             values, vectors = lapack_eigenpairs(K, n)
         else:
             values, vectors, steps = found
-            self._steps = steps - 1  # the next window may need fewer, and finds out if it needs more
+            self._steps = steps - max(1, steps // 10)  # the next window may need fewer
         total, kept = vectors.sum(axis=1), max(0, self.length - self.step)
         self._start = np.concatenate([total[self.length - kept :], total[: self.length - kept]])
         return values, vectors
@@ -216,4 +216,5 @@ def window_systems(stream: Any, length: int = 100, step: int = 10, **options: An
     >>> [window.start for window in window_systems(stream, length=100, step=20)]
     [0, 20, 40]
     """
-    return Windows(length, step, **options).update(stream)
+    bag = options.pop("bag", None)
+    return Windows(length, step, **options).update(stream if bag is None else bag.stream(stream))
