@@ -143,14 +143,15 @@ def test_clipping_predicts_worse_where_the_bound_binds():
 
 
 @pytest.mark.parametrize("kind", ["constrained", "clip", "none"])
-def test_a_feasible_least_squares_solution_is_untouched(kind):
+def test_a_feasible_least_squares_solution_is_returned(kind):
     rng = np.random.default_rng(1)
     states = np.empty((200, 3))
     states[0] = 1.0
     for t in range(1, 200):
         states[t] = 0.5 * states[t - 1] + rng.standard_normal(3)
     free = np.linalg.lstsq(states[:-1], states[1:], rcond=None)[0].T
-    np.testing.assert_array_equal(stable_transition(states, stability=kind), free)
+    # Normal equations of well-conditioned states: a few units of round-off from the QR factorisation.
+    np.testing.assert_allclose(stable_transition(states, stability=kind), free, rtol=0, atol=1e-13)
 
 
 @settings(deadline=None, max_examples=40)

@@ -27,6 +27,7 @@ from sysbags._numba import compiled
 __all__ = [
     "GROUP",
     "LANES",
+    "append_rows",
     "count_bins",
     "cross_blocks",
     "fill_lists",
@@ -259,6 +260,71 @@ def kernel_rows(
                 _finish(totals[i - top], row_sums[i], column_sums[t], unit, first, intersection, line)
                 for j in range(left + first, right):
                     out[i, j] = line[j - left]
+
+
+@compiled()
+def append_rows(
+    samples: Array,
+    tiles: Floats,
+    column_sums: Array,
+    floor: float,
+    unit: float,
+    empty: float,
+    intersection: Choice,
+    oldest: int,
+    matrix: Array,
+) -> None:
+    """Slide a kernel matrix: evaluate it between new rows and the last N rows, and move the rest.
+
+    Parameters
+    ----------
+    samples : (S, p) array
+        The new rows, fewer than N.
+    tiles, column_sums
+        The last N rows as columns, as in `kernel_rows`, in a ring: the new rows replace the oldest ones.
+    floor, unit, empty, intersection
+        How an entry is encoded, see `sysbags.kernels.histograms.Code`.
+    oldest : int
+        Where the ring begins.
+    matrix : (N, N) array
+        The kernel matrix of the rows in the ring, oldest first; changed to that of the new ring.
+    """
+    count, length = samples.shape
+    size, width = matrix.shape[0], tiles.shape[2]
+    starts = np.zeros(count + 1, np.int64)
+    bins = count_bins(samples, floor)
+    for i in range(count):
+        starts[i + 1] = starts[i] + (bins[i] + GROUP - 1) // GROUP
+    lists = np.zeros(starts[count] * GROUP, np.uint32)
+    values = np.full(starts[count] * GROUP, empty, tiles.dtype)
+    fill_lists(samples, starts, floor, unit, intersection, lists, values)
+    line, sums = np.empty(length, tiles.dtype), np.zeros(count)
+    for i in range(count):
+        slot = (oldest + i) % size
+        tile, column = tiles[slot // width], slot % width
+        _encode(samples[i], floor, unit, intersection, line)
+        for k in range(length):
+            sums[i] += samples[i, k]
+            tile[k, column] = line[k]
+        column_sums[slot // width, column] = sums[i]
+    block = np.empty((count, size))
+    groups = lists.reshape((-1, GROUP)), values.reshape((-1, GROUP))
+    kernel_rows(
+        starts, groups[0], groups[1], sums, tiles, column_sums, unit, intersection, False, 0, count, block
+    )
+    kept, begin = size - count, (oldest + count) % size
+    for i in range(kept):
+        source, target = matrix[i + count, count:], matrix[i]
+        for j in range(np.uint64(kept)):
+            target[j] = source[j]
+    for i in range(count):
+        for j in range(size):
+            # Of two new rows the one with the smaller number is taken as the row, as in a matrix at once.
+            first, second = (j - kept, kept + i) if kept <= j < kept + i else (i, j)
+            slot = begin + second
+            value = block[first, slot if slot < size else slot - size]
+            matrix[kept + i, j] = value
+            matrix[j, kept + i] = value
 
 
 @compiled()

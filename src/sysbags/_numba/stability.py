@@ -8,9 +8,63 @@ from sysbags._common.types import Array
 from sysbags._numba import compiled
 from sysbags._numba.dense import svd
 
-__all__ = ["accelerated_gradient", "clip_singular_values", "optimality_gap"]
+__all__ = ["accelerated_gradient", "clip_singular_values", "least_squares", "optimality_gap"]
 
 CHECK_EVERY = 10
+SMALLEST_PIVOT = 0.01
+
+
+@compiled()
+def least_squares(X: Array) -> tuple[Array, float]:
+    """Minimise ``||X2 - A X1||_F`` over A by the normal equations, for states that are far from dependent.
+
+    Parameters
+    ----------
+    X : (N, n) array
+        The states; rows are time.
+
+    Returns
+    -------
+    A : (n, n) array
+    norm : float
+        Its largest singular value, or -1 if a state is nearly a combination of the others: A has no meaning.
+    """
+    size, n = X.shape
+    G, H, A = np.zeros((n, n)), np.zeros((n, n)), np.empty((n, n))
+    for t in range(size - 1):
+        for i in range(n):
+            for j in range(n):
+                G[i, j] += X[t, i] * X[t, j]
+                H[i, j] += X[t + 1, i] * X[t, j]
+    scale = np.empty(n)
+    for i in range(n):
+        scale[i] = np.sqrt(G[i, i])
+    # Columns of length 1: then the pivots of Cholesky's factorisation, below, are the squared sines.
+    for i in range(n):
+        for j in range(i + 1):
+            pivot = G[i, j] / (scale[i] * scale[j])
+            for k in range(j):
+                pivot -= G[i, k] * G[j, k]
+            if j < i:
+                G[i, j] = pivot / G[j, j]
+            elif pivot >= SMALLEST_PIVOT:
+                G[i, i] = np.sqrt(pivot)
+            else:
+                return A, -1.0
+    for row in range(n):
+        for i in range(n):
+            value = H[row, i] / scale[i]
+            for k in range(i):
+                value -= G[i, k] * A[row, k]
+            A[row, i] = value / G[i, i]
+        for i in range(n - 1, -1, -1):
+            value = A[row, i]
+            for k in range(i + 1, n):
+                value -= G[k, i] * A[row, k]
+            A[row, i] = value / G[i, i]
+        for i in range(n):
+            A[row, i] /= scale[i]
+    return A, svd(A)[1][0]
 
 
 @compiled()

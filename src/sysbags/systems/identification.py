@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -10,13 +10,22 @@ import scipy.linalg
 
 from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import check_choice, check_integer, check_share, check_stream, kernel_name
+from sysbags._numba.principal import centred, coordinates
 from sysbags.errors import OrderError, ParameterError, StreamError
 from sysbags.kernels.functions import check_kernel, kernel_matrix
-from sysbags.systems.stability import STABILITIES, one_step_noise, prediction_error, stable_transition
+from sysbags.systems.stability import STABILITIES, one_step_noise, prediction_error, transition_of_states
 from sysbags.systems.system import NORMAL_FORMS, System
 
-__all__ = ["descending_orders", "identify", "identify_first"]
+__all__ = [
+    "check_options",
+    "descending_orders",
+    "identify",
+    "identify_first",
+    "lapack_eigenpairs",
+    "system_of_kernel",
+]
 
+EPSILON = float(np.finfo(np.float64).eps)
 MAX_FRAMES = 20_000  # the kernel then needs 3.2 GB, and is copied a few times
 
 
@@ -97,12 +106,8 @@ def identify(
     >>> np.abs(np.angle(np.linalg.eigvals(theta.transition))).round(1)
     array([0.3, 0.3])
     """
-    kernel = check_kernel(kernel)
+    kernel = check_options(order, kernel, normal_form, stability)
     Y = check_stream(stream, kernel)
-    if isinstance(order, str) and order != "auto":
-        raise ParameterError(f'order is {order!r}, but it must be a whole number of at least 1 or "auto"')
-    check_choice(normal_form, "normal_form", NORMAL_FORMS)
-    check_choice(stability, "stability", STABILITIES)
     check_share(margin, "margin", low="[", high=")")
     check_share(variance, "variance", low="(", high="]")
     check_share(rank_tolerance, "rank_tolerance", low="[", high=")")
@@ -113,46 +118,94 @@ def identify(
             f"the stream has {size} frames, and the kernel between them would need {8e-9 * size**2:.0f} GB: "
             f"use at most {MAX_FRAMES} of them, by a stride, or pool them by a window"
         )
-    k = kernel_matrix(Y, kernel=kernel)
+    return system_of_kernel(
+        Y,
+        kernel_matrix(Y, kernel=kernel),
+        order,
+        kernel,
+        normal_form=normal_form,
+        stability=stability,
+        margin=margin,
+        variance=variance,
+        rank_tolerance=rank_tolerance,
+    )
+
+
+def check_options(order: Any, kernel: Any, normal_form: Any, stability: Any) -> KernelLike:
+    """Raise an error for options of `identify` that make no sense; return the kernel."""
+    if isinstance(order, str) and order != "auto":
+        raise ParameterError(f'order is {order!r}, but it must be a whole number of at least 1 or "auto"')
+    check_choice(normal_form, "normal_form", NORMAL_FORMS)
+    check_choice(stability, "stability", STABILITIES)
+    return check_kernel(kernel)
+
+
+def system_of_kernel(
+    Y: Array,
+    k: Array,
+    order: int | str,
+    kernel: KernelLike,
+    *,
+    normal_form: str,
+    stability: str,
+    margin: float = 1e-3,
+    variance: float = 0.95,
+    rank_tolerance: float = 1e-10,
+    eigenpairs: Callable[[Array, int], tuple[Array, Array]] | None = None,
+) -> System:
+    """Identify a valid stream whose kernel matrix is known; see `identify` for the other options.
+
+    Parameters
+    ----------
+    Y : (N, p) array
+        The stream. A read-only array that owns its memory is not copied.
+    k : (N, N) array
+        ``kernel_matrix(Y, kernel=kernel)``.
+    eigenpairs : callable, optional
+        ``eigenpairs(K, n)`` returns the n leading eigenvalues of the centred kernel, descending, and their
+        eigenvectors, (N, n). LAPACK's by default.
+    """
+    size = Y.shape[0]
     if not isinstance(kernel, str) and not np.allclose(k, k.T, rtol=1e-8, atol=1e-8 * np.abs(k).max()):
         raise ParameterError(f"the kernel {kernel_name(kernel)} is not symmetric: k(a, b) must equal k(b, a)")
-    means = k.mean(axis=0)
-    K = k - means - means[:, None] + means.mean()
+    K, mean, largest, trace = centred(k)
     # An eigenvalue below this is round-off of k.
-    noise = 10.0 * size * np.finfo(float).eps * float(np.abs(k).max())
+    noise = 10.0 * size * EPSILON * largest
     if isinstance(order, str):
         n = _smallest_order(K, variance, rank_tolerance, noise)
     else:
         n = check_integer(order, "order")
         if n >= size:
             _refuse(n, K, rank_tolerance, noise)
-    eigenvalues, V = scipy.linalg.eigh(K, subset_by_index=[size - n, size - 1])
-    eigenvalues, V = eigenvalues[::-1].copy(), V[:, ::-1]
+    eigenvalues, V = (eigenpairs or lapack_eigenpairs)(K, n)
     if eigenvalues[-1] <= max(rank_tolerance * eigenvalues[0], noise):
         _refuse(n, K, rank_tolerance, noise)
 
-    largest = np.abs(V).argmax(axis=0)
-    V = V * np.sign(V[largest, np.arange(n)])
-    # The mean of an eigenvector of the centred kernel is round-off, which 1/sqrt(Lambda) would amplify.
-    V = V - V.mean(axis=0)
     scale = np.sqrt(eigenvalues if normal_form == "orthonormal" else np.full(n, float(size)))
-    alpha, X = V / scale, V * scale
-    A = stable_transition(X, stability=stability, margin=margin)
-    return System(
-        A,
-        Y,
-        alpha,
-        np.full(size, 1.0 / size),
-        kernel,
+    alpha, X = coordinates(np.ascontiguousarray(V), scale)
+    A = transition_of_states(X, stability, 1.0 - margin)
+    return System.of_valid(
+        transition=A,
+        samples=Y,
+        alpha=alpha,
+        beta=np.full(size, 1.0 / size),
+        kernel=kernel,
         eigenvalues=eigenvalues,
-        explained=min(float(eigenvalues.sum() / np.trace(K)), 1.0),
+        explained=min(float(eigenvalues.sum() / trace), 1.0),
         states=X,
         residual=prediction_error(X, A),
         noise=one_step_noise(X, A),
         normal_form=normal_form,
         _observer_gram=alpha.T @ k @ alpha,
-        _mean_norm=float(means.mean()),
+        _mean_norm=mean,
     )
+
+
+def lapack_eigenpairs(K: Array, n: int) -> tuple[Array, Array]:
+    """Return the n leading eigenvalues of a symmetric matrix, descending, and their eigenvectors."""
+    size = K.shape[0]
+    eigenvalues, V = scipy.linalg.eigh(K, subset_by_index=[size - n, size - 1])
+    return eigenvalues[::-1].copy(), V[:, ::-1]
 
 
 def identify_first(

@@ -8,10 +8,10 @@ import numpy as np
 
 from sysbags._common.types import Array
 from sysbags._common.validation import check_choice, check_matrix, check_share
-from sysbags._numba.stability import accelerated_gradient, clip_singular_values, optimality_gap
+from sysbags._numba.stability import accelerated_gradient, clip_singular_values, least_squares, optimality_gap
 from sysbags.errors import StreamError
 
-__all__ = ["STABILITIES", "one_step_noise", "prediction_error", "stable_transition"]
+__all__ = ["STABILITIES", "one_step_noise", "prediction_error", "stable_transition", "transition_of_states"]
 
 STABILITIES = ("constrained", "clip", "none")
 GAP_TOLERANCE = 1e-13
@@ -73,10 +73,20 @@ def stable_transition(
     )
     if X.shape[0] < 2:
         raise StreamError("states has one row, but a transition needs at least two time steps")
+    return transition_of_states(X, stability, bound, largest_newton_order)
+
+
+def transition_of_states(
+    X: Array, stability: str, bound: float, largest_newton_order: int = LARGEST_NEWTON_ORDER
+) -> Array:
+    """Do what `stable_transition` does, with the bound of the spectral norm, for contiguous states."""
     X1, X2 = X[:-1], X[1:]
-    # Contiguous, so that the functions are compiled for one layout only.
-    free = np.ascontiguousarray(np.linalg.lstsq(X1, X2, rcond=None)[0].T, dtype=np.float64)
-    if stability == "none" or np.linalg.norm(free, 2) <= bound:
+    free, norm = least_squares(X)
+    if norm < 0.0:
+        # Contiguous, so that the functions are compiled for one layout only.
+        free = np.ascontiguousarray(np.linalg.lstsq(X1, X2, rcond=None)[0].T, dtype=np.float64)
+        norm = float(np.linalg.norm(free, 2))
+    if stability == "none" or norm <= bound:
         return free
     if stability == "clip":
         return clip_singular_values(free, bound)

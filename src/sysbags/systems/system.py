@@ -143,6 +143,17 @@ class System:
         if self.residual is not None:
             object.__setattr__(self, "residual", check_weight(self.residual, "residual"))
 
+    @classmethod
+    def of_valid(cls, **parameters: Any) -> System:
+        """Make a system of parameters that are known to be valid, without checking them.
+
+        Its arrays are made read-only, and copied only where they share memory with other arrays.
+        """
+        system = object.__new__(cls)
+        for name, value in parameters.items():
+            vars(system)[name] = _frozen(value) if isinstance(value, np.ndarray) else value
+        return system
+
     def __repr__(self) -> str:
         return (
             f"System(order={self.order}, size={self.size}, bag_length={self.bag_length}, "

@@ -1,0 +1,84 @@
+"""Window systems by sliding against `identify` for each window, at 90 % overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+import sysbags
+from benchmarks.machine import seconds
+from sysbags._common.parallel import ONE_BLAS_THREAD
+from sysbags._common.types import Array
+from sysbags.bags import LocalBinaryPatterns
+from sysbags.datasets import make_streams
+from sysbags.errors import OrderError
+from sysbags.systems.system import System
+from sysbags.watch import Windows
+
+__all__ = ["rows"]
+
+SIZES = ((100, 10), (250, 25))
+FRAMES, BINS, CLIPS, TURNS = 2000, 256, 6, 3
+NORMAL_FORM = "unit-variance"
+COMPARED = ("transition", "alpha", "beta", "eigenvalues", "states", "explained", "residual")
+
+
+def rows(folder: Path | None) -> Iterator[str]:
+    """Lines of the table; real streams are those of clips in a folder, joined so that there are cuts."""
+    streams = {"generated": make_streams(1, 1, FRAMES, BINS)[0][0]}
+    if folder is not None:
+        clips = sorted(folder.glob("*/*.mp4"))
+        chosen = clips[:: max(1, len(clips) // CLIPS)][:CLIPS]
+        streams[f"{len(chosen)} clips, joined"] = np.concatenate(
+            [LocalBinaryPatterns().stream(clip) for clip in chosen]
+        )
+    yield "| stream | length, step | windows | identify, ms | sliding, ms | faster by | difference | LAPACK |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for name, stream in streams.items():
+        for length, step in SIZES:
+            with ONE_BLAS_THREAD:
+                yield f"| {name} | {length}, {step} | {_compare(stream, length, step)} |"
+
+
+def _compare(stream: Array, length: int, step: int) -> str:
+    """Time both ways in turns, so that a busy machine slows down both."""
+    starts = range(0, len(stream) - length + 1, step)
+    windows = Windows(length, step, normal_form=NORMAL_FORM)
+    sliding, afresh = [], []
+    for turn in range(1 + TURNS):  # compiled in the first
+        windows.reset()
+        windows.update(stream[:length])  # does not slide
+        timed = [seconds(partial(windows.update, stream[i + length - step : i + length])) for i in starts[1:]]
+        found = [window for _, (window,) in timed]
+        expected = [seconds(partial(_identify, stream[i : i + length])) for i in starts[1:]]
+        if turn > 0:
+            sliding += [duration for duration, _ in timed]
+            afresh += [duration for duration, _ in expected]
+    difference = max(
+        _difference(window.system, system)
+        for window, (_, system) in zip(found, expected, strict=True)
+        if window.system is not None and system is not None
+    )
+    ratio = median(afresh) / median(sliding)
+    return (
+        f"{len(found)} | {1e3 * median(afresh):.2f} | {1e3 * median(sliding):.2f} | {ratio:.1f} | "
+        f"{difference:.0e} | {windows.fallbacks}"
+    )
+
+
+def _identify(part: Array) -> System | None:
+    """The system, unless nothing moves."""
+    try:
+        return sysbags.identify(part, normal_form=NORMAL_FORM)
+    except OrderError:
+        return None
+
+
+def _difference(system: System, expected: System) -> float:
+    """The largest difference of an array or number, relative to its largest entry."""
+    pairs = [(getattr(system, name), getattr(expected, name)) for name in COMPARED]
+    return max(float(np.abs(one - other).max() / np.abs(other).max()) for one, other in pairs)

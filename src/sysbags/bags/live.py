@@ -1,0 +1,90 @@
+"""The stream of a video whose frames arrive bit by bit."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+import numpy as np
+
+from sysbags._common.types import Array
+from sysbags.bags.base import BagTransformer, Pooling
+from sysbags.errors import ParameterError
+from sysbags.video import Frame
+
+__all__ = ["LiveBag"]
+
+Inbox = SimpleQueue[Iterable[Frame] | None]
+
+
+class LiveBag:
+    """Turn the frames of an endless video into rows of its stream, with the options and memory of a bag.
+
+    The rows are those of ``bag.stream(video)``, also for bags that compare neighbouring frames, skip frames
+    (`frames={"stride": 2}`) or pool them. A bag takes its frames from an iterator when it needs them, so it
+    runs in a thread of its own, which waits for frames; only one of the two threads runs at a time.
+
+    Parameters
+    ----------
+    bag : bag
+        With `masses`; fitted, if it has to be.
+
+    Examples
+    --------
+    >>> from sysbags.bags import OpticalFlow
+    >>> clip = np.random.default_rng(0).integers(0, 256, size=(5, 48, 64), dtype=np.uint8)
+    >>> live = LiveBag(OpticalFlow())
+    >>> rows = [live.update(clip[:1]), live.update(clip[1:2]), live.update(clip[2:])]
+    >>> [len(part) for part in rows]
+    [0, 1, 3]
+    >>> np.array_equal(np.vstack(rows[1:]), OpticalFlow().stream(clip))
+    True
+    """
+
+    def __init__(self, bag: BagTransformer) -> None:
+        if type(bag).masses is BagTransformer.masses:
+            raise ParameterError(
+                f"{type(bag).__name__} cannot describe a video that is not finished: use a bag that can, such as "
+                "LocalBinaryPatterns"
+            )
+        self._inbox: Inbox = SimpleQueue()
+        self._outbox: SimpleQueue[Any] = SimpleQueue()
+        self._started = False
+        self._thread = Thread(target=_describe, args=(bag, self._inbox, self._outbox), daemon=True)
+        self._end = weakref.finalize(self, self._inbox.put, None)
+
+    def update(self, frames: Iterable[Frame]) -> Array:
+        """Add frames and return the rows that are complete now, (T, p); (0, 0) if there are none."""
+        if not self._started:
+            self._started = True
+            self._thread.start()
+        self._inbox.put(frames)
+        rows = self._outbox.get()
+        if isinstance(rows, BaseException):
+            self._end()
+            self._inbox.put(None)
+            raise rows
+        return rows  # type: ignore[no-any-return]
+
+
+def _describe(bag: BagTransformer, inbox: Inbox, outbox: SimpleQueue[Any]) -> None:
+    """Answer each bunch of frames with the rows that end within it, or with the error that it gives."""
+    pooling = Pooling(bag.window, bag.step)
+    length = 0
+
+    def arriving() -> Iterator[Frame]:
+        while (frames := inbox.get()) is not None:
+            yield from frames
+            # The bag asks for a frame that is not there yet: all rows so far are complete.
+            outbox.put(np.frombuffer(bytes(pooling.rows)).reshape(-1, length) if length else np.empty((0, 0)))
+            pooling.rows.clear()
+
+    try:
+        for row in bag.masses(bag.read(arriving())):
+            length = len(row)
+            pooling.add(row)
+    except BaseException as error:
+        outbox.put(error)
