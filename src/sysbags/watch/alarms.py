@@ -128,7 +128,11 @@ class Alarm:
                 ended += self.finish()
         if self.event is not None and verdict.surprise >= self.low:
             end = max(verdict.new, self.event.end)
-            self.event = replace(self._peak(verdict, kind), end=end) if verdict.surprise > self.event.surprise else replace(self.event, end=end)
+            self.event = (
+                replace(self._peak(verdict, kind), end=end)
+                if verdict.surprise > self.event.surprise
+                else replace(self.event, end=end)
+            )
         elif self.event is None and verdict.surprise >= self.high:
             self.event = self._peak(verdict, kind)
         return ended

@@ -183,7 +183,9 @@ def clusters(values: Array, gap: int) -> tuple[IntArray, Array]:
     return order, values[order]
 
 
-def threshold_for_rate(surprise: Array, gap: int, seconds: float, rate: float, *, peaks: int = PEAKS) -> Threshold:
+def threshold_for_rate(
+    surprise: Array, gap: int, seconds: float, rate: float, *, peaks: int = PEAKS
+) -> Threshold:
     """Choose a threshold that normal windows exceed as often as asked.
 
     Neighbouring windows share rows, so the rate is that of peaks of the series, which are at least `gap`
@@ -216,4 +218,6 @@ def threshold_for_rate(surprise: Array, gap: int, seconds: float, rate: float, *
             return float(heights[min(int(events), len(heights) - 1)])
         return start + count * scale * ((count / events) ** (1.0 / count) - 1.0)
 
-    return Threshold(level(expected), level(4.0 * expected), max(1.0, 1.0 / expected), start, scale, count, seconds)
+    return Threshold(
+        level(expected), level(4.0 * expected), max(1.0, 1.0 / expected), start, scale, count, seconds
+    )

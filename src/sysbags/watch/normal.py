@@ -74,7 +74,9 @@ class NormalProcess(NamedTuple):
     motion: Motion
 
 
-def fit_normal(windows: Sequence[Window], *, landmarks: int = LANDMARKS, random_state: int = 0) -> NormalProcess:
+def fit_normal(
+    windows: Sequence[Window], *, landmarks: int = LANDMARKS, random_state: int = 0
+) -> NormalProcess:
     """Learn what is normal from windows with a system.
 
     Parameters
