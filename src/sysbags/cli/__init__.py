@@ -43,6 +43,7 @@ for _name in (
     "matrix",
     "mean",
     "inspect",
+    "timeline",
     "demo",
     "models",
     "library",

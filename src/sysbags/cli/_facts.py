@@ -14,7 +14,7 @@ from sysbags.errors import OrderError, VideoWarning
 if TYPE_CHECKING:
     from sysbags.systems.system import System
 
-__all__ = ["clip_facts", "is_saved", "saved_facts", "spectrum", "system_facts"]
+__all__ = ["clip_facts", "container_facts", "is_saved", "saved_facts", "spectrum", "system_facts"]
 
 Named = list[tuple[str, "System"]]
 
@@ -85,7 +85,7 @@ def clip_facts(file: Path, settings: Settings) -> tuple[dict[str, Any], Named]:
         for frame in frames(file):
             count, (height, width) = count + 1, frame.shape[:2]
     facts: dict[str, Any] = {"kind": "clip", "frames": count, "height": height, "width": width}
-    facts |= _container(file) if file.is_file() else {}
+    facts |= container_facts(file) if file.is_file() else {}
     bags, identifier = settings.make_bags(), settings.make_identifier()
     try:
         clips = read_clips([file], bags, identifier, Stages(), 1, fit=True)
@@ -96,7 +96,7 @@ def clip_facts(file: Path, settings: Settings) -> tuple[dict[str, Any], Named]:
     return facts, [(settings.names()[0], clips.systems[0][0])]
 
 
-def _container(file: Path) -> dict[str, Any]:
+def container_facts(file: Path) -> dict[str, Any]:
     """Return the facts in the header of a video file."""
     import av
 

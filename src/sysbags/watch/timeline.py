@@ -144,10 +144,10 @@ class Timeline:
 
     @property
     def kinds(self) -> list[PhaseKind]:
-        """The labels with their occurrences, in the order of the labels."""
+        """The labels with their occurrences; windows without a system are the last."""
         kinds = []
         labels = np.array(self.labels)
-        for label in sorted({phase.label for phase in self.phases}):
+        for label in sorted({phase.label for phase in self.phases}, key=lambda label: (label < 0, label)):
             own = [phase for phase in self.phases if phase.label == label]
             medoid = _medoid(self.distances, np.flatnonzero(labels == label))
             kinds.append(PhaseKind(label, len(own), sum(phase.stop - phase.start for phase in own), medoid))
@@ -159,7 +159,7 @@ def timeline(
     *,
     length: int = 100,
     step: int = 20,
-    order: int = 5,
+    order: int | str = 5,
     kernel: KernelLike = "chi2",
     lambda_a: Weight = "scale",
     lambda_mu: Weight = "scale",
@@ -280,7 +280,7 @@ def timeline(
 
 
 def _windows(
-    stream: Any, length: int, step: int, order: int, kernel: KernelLike, n_jobs: int | None
+    stream: Any, length: int, step: int, order: int | str, kernel: KernelLike, n_jobs: int | None
 ) -> list[Window]:
     """Cut a stream into windows with their systems; windows are returned as they are."""
     if isinstance(stream, Sequence) and stream and all(isinstance(item, Window) for item in stream):
@@ -290,7 +290,8 @@ def _windows(
     rows = check_stream(stream, kernel)
     if len(rows) < length:
         raise StreamError(
-            f"the stream has {len(rows)} rows, but a window has {length}: use a longer clip or fewer rows"
+            f"the stream has {len(rows)} rows, but a window has {length}: "
+            "use a longer clip or a smaller length"
         )
 
     def window(start: int) -> Window:
