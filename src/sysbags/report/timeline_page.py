@@ -24,7 +24,8 @@ SIDE = 600  # of the recurrence plot, in pixels, at most
 SHOTS = 3  # frames that show a label
 TICKS = 5
 GREY = "#888888"  # of windows without a system
-PARTS = ("transition", "observer", "mean")
+SHADES = 5  # of frequencies, by the moduli of their eigenvalues, which are below 1
+PARTS = {"transition": 90, "observer": 55, "mean": 25}  # and their darkness in per cent
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)  # seconds
 
 
@@ -145,7 +146,7 @@ def timeline_page(
         (x, float(abs(value)), float(frequency))
         for x, values, row in zip(places, timeline.eigenvalues, timeline.frequencies, strict=True)
         for value, frequency in zip(values.tolist(), row.tolist(), strict=True)
-        if value.imag >= 0.0  # one of each conjugate pair; NaN is neither
+        if abs(value) >= 0.0 and value.imag >= 0.0  # not NaN, and one of each conjugate pair
     ]
     fastest = timeline.rate / 2.0
     return render(
@@ -175,13 +176,23 @@ def timeline_page(
         marks=[_band(e.start, e.end, "var(--bad)", e.kind, first, last) for e in events],
         ticks=_ticks(first, last),
         areas=[
-            (name, COLOURS[k], _area(places, totals[:, k] / top, np.isfinite(timeline.scores[:, 0])))
+            (
+                name,
+                f"color-mix(in srgb, currentColor {PARTS[name]}%, var(--ground))",
+                _area(places, totals[:, k] / top, np.isfinite(timeline.scores[:, 0])),
+            )
             for k, name in reversed(list(enumerate(PARTS)))
         ],
         top=top,
         recurrence=_recurrence(timeline.distances),
-        moduli=[(x, 1.0 - modulus) for x, modulus, _ in waves],
-        frequencies=[(x, 1.0 - frequency / fastest, modulus) for x, modulus, frequency in waves],
+        moduli=_dots((x, modulus) for x, modulus, _ in waves),
+        frequencies=[
+            (
+                (k + 1) / SHADES,
+                _dots((x, hertz / fastest) for x, size, hertz in waves if int(SHADES * size) == k),
+            )
+            for k in range(SHADES)
+        ],
         fastest=fastest,
         phases=[
             (
@@ -237,6 +248,11 @@ def _area(places: Sequence[float], heights: Array, known: Array) -> str:
         line = "L".join(f"{places[k]:.1f} {1.0 - heights[k]:.4f}" for k in range(start, stop))
         pieces.append(f"M{places[start]:.1f} 1L{line}L{places[stop - 1]:.1f} 1z")
     return "".join(pieces)
+
+
+def _dots(points: Iterable[tuple[float, float]]) -> str:
+    """Return lines without length, which are drawn as dots."""
+    return "".join(f"M{x:.1f} {1.0 - height:.4f}h0" for x, height in points)
 
 
 def _recurrence(distances: Array) -> bytes:
