@@ -25,6 +25,7 @@ COMMANDS = [
     "matrix",
     "mean",
     "inspect",
+    "timeline",
     "demo",
     "models",
     "library",

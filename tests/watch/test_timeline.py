@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -95,13 +96,17 @@ def test_windows_threads_and_parameters(abac):
     assert [kind.label for kind in two.kinds] == [0, 1]
 
 
-def test_embedded_distances_give_the_same_phases(abac):
+def test_embedded_distances_give_the_same_phases(abac, monkeypatch):
     _, result = abac
-    systems = [window.system for window in result.windows]
-    embedded = timeline(result.windows, embedding=Embedding.fit(systems, 200))
-    assert embedded.landmarks == 200
-    assert [phase.label for phase in embedded.phases] == [0, 1, 0, 2]
-    assert np.abs(np.subtract(embedded.change_points, result.change_points)).max() <= 10
+    embedding = Embedding.fit([window.system for window in result.windows], 200)
+    given = timeline(result.windows, embedding=embedding)
+    monkeypatch.setattr("sysbags.watch.timeline.EXACT", 100)
+    monkeypatch.setattr("sysbags.watch.timeline.LANDMARKS", 200)
+    for embedded in (given, timeline(result.windows)):
+        assert embedded.landmarks == 200
+        assert [phase.label for phase in embedded.phases] == [0, 1, 0, 2]
+        assert np.abs(np.subtract(embedded.change_points, result.change_points)).max() <= 10
+    assert timeline(result.windows, embedding=None).landmarks is None
 
 
 def test_still_stretches_are_phases_of_their_own(abac):
@@ -117,6 +122,18 @@ def test_still_stretches_are_phases_of_their_own(abac):
     assert result.kinds[0].occurrences == 2
     assert np.isnan(result.distances[stills[0].medoid]).all()
     assert np.isnan(result.eigenvalues[stills[0].medoid]).all()
+
+
+def test_single_windows_without_a_system(abac):
+    """Their neighbours overlap them, and the phases between them are shorter than a window."""
+    windows = list(abac[1].windows)
+    for k in (0, 10, 12, 13, 135):
+        windows[k] = dataclasses.replace(windows[k], system=None, failure="dark")
+    result = timeline(windows)
+    check_phases(result, 1400)
+    first = [NO_SYSTEM, 0, NO_SYSTEM, 0, NO_SYSTEM, 0]
+    assert [phase.label for phase in result.phases] == [*first, 1, 0, 2, NO_SYSTEM]
+    assert result.kinds[-1].occurrences == 4
 
 
 def test_a_single_window_is_one_phase():

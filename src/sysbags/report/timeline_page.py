@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
+from math import ceil
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -24,7 +25,7 @@ SIDE = 600  # of the recurrence plot, in pixels, at most
 SHOTS = 3  # frames that show a label
 TICKS = 5
 GREY = "#888888"  # of windows without a system
-SHADES = 5  # of frequencies, by the moduli of their eigenvalues, which are below 1
+SHADES = 5  # of frequencies, by the moduli of their eigenvalues
 PARTS = {"transition": 90, "observer": 55, "mean": 25}  # and their darkness in per cent
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)  # seconds
 
@@ -136,14 +137,13 @@ def timeline_page(
     """
     windows = timeline.windows
     first, last = clock.seconds(windows[0].start), clock.seconds(windows[-1].stop)
-    places = _places(
-        [clock.seconds(0) + (w.start + w.stop) / (2.0 * timeline.rate) for w in windows], first, last
-    )
+    middles = [(clock.seconds(window.start) + clock.seconds(window.stop)) / 2.0 for window in windows]
+    places = _places(middles, first, last)
     phases = phase_records(timeline, clock)
     totals = np.nan_to_num(timeline.scores.cumsum(axis=1))
     top = float(totals.max()) or 1.0
     waves = [
-        (x, float(abs(value)), float(frequency))
+        (x, min(float(abs(value)), 1.0), float(frequency))
         for x, values, row in zip(places, timeline.eigenvalues, timeline.frequencies, strict=True)
         for value, frequency in zip(values.tolist(), row.tolist(), strict=True)
         if abs(value) >= 0.0 and value.imag >= 0.0  # not NaN, and one of each conjugate pair
@@ -187,11 +187,8 @@ def timeline_page(
         recurrence=_recurrence(timeline.distances),
         moduli=_dots((x, modulus) for x, modulus, _ in waves),
         frequencies=[
-            (
-                (k + 1) / SHADES,
-                _dots((x, hertz / fastest) for x, size, hertz in waves if int(SHADES * size) == k),
-            )
-            for k in range(SHADES)
+            (k / SHADES, _dots((x, hertz / fastest) for x, size, hertz in waves if ceil(SHADES * size) == k))
+            for k in range(1, SHADES + 1)
         ],
         fastest=fastest,
         phases=[

@@ -20,8 +20,8 @@ ROUND_OFF = 1e-12  # of the largest eigenvalue: smaller ones are left out
 def kernel_features(squared: Array, lag: int = 1) -> Array:
     """Return points whose inner products are the kernel ``exp(-d^2 / m)`` of squared distances.
 
-    The bandwidth m is the median of the squared distances. The alignment distance does not make this kernel
-    positive definite in theory: negative eigenvalues are set to zero.
+    The bandwidth m is the median of the squared distances. For the alignment distance this kernel need not be
+    positive definite: negative eigenvalues are set to zero.
 
     Parameters
     ----------

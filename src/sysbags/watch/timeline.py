@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -258,8 +258,8 @@ def timeline(
     features = np.zeros((len(windows), len(systems)))
     found = kernel_features(squared, lag)
     features[with_system, : found.shape[1]] = found
-    runs = [list(run) for _, run in groupby(range(len(windows)), lambda k: windows[k].system is None)]
-    moving = [features[run] for run in runs if windows[run[0]].system is not None]
+    runs = [list(own) for _, own in groupby(range(len(windows)), lambda k: windows[k].system is None)]
+    moving = [features[own] for own in runs if windows[own[0]].system is not None]
     amount = (
         change_penalty(moving, lag, alpha, random_state=seed, n_jobs=n_jobs)
         if isinstance(penalty, str)
@@ -323,19 +323,15 @@ def _phases(
 ) -> list[Phase]:
     """Divide runs of windows, with a system or without, into phases."""
     bounds: list[int] = []
-    for run_windows in runs:
-        changes = (
-            []
-            if windows[run_windows[0]].system is None
-            else change_points(features[run_windows], penalty, lag)
-        )
-        bounds += [run_windows[0] + change for change in (0, *changes)]
+    for own in runs:
+        changes = [] if windows[own[0]].system is None else change_points(features[own], penalty, lag)
+        bounds += [own[0] + change for change in (0, *changes)]
     spans = list(zip(bounds, [*bounds[1:], len(windows)], strict=True))
     moving = [span for span in spans if windows[span[0]].system is not None]
     labels = dict(
         zip(moving, group_phases([features[a:b] for a, b in moving], penalty, number).tolist(), strict=True)
     )
-    rows = [windows[0].start, *(_boundary(windows, first) for first in bounds[1:]), windows[-1].stop]
+    rows = [windows[0].start, *(_boundary(windows, first, lag) for first in bounds[1:]), windows[-1].stop]
     return [
         Phase(
             start,
@@ -346,17 +342,17 @@ def _phases(
             _medoid(distances, np.arange(first, last)),
             windows[first].failure,
         )
-        for (first, last), start, stop in zip(spans, rows, rows[1:], strict=False)
+        for (first, last), (start, stop) in zip(spans, pairwise(rows), strict=True)
     ]
 
 
-def _boundary(windows: Sequence[Window], first: int) -> int:
+def _boundary(windows: Sequence[Window], first: int, lag: int) -> int:
     """Return the row at which the phase of the windows from `first` on begins."""
     before, after = windows[first - 1], windows[first]
-    # A window has no system only if none of its rows belongs to a phase with one.
-    if after.system is None:
+    # A stretch without a system is as long as all its windows together: those across its ends have one.
+    if after.system is None and all(window.system for window in windows[max(0, first - lag) : first]):
         return after.start
-    if before.system is None:
+    if before.system is None and all(window.system for window in windows[first : first + lag]):
         return before.stop
     # A window belongs to the phase of most of its rows.
     return (before.start + before.stop + after.start + after.stop) // 4
