@@ -197,7 +197,7 @@ def timeline(
         Number of different phases; by default as many as differ by more than the penalty.
     alpha : float, default=0.05
         In (0, 1): the probability of a change point in a stream that has none, for ``penalty="auto"``. The
-        video should be at least eight windows long: fewer do not show what is normal.
+        video should be at least eight windows long: fewer do not show the noise.
     rate : float, default=1.0
         Rows per second, for the frequencies.
     embedding : Embedding, "auto" or None, default="auto"
