@@ -26,6 +26,7 @@ COMMANDS = [
     "mean",
     "inspect",
     "synthesize",
+    "timeline",
     "demo",
     "models",
     "library",

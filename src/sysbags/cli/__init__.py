@@ -45,6 +45,7 @@ for _name in (
     "mean",
     "inspect",
     "synthesize",
+    "timeline",
     "demo",
     "models",
     "library",

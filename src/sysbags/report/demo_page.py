@@ -13,13 +13,11 @@ from sysbags._common.version import __version__
 from sysbags.datasets.generated import RATE
 from sysbags.distances.scaling import classical_scaling
 from sysbags.report.demo import LAMBDA_A, LAMBDA_MU, ORDER, Outcome
-from sysbags.report.templates import render, static
+from sysbags.report.templates import COLOURS, render, static
 from sysbags.video import frames
 
 __all__ = ["page"]
 
-# Okabe and Ito's colours, which colour-blind people can distinguish; their black is the text's colour.
-COLOURS = ("#1F7FC0", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "currentColor", "#A0714F")
 MARKS = (
     "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0",
     "M-4.5 -4.5h9v9h-9z",

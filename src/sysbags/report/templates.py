@@ -11,9 +11,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-__all__ = ["render", "static"]
+__all__ = ["COLOURS", "render", "static"]
 
 SPACE = "\N{NO-BREAK SPACE}"
+# Okabe and Ito's colours, which colour-blind people can distinguish; their black is the text's colour.
+COLOURS = ("#1F7FC0", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "currentColor", "#A0714F")
 
 
 def render(name: str, **values: Any) -> str:

@@ -1,0 +1,386 @@
+"""The timeline of a finished video: its windows, their distances, and the phases it goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sysbags._common.parallel import run
+from sysbags._common.seeds import seed_of
+from sysbags._common.types import Array, KernelLike
+from sysbags._common.validation import check_integer, check_positive, check_share, check_stream
+from sysbags.distances.alignment import align
+from sysbags.distances.embedding import Embedding
+from sysbags.distances.gram import SystemStack
+from sysbags.distances.pairwise import pairwise_distances
+from sysbags.distances.weights import Weight, resolve_weights
+from sysbags.errors import OrderError, ParameterError, StreamError
+from sysbags.systems.identification import identify
+from sysbags.systems.system import System
+from sysbags.watch.segmentation import change_penalty, change_points, group_phases, kernel_features
+
+__all__ = ["NO_SYSTEM", "Phase", "PhaseKind", "Timeline", "Window", "timeline"]
+
+EXACT = 500  # windows; above, distances are approximated by default
+LANDMARKS = 500
+NO_SYSTEM = -1  # the label of phases whose windows have no system
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """A window of a stream and its system.
+
+    Attributes
+    ----------
+    start, stop : int
+        The first row and the row after the last.
+    rows : (stop - start, p) array
+    system : System or None
+    failure : str or None
+        Why there is no system.
+    """
+
+    start: int
+    stop: int
+    rows: Array
+    system: System | None
+    failure: str | None
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of a stream in which its system does not change.
+
+    Attributes
+    ----------
+    start, stop : int
+        The first row and the row after the last.
+    first, last : int
+        The first window and the one after the last.
+    label : int
+        Phases with the same label do not differ; -1 for windows without a system.
+    medoid : int
+        The window with the least sum of squared distances to the windows of the phase; the middle one, if
+        they have no system.
+    failure : str or None
+        Why there is no system.
+    """
+
+    start: int
+    stop: int
+    first: int
+    last: int
+    label: int
+    medoid: int
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class PhaseKind:
+    """The phases with one label: how often they occur, their rows in all, and the window typical of them."""
+
+    label: int
+    occurrences: int
+    rows: int
+    medoid: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Timeline:
+    """The result of `timeline`.
+
+    Attributes
+    ----------
+    windows : list of Window
+    phases : list of Phase
+        From the first row to the last.
+    distances : (K, K) array
+        The squared distances of all windows, NaN for those without a system.
+    scores : (K, 3) array
+        The squared distance of each window to the last window before that it does not overlap: the weighted
+        parts of transition, observer and mean. NaN for the first windows, and where a system is missing.
+    eigenvalues : (K, n) array of complex
+        Of the transitions, the largest modulus first; NaN where there are fewer.
+    penalty : float
+        By how much a change had to lower the scatter.
+    lambda_a, lambda_mu : float
+        The weights of the distances.
+    landmarks : int or None
+        The size of the embedding that approximates the distances; None for exact ones.
+    rate : float
+        Rows per second.
+    """
+
+    windows: list[Window]
+    phases: list[Phase]
+    distances: Array
+    scores: Array
+    eigenvalues: npt.NDArray[np.complex128]
+    penalty: float
+    lambda_a: float
+    lambda_mu: float
+    landmarks: int | None
+    rate: float
+
+    @property
+    def change_points(self) -> list[int]:
+        """The first row of each phase but the first."""
+        return [phase.start for phase in self.phases[1:]]
+
+    @property
+    def labels(self) -> list[int]:
+        """The label of each window."""
+        return [phase.label for phase in self.phases for _ in range(phase.first, phase.last)]
+
+    @property
+    def frequencies(self) -> Array:
+        """The frequencies of the eigenvalues, in hertz."""
+        return np.asarray(np.abs(np.angle(self.eigenvalues)) * self.rate / (2.0 * np.pi))
+
+    @property
+    def kinds(self) -> list[PhaseKind]:
+        """The labels with their occurrences; windows without a system are the last."""
+        kinds = []
+        labels = np.array(self.labels)
+        for label in sorted({phase.label for phase in self.phases}, key=lambda label: (label < 0, label)):
+            own = [phase for phase in self.phases if phase.label == label]
+            medoid = _medoid(self.distances, np.flatnonzero(labels == label))
+            kinds.append(PhaseKind(label, len(own), sum(phase.stop - phase.start for phase in own), medoid))
+        return kinds
+
+
+def timeline(
+    stream: Any,
+    *,
+    length: int = 100,
+    step: int = 20,
+    order: int | str = 5,
+    kernel: KernelLike = "chi2",
+    lambda_a: Weight = "scale",
+    lambda_mu: Weight = "scale",
+    penalty: float | str = "auto",
+    phases: int | str = "auto",
+    alpha: float = 0.05,
+    rate: float = 1.0,
+    embedding: Embedding | str | None = "auto",
+    random_state: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+) -> Timeline:
+    """Divide a stream into phases whose systems do not change, and find the phases that return.
+
+    The stream is cut into overlapping windows, each with its system in the unit-variance form. With the
+    kernel ``exp(-d^2 / median)`` of the alignment distance, the sequence of systems is divided by
+    `sysbags.watch.segmentation.change_points`; `change_penalty` sets the number of changes from the
+    differences between windows that do not overlap. A phase is as long as a window at least, so that the
+    windows across a change do not become a phase. Windows without a system form phases of their own.
+    `group_phases` finds the phases that return.
+
+    Parameters
+    ----------
+    stream : (N, p) array_like, or sequence of Window
+        Rows are time. For windows, which must be equally long and spaced, `length`, `step`, `order` and
+        `kernel` are ignored.
+    length, step : int, default=100, 20
+        Rows in a window, and from one window to the next.
+    order, kernel
+        See `identify`.
+    lambda_a, lambda_mu : float or "scale", default="scale"
+        See `pairwise_distances`.
+    penalty : float or "auto", default="auto"
+        By how much a change must lower the scatter in the feature space of the kernel.
+    phases : int or "auto", default="auto"
+        Number of different phases; by default as many as differ by more than the penalty.
+    alpha : float, default=0.05
+        In (0, 1): the probability of a change point in a stream that has none, for ``penalty="auto"``. The
+        video should be at least eight windows long: fewer do not show the noise.
+    rate : float, default=1.0
+        Rows per second, for the frequencies.
+    embedding : Embedding, "auto" or None, default="auto"
+        Approximate the distances, see `pairwise_distances`; by default for more than 500 windows.
+    random_state : int, Generator or None, default=0
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+
+    Returns
+    -------
+    Timeline
+
+    Raises
+    ------
+    StreamError
+        If the stream is shorter than a window.
+    OrderError
+        If no window has a system, as in a still clip.
+
+    Examples
+    --------
+    >>> from sysbags.datasets import make_streams
+    >>> (slow, fast), _ = make_streams(classes=2, per_class=1, frames=800, bins=8)
+    >>> stream = np.concatenate([slow[:400], fast[:400], slow[400:]])
+    >>> result = timeline(stream, length=50, step=10, order=3)
+    >>> result.change_points, [phase.label for phase in result.phases]
+    ([390, 800], [0, 1, 0])
+    """
+    if penalty != "auto":
+        check_positive(penalty, "penalty")
+    number = None if phases == "auto" else check_integer(phases, "phases")
+    check_share(alpha, "alpha", low="(", high=")")
+    check_positive(rate, "rate")
+    seed = seed_of(random_state)
+    windows = _windows(stream, length, step, order, kernel, n_jobs)
+    lag = _lag(windows)
+    with_system = [k for k, window in enumerate(windows) if window.system is not None]
+    if not with_system:
+        raise OrderError(f"no window of the stream has a system: {windows[0].failure}")
+    systems = [system for window in windows if (system := window.system) is not None]
+    weights = resolve_weights(SystemStack.of(systems), "alignment", lambda_a, lambda_mu)
+    if embedding == "auto":
+        large = len(systems) > EXACT
+        embedding = Embedding.fit(systems, LANDMARKS, random_state=seed, n_jobs=n_jobs) if large else None
+    elif isinstance(embedding, str):
+        raise ParameterError(f'embedding is {embedding!r}, but it must be an Embedding, "auto" or None')
+    squared = pairwise_distances(
+        systems,
+        lambda_a=weights[0],
+        lambda_mu=weights[1],
+        random_state=seed,
+        n_jobs=n_jobs,
+        embedding=embedding,
+    )
+    distances = np.full((len(windows), len(windows)), np.nan)
+    distances[np.ix_(with_system, with_system)] = squared
+
+    features = np.zeros((len(windows), len(systems)))
+    found = kernel_features(squared, lag)
+    features[with_system, : found.shape[1]] = found
+    runs = [list(own) for _, own in groupby(range(len(windows)), lambda k: windows[k].system is None)]
+    moving = [features[own] for own in runs if windows[own[0]].system is not None]
+    amount = (
+        change_penalty(moving, lag, alpha, random_state=seed, n_jobs=n_jobs)
+        if isinstance(penalty, str)
+        else float(penalty)
+    )
+    return Timeline(
+        windows=windows,
+        phases=_phases(windows, distances, features, runs, amount, lag, number),
+        distances=distances,
+        scores=_scores(windows, lag, weights, seed, n_jobs),
+        eigenvalues=_eigenvalues(windows),
+        penalty=amount,
+        lambda_a=weights[0],
+        lambda_mu=weights[1],
+        landmarks=None if embedding is None else embedding.size,
+        rate=float(rate),
+    )
+
+
+def _windows(
+    stream: Any, length: int, step: int, order: int | str, kernel: KernelLike, n_jobs: int | None
+) -> list[Window]:
+    """Cut a stream into windows with their systems; windows are returned as they are."""
+    if isinstance(stream, Sequence) and stream and all(isinstance(item, Window) for item in stream):
+        return list(stream)
+    check_integer(length, "length", 2)
+    check_integer(step, "step")
+    rows = check_stream(stream, kernel)
+    if len(rows) < length:
+        raise StreamError(
+            f"the stream has {len(rows)} rows, but a window has {length}: "
+            "use a longer clip or a smaller length"
+        )
+
+    def window(start: int) -> Window:
+        own = rows[start : start + length]
+        try:
+            system = identify(own, order, kernel, normal_form="unit-variance")
+        except OrderError as error:
+            return Window(start, start + length, own, None, str(error))
+        return Window(start, start + length, own, system, None)
+
+    return run(window, range(0, len(rows) - length + 1, step), n_jobs, "windows")
+
+
+def _lag(windows: Sequence[Window]) -> int:
+    """Return the distance between windows in the sequence from which on they do not overlap."""
+    if len(windows) == 1:
+        return 1
+    return max(1, -(-(windows[0].stop - windows[0].start) // (windows[1].start - windows[0].start)))
+
+
+def _phases(
+    windows: Sequence[Window],
+    distances: Array,
+    features: Array,
+    runs: Sequence[list[int]],
+    penalty: float,
+    lag: int,
+    number: int | None,
+) -> list[Phase]:
+    """Divide runs of windows, with a system or without, into phases."""
+    bounds: list[int] = []
+    for own in runs:
+        changes = [] if windows[own[0]].system is None else change_points(features[own], penalty, lag)
+        bounds += [own[0] + change for change in (0, *changes)]
+    spans = list(zip(bounds, [*bounds[1:], len(windows)], strict=True))
+    moving = [span for span in spans if windows[span[0]].system is not None]
+    labels = dict(
+        zip(moving, group_phases([features[a:b] for a, b in moving], penalty, number).tolist(), strict=True)
+    )
+    rows = [windows[0].start, *(_boundary(windows, first, lag) for first in bounds[1:]), windows[-1].stop]
+    return [
+        Phase(
+            start,
+            stop,
+            first,
+            last,
+            labels.get((first, last), NO_SYSTEM),
+            _medoid(distances, np.arange(first, last)),
+            windows[first].failure,
+        )
+        for (first, last), (start, stop) in zip(spans, pairwise(rows), strict=True)
+    ]
+
+
+def _boundary(windows: Sequence[Window], first: int, lag: int) -> int:
+    """Return the row at which the phase of the windows from `first` on begins."""
+    before, after = windows[first - 1], windows[first]
+    # A stretch without a system is as long as all its windows together: those across its ends have one.
+    if after.system is None and all(window.system for window in windows[max(0, first - lag) : first]):
+        return after.start
+    if before.system is None and all(window.system for window in windows[first : first + lag]):
+        return before.stop
+    # A window belongs to the phase of most of its rows.
+    return (before.start + before.stop + after.start + after.stop) // 4
+
+
+def _medoid(distances: Array, own: npt.NDArray[np.int64]) -> int:
+    sums = distances[np.ix_(own, own)].sum(axis=1)
+    return int(own[len(own) // 2 if np.isnan(sums[0]) else np.argmin(sums)])
+
+
+def _scores(
+    windows: Sequence[Window], lag: int, weights: tuple[float, float], seed: int, n_jobs: int | None
+) -> Array:
+    def parts(k: int) -> list[float]:
+        before, own = windows[k - lag].system if k >= lag else None, windows[k].system
+        if before is None or own is None:
+            return [np.nan] * 3
+        found = align(before, own, *weights, random_state=seed).parts
+        return [found[name] for name in ("transition", "observer", "mean")]
+
+    return np.array(run(parts, range(len(windows)), n_jobs, "scores"))
+
+
+def _eigenvalues(windows: Sequence[Window]) -> npt.NDArray[np.complex128]:
+    orders = [0 if window.system is None else window.system.order for window in windows]
+    values = np.full((len(windows), max(orders)), np.nan, dtype=complex)
+    for row, window in zip(values, windows, strict=True):
+        if window.system is not None:
+            own = np.linalg.eigvals(window.system.transition)
+            row[: len(own)] = own[np.argsort(-np.abs(own), kind="stable")]
+    return values
