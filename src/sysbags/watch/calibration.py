@@ -216,7 +216,7 @@ def threshold_for_rate(
     def level(events: float) -> float:
         if events >= count:  # as often as was seen
             return float(heights[min(int(events), len(heights) - 1)])
-        return start + count * scale * ((count / events) ** (1.0 / count) - 1.0)
+        return float(start + count * scale * ((count / events) ** (1.0 / count) - 1.0))
 
     return Threshold(
         level(expected), level(4.0 * expected), max(1.0, 1.0 / expected), start, scale, count, seconds

@@ -156,7 +156,7 @@ class Scorer:
         return self._features
 
     def _distances(self, one: EmbeddedWindow) -> Array:
-        """Return the mean parts of the distances to the nearest normal windows, of those that bounds leave."""
+        """Return the mean parts of the distances to the nearest normal windows."""
         normal = self.normal
         gram = embedded_gram(normal.observers, normal.stack, one)
         spectra = (normal.spectra, transition_spectra(one.stack.transition))
@@ -190,5 +190,5 @@ def _norms(system: System) -> Array:
     explicit = feature_map(system.kernel)
     if explicit is not None:
         features = explicit(rows)
-        return np.einsum("ij,ij->i", features, features)
+        return np.asarray(np.einsum("ij,ij->i", features, features))
     return np.array([kernel_matrix(row[None], kernel=system.kernel)[0, 0] for row in rows])

@@ -20,36 +20,14 @@ from sysbags.distances.gram import SystemStack
 from sysbags.distances.pairwise import pairwise_distances
 from sysbags.distances.weights import Weight, resolve_weights
 from sysbags.errors import OrderError, ParameterError, StreamError
-from sysbags.systems.identification import identify
-from sysbags.systems.system import System
 from sysbags.watch.segmentation import change_penalty, change_points, group_phases, kernel_features
+from sysbags.watch.windows import Window, window_systems
 
 __all__ = ["NO_SYSTEM", "Phase", "PhaseKind", "Timeline", "Window", "timeline"]
 
 EXACT = 500  # windows; above, distances are approximated by default
 LANDMARKS = 500
 NO_SYSTEM = -1  # the label of phases whose windows have no system
-
-
-@dataclass(frozen=True, eq=False)
-class Window:
-    """A window of a stream and its system.
-
-    Attributes
-    ----------
-    start, stop : int
-        The first row and the row after the last.
-    rows : (stop - start, p) array
-    system : System or None
-    failure : str or None
-        Why there is no system.
-    """
-
-    start: int
-    stop: int
-    rows: Array
-    system: System | None
-    failure: str | None
 
 
 @dataclass(frozen=True)
@@ -294,15 +272,7 @@ def _windows(
             "use a longer clip or a smaller length"
         )
 
-    def window(start: int) -> Window:
-        own = rows[start : start + length]
-        try:
-            system = identify(own, order, kernel, normal_form="unit-variance")
-        except OrderError as error:
-            return Window(start, start + length, own, None, str(error))
-        return Window(start, start + length, own, system, None)
-
-    return run(window, range(0, len(rows) - length + 1, step), n_jobs, "windows")
+    return window_systems(rows, length, step, order=order, kernel=kernel)
 
 
 def _lag(windows: Sequence[Window]) -> int:

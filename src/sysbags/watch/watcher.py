@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -13,7 +12,6 @@ from sysbags._common.validation import check_integer, check_positive
 from sysbags.errors import ParameterError, StreamError
 from sysbags.watch.alarms import Alarm, Event, Verdict
 from sysbags.watch.calibration import (
-    Tails,
     Threshold,
     clusters,
     combine_p_values,
@@ -156,7 +154,8 @@ class Watcher:
         for window in self.windows.update(rows):
             verdict = self._judge(window)
             verdicts.append(verdict)
-            events += self._ended(verdict)
+            if self.threshold is not None and verdict.kind != "learning":
+                events += self._dated(self._alarm.update(verdict))
         return verdicts, events
 
     def gap(self, rows: int = 0) -> None:
@@ -190,11 +189,11 @@ class Watcher:
         p_values = tail_p_values(scores, self.tails)[0]
         surprise = float(-np.log10(combine_p_values(p_values)))
         parts = {part: float(combine_p_values(p_values[group])) for part, group in GROUPS.items()}
-        if self.adapt is not None and surprise < self.threshold.low and self._alarm.event is None:
+        if self.adapt is not None and surprise < self._alarm.low and self._alarm.event is None:
             self._follow(window, scores[0])
         return replace(
             verdict,
-            kind="change" if surprise >= self.threshold.high else "normal",
+            kind="change" if surprise >= self._alarm.high else "normal",
             surprise=surprise,
             p_value=float(conformal_p_values(np.array([surprise]), self.surprises, self.patience)[0]),
             part=min(parts, key=parts.__getitem__),
@@ -212,8 +211,8 @@ class Watcher:
             if stop >= self.learn / 2.0:
                 if len(self.references) < SMALLEST:
                     raise StreamError(
-                        f"only {len(self.references)} of the windows to learn from can be described, as the others "
-                        "are still: let it learn for longer, or from another part of the video"
+                        f"only {len(self.references)} of the windows to learn from can be described, as the "
+                        "others are still: let it learn for longer, or from another part of the video"
                     )
                 self.process = fit_normal(self.references)
                 self._scorer = Scorer(self.process)
@@ -259,3 +258,11 @@ class Watcher:
         self.threshold = threshold_for_rate(
             self.surprises, self.patience, len(scores) * seconds, self.false_alarms
         )
+
+    def _dated(self, events: list[Event]) -> list[Event]:
+        """Say how often normal windows give such an event."""
+        threshold = self.threshold
+        return [
+            event if threshold is None else replace(event, per_day=DAY * threshold.rate(event.surprise))
+            for event in events
+        ]
