@@ -46,7 +46,7 @@ def flame(
     for (change, wind), tongue, flicker in zip(controls, tongues, flickers, strict=False):
         phase += TURN * PULSE / rate
         pulse = math.sqrt(2.0) * math.sin(phase)  # variance 1, as that of the flicker
-        light = 1.0 + 0.12 * (math.sqrt(1.0 - change) * flicker + math.sqrt(change) * pulse)
+        light = 1.0 + 0.2 * (math.sqrt(1.0 - change) * flicker + math.sqrt(change) * pulse)
         body = light * (1.25 - (x + 0.06 * wind * up) ** 2 * narrow - up / top)
         heat = np.clip(body + rough * tongue * (body > 0.0), 0.0, 1.0)
         yield wall * light * (1.0 - heat) + 0.95 * heat
@@ -62,7 +62,7 @@ def wheel(
     fine = 2  # the wheel is drawn with so many times as many pixels, against steps at its edges
     y, x = axes(fine * height, fine * width)
     radius, angle = np.hypot(x, y - 0.5) / 0.45, np.arctan2(y - 0.5, x)
-    spokes, edge = int(rng.integers(5, 8)), 1.0 / (0.45 * height)
+    spokes, edge = int(rng.integers(3, 5)), 1.0 / (0.45 * height)
     sector = np.mod(spokes * angle / TURN, 1.0) - 0.5
     aside = np.abs(sector) * TURN / spokes * radius - 0.09
     solid = below(np.minimum(np.minimum(aside, np.abs(radius - 0.88) - 0.1), radius - 0.22), edge)
@@ -70,7 +70,7 @@ def wheel(
     wear = sample(clouds(rng, 12.0, 1.5), 0.5 * TILE * x, 0.5 * TILE * y)
     shade = np.clip(rng.uniform(0.12, 0.18) + 0.06 * wear, 0.0, 1.0)
     drawing = np.stack([shade * solid, solid], axis=-1).astype(np.float32)
-    turns, speed = rng.uniform(), rng.uniform(0.18, 0.24)
+    turns, speed = rng.uniform(), rng.uniform(0.24, 0.3)
     leaves = _drifting(rng, height, width, 3.0, 0.0, math.exp(-1.0 / (0.5 * rate)))
     for (change, wind), leaf in zip(controls, leaves, strict=False):
         turns += speed / rate * (1.0 - SLOWDOWN * change) * (1.0 + 0.01 * wind)
@@ -78,7 +78,7 @@ def wheel(
         rotation = cv2.getRotationMatrix2D(center, -360.0 * (turns % 1.0), 1.0)
         turned = cv2.warpAffine(drawing, rotation, (fine * width, fine * height))
         shown = cv2.resize(turned, (width, height), interpolation=cv2.INTER_AREA)
-        behind = view + 0.02 * math.exp(0.3 * wind) * leaf
+        behind = view + 0.01 * math.exp(0.3 * wind) * leaf
         yield shown[..., 0] + behind * (1.0 - shown[..., 1])
 
 
