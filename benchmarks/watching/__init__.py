@@ -1,0 +1,1 @@
+"""Watching a process: how many events are found, and what other methods find in the same histograms."""
