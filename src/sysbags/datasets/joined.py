@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +10,10 @@ import numpy as np
 
 from sysbags._common.parallel import run
 from sysbags._common.seeds import seed_of
-from sysbags._common.validation import check_choice, check_integer, check_positive
+from sysbags._common.validation import check_choice, check_positive
 from sysbags.datasets._scenery import Film
 from sysbags.datasets.folder import class_folders
-from sysbags.datasets.watching import WatchingVideo, first_frame, schedule_events
+from sysbags.datasets.watching import WatchingVideo, first_frame, frame_count, schedule_events
 from sysbags.errors import FileError
 from sysbags.video import Frame, frames
 
@@ -79,30 +78,34 @@ def join_clips(
     """
     clips = class_folders(folder)
     check_choice(normal_class, "normal_class", sorted(set(clips.labels)))
-    rate = check_positive(rate, "rate")
-    count = check_integer(math.floor(check_positive(seconds, "seconds") * rate), "seconds * rate")
+    count = frame_count(seconds, rate)
     learn = seconds / 3.0 if learn is None else check_positive(learn, "learn")
-    rng = np.random.default_rng(seed_of(random_state))
-    others = dict.fromkeys((label for label in clips.labels if label != normal_class), 1.0)
-    events = schedule_events(seconds, others, every, rng, quiet=learn, duration=duration)
     names = clips.sources or [path.as_posix() for path in clips.paths]
-    paths: dict[str, dict[str, list[Path]]] = {}  # of each class and source
+    normal: dict[str, list[Path]] = {}  # of each source
+    others: dict[str, list[Path]] = {}  # of each class
     for path, label, name in zip(clips.paths, clips.labels, names, strict=True):
-        paths.setdefault(label, {}).setdefault(name, []).append(path)
-    normal = list(paths[normal_class].values())
-    if len(normal) < 2:
+        if label == normal_class:
+            normal.setdefault(name, []).append(path)
+        else:
+            others.setdefault(label, []).append(path)
+    if len(normal) < 2 or not others:
         raise FileError(
-            f"the class {normal_class} in {folder} has one source, but it must have at least two: one to "
-            "learn from, another one to watch"
+            f"{folder} has {len(normal)} sources of the class {normal_class} and {len(others)} other "
+            "classes, but it must have at least two such sources, one to learn from and one to watch, and "
+            "one other class for the events"
         )
-    order, half = rng.permutation(len(normal)), len(normal) // 2
-    learnt, watched = ([path for i in part for path in normal[i]] for part in (order[:half], order[half:]))
-    end = first_frame(learn, rate)
-    segments = [(learnt, min(end, count))]
+    rng = np.random.default_rng(seed_of(random_state))
+    events = schedule_events(seconds, dict.fromkeys(others, 1.0), every, rng, quiet=learn, duration=duration)
+    order, half = rng.permutation(list(normal)).tolist(), len(normal) // 2
+    learnt, watched = (
+        [path for name in part for path in normal[name]] for part in (order[:half], order[half:])
+    )
+    end = min(first_frame(learn, rate), count)
+    segments = [(learnt, end)]
     for event in events:
-        source = rng.permutation(list(paths[event.kind]))[0]
         start, stop = first_frame(event.start, rate), first_frame(event.stop, rate)
-        segments += [(watched, start - end), ([paths[event.kind][source][0]], stop - start)]
+        shown = others[event.kind][rng.integers(len(others[event.kind]))]
+        segments += [(watched, start - end), ([shown], stop - start)]
         end = stop
     segments.append((watched, count - end))
 

@@ -30,6 +30,7 @@ __all__ = [
     "WatchedEvent",
     "WatchingVideo",
     "first_frame",
+    "frame_count",
     "make_watching",
     "schedule_events",
 ]
@@ -143,8 +144,7 @@ def make_watching(
     ((48, 64), dtype('uint8'))
     """
     check_choice(scene, "scene", PROCESSES)
-    rate = check_positive(rate, "rate")
-    count = check_integer(math.floor(check_positive(seconds, "seconds") * rate), "seconds * rate")
+    count = frame_count(seconds, rate)
     check_integer(height, "height", SMALLEST)
     check_integer(width, "width", SMALLEST)
     ordered = _check_events(events)
@@ -225,6 +225,18 @@ def first_frame(time: float, rate: float) -> int:
     (3, 4)
     """
     return math.ceil(time * rate - 1e-6)  # 0.3 * 10 may be above 3 by round-off
+
+
+def frame_count(seconds: float, rate: float) -> int:
+    """Return the number of frames of a video.
+
+    Examples
+    --------
+    >>> frame_count(1.55, rate=10.0)
+    15
+    """
+    frames = check_positive(seconds, "seconds") * check_positive(rate, "rate")
+    return check_integer(math.floor(frames + 1e-6), "seconds * rate")
 
 
 def _check_events(events: Sequence[WatchedEvent]) -> tuple[WatchedEvent, ...]:
