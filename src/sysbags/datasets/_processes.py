@@ -38,7 +38,7 @@ def flame(
     """
     y, x = (axis.astype(np.float32) for axis in axes(height, width))
     up, wall = 1.0 - y, 0.35 * _view(rng, height, width, 0.85)
-    spread, top, bite = rng.uniform(0.25, 0.35), rng.uniform(0.85, 1.0), rng.uniform(0.4, 0.5)
+    spread, top, bite = rng.uniform(0.25, 0.35), rng.uniform(0.85, 1.0), rng.uniform(0.3, 0.4)
     rise, lasting = rng.uniform(0.6, 0.9) * height / rate, math.exp(-1.0 / (0.6 * rate))
     tongues = _drifting(rng, height, width, 0.15 * height, -rise, lasting)
     flickers, phase = wandering(rng, 0.3 * rate), rng.uniform(0.0, TURN)
@@ -46,7 +46,7 @@ def flame(
     for (change, wind), tongue, flicker in zip(controls, tongues, flickers, strict=False):
         phase += TURN * PULSE / rate
         pulse = math.sqrt(2.0) * math.sin(phase)  # variance 1, as that of the flicker
-        light = 1.0 + 0.2 * (math.sqrt(1.0 - change) * flicker + math.sqrt(change) * pulse)
+        light = 1.0 + 0.25 * (math.sqrt(1.0 - change) * flicker + math.sqrt(change) * pulse)
         body = light * (1.25 - (x + 0.06 * wind * up) ** 2 * narrow - up / top)
         heat = np.clip(body + rough * tongue * (body > 0.0), 0.0, 1.0)
         yield wall * light * (1.0 - heat) + 0.95 * heat
