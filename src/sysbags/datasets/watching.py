@@ -120,6 +120,8 @@ def make_watching(
         * ``"dynamics"``: only the motion changes, while single frames look as before. The flame pulses
           regularly (share `s` of its flicker), the wheel is slower by ``20 s`` percent, the traffic by
           ``100 s`` percent, and rain turns to snow, which falls slower by ``75 s`` percent and sways.
+          Averages over a time may still differ, because a slow process shows fewer pictures in it: those
+          of stalled traffic (`s` = 1) are of one picture.
         * ``"object"``: a dark object of up to half the height of the picture passes once.
         * ``"shake"``: the camera shakes by up to about a tenth of the height.
         * ``"fog"``: the lens fogs: the picture loses up to 90 percent of its contrast and becomes blurred.
