@@ -29,6 +29,7 @@ SLOW = (
     "tests/_common/test_cluster.py",
     "tests/library/test_library_cluster.py",
     "tests/_numba",
+    "tests/benchmarks/test_watching_rivals.py",
     "tests/bags/test_bags_base.py::test_a_grid_search_on_paths",
     "tests/bags/test_deep.py",
     "tests/bags/test_deep_words.py",

@@ -3,23 +3,39 @@
 from sysbags.datasets.dynamics import DYNAMICS, SURFACES, make_dynamics_clips, make_dynamics_frames
 from sysbags.datasets.folder import ClipFolder, class_folders, clips_under, looks_like_clip
 from sysbags.datasets.generated import TEXTURES, make_clips, make_frames
+from sysbags.datasets.joined import join_clips
 from sysbags.datasets.stream_files import LabelledStreams, read_streams, write_streams
 from sysbags.datasets.streams import make_streams
+from sysbags.datasets.watching import (
+    EVENTS,
+    SCENES,
+    WatchedEvent,
+    WatchingVideo,
+    make_watching,
+    schedule_events,
+)
 
 __all__ = [
     "DYNAMICS",
+    "EVENTS",
+    "SCENES",
     "SURFACES",
     "TEXTURES",
     "ClipFolder",
     "LabelledStreams",
+    "WatchedEvent",
+    "WatchingVideo",
     "class_folders",
     "clips_under",
+    "join_clips",
     "looks_like_clip",
     "make_clips",
     "make_dynamics_clips",
     "make_dynamics_frames",
     "make_frames",
     "make_streams",
+    "make_watching",
     "read_streams",
+    "schedule_events",
     "write_streams",
 ]

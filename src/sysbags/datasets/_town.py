@@ -22,7 +22,7 @@ from sysbags.datasets._scenery import (
     over,
 )
 
-__all__ = ["lights", "traffic", "wheel"]
+__all__ = ["from_plan", "lights", "traffic", "wheel"]
 
 
 @filmed
@@ -89,7 +89,7 @@ def traffic(rng: np.random.Generator, frames: int, height: int, width: int) -> I
             plain = colour(rng, (0.0, 1.0), (0.0, 0.1), (0.05, 1.0))
             cars.append((i, position, size, vivid if rng.random() < 0.4 else plain))
             position += size + rng.uniform(0.1, 1.0)
-    to_picture = _from_plan(rng, height, width, scale, length, breadth)
+    to_picture = from_plan(rng, height, width, scale, length, breadth)
     for t in range(frames):
         picture = plan.copy()
         for i, position, size, paint in cars:
@@ -103,7 +103,7 @@ def traffic(rng: np.random.Generator, frames: int, height: int, width: int) -> I
         yield np.asarray(shown, dtype=np.float64)
 
 
-def _from_plan(
+def from_plan(
     rng: np.random.Generator, height: int, width: int, scale: float, length: float, breadth: float
 ) -> Array:
     """Return the homography from the plan of a road to a picture, with random heading, zoom and tilt."""

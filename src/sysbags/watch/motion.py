@@ -6,7 +6,6 @@ and motion can be compared at all time scales.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -53,7 +52,7 @@ class Motion(NamedTuple):
     power: Array
 
 
-def fit_motion(windows: Sequence[Array], norms: Sequence[Array], order: int) -> Motion:
+def fit_motion(windows: Array, norms: Array, order: int) -> Motion:
     """Learn how features move from windows of consecutive ones.
 
     The states are those linear combinations of the features that the past predicts best: with the principal
@@ -63,9 +62,9 @@ def fit_motion(windows: Sequence[Array], norms: Sequence[Array], order: int) -> 
 
     Parameters
     ----------
-    windows : sequence of (L, d) arrays
-        Features of consecutive bags, see `Embedding.features`; L is the length of all windows.
-    norms : sequence of (L,) arrays
+    windows : (R, L, d) array
+        Features of consecutive bags, see `Embedding.features`.
+    norms : (R, L) array
         Squared norms of the same bags, `k(y, y)`: an embedding does not hold all of them.
     order : int
         Number r of states; fewer, if the features have fewer components.
@@ -76,16 +75,16 @@ def fit_motion(windows: Sequence[Array], norms: Sequence[Array], order: int) -> 
 
     >>> rng, angles = np.random.default_rng(0), 0.3 * np.arange(4000).reshape(40, 100, 1)
     >>> circle = np.concatenate([np.cos(angles), np.sin(angles), 2.0 * rng.standard_normal((40, 100, 8))], 2)
-    >>> motion = fit_motion(list(circle), [np.ones(100)] * 40, 2)
+    >>> motion = fit_motion(circle, np.ones((40, 100)), 2)
     >>> np.abs(np.angle(np.linalg.eigvals(motion.transition))).round(2)
     array([0.3, 0.3])
     """
-    every = np.concatenate(windows)
+    every = windows.reshape(-1, windows.shape[2])
     center = every.mean(axis=0)
     values, vectors = np.linalg.eigh(np.cov(every.T, bias=True).reshape(len(center), -1))
     kept = np.flatnonzero(values > SMALL * values[-1])[::-1][:COMPONENTS]
     whitening = vectors[:, kept] / np.sqrt(values[kept])
-    whitened = np.stack([(window - center) @ whitening for window in windows])
+    whitened = (windows - center) @ whitening
     predictable = np.zeros((len(kept), len(kept)))
     for lag in LAGS:
         lagged = np.einsum("wti,wtj->ij", whitened[:, lag:], whitened[:, :-lag], optimize=True)

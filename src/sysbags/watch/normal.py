@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sysbags._common.types import Array
+from sysbags._common.types import Array, KernelLike
 from sysbags.distances.alignment import transition_spectra
 from sysbags.distances.alignment_matrix import alignment_bounds, alignment_parts
 from sysbags.distances.embedding import Embedding, embedded_products
@@ -18,7 +18,7 @@ from sysbags.systems.system import System
 from sysbags.watch.motion import Motion, fit_motion, innovation_parts, spectrum_scores
 from sysbags.watch.windows import Window
 
-__all__ = ["PARTS", "SCORES", "NormalProcess", "Scorer", "fit_normal"]
+__all__ = ["PARTS", "SCORES", "NormalProcess", "Scorer", "fit_normal", "squared_norms"]
 
 PARTS = ("transition", "observer", "mean")
 # Distances to normal windows and to the window before, errors of prediction, and spectra of the states.
@@ -63,6 +63,10 @@ class NormalProcess(NamedTuple):
         `transition_spectra` of them.
     weights : tuple of float
         lambda_a and lambda_mu, with which the parts of the distances between normal windows are equal.
+    features : (R, L, d) array
+        Of their bags.
+    norms : (R, L) array
+        Squared norms of the same.
     motion : Motion
     """
 
@@ -71,7 +75,36 @@ class NormalProcess(NamedTuple):
     stack: SystemStack
     spectra: Array
     weights: tuple[float, float]
+    features: Array
+    norms: Array
     motion: Motion
+
+    def replaced(self, place: int, window: EmbeddedWindow, features: Array, norms: Array) -> NormalProcess:
+        """Return the process with another window in one place."""
+        chosen = np.arange(len(self.observers)) == place
+
+        def put(old: Array, new: Any) -> Array:
+            return np.where(chosen.reshape(-1, *[1] * (old.ndim - 1)), new, old)
+
+        old, new = self.stack, window.stack
+        stack = SystemStack(
+            put(old.orders, new.orders),
+            put(old.transition, new.transition),
+            put(old.observer_gram, new.observer_gram),
+            put(old.mean_norm, new.mean_norm),
+            old.normal_form,
+        )
+        return self._replace(
+            observers=put(self.observers, window.observers),
+            stack=stack,
+            spectra=transition_spectra(stack.transition),
+            features=put(self.features, features),
+            norms=put(self.norms, norms),
+        )
+
+    def moved(self) -> NormalProcess:
+        """Return the process with the motion of its present windows."""
+        return self._replace(motion=fit_motion(self.features, self.norms, STATES))
 
 
 def fit_normal(
@@ -89,8 +122,8 @@ def fit_normal(
     """
     systems = [window.system for window in windows if window.system is not None]
     embedding = Embedding.fit(systems, landmarks, random_state=random_state)
-    features = [embedding.features(system.samples) for system in systems]
-    motion = fit_motion(features, [_norms(system) for system in systems], STATES)
+    features = np.stack([embedding.features(system.samples) for system in systems])
+    norms = np.stack([squared_norms(system.samples, system.kernel) for system in systems])
     embedded = [_embedded(system, z) for system, z in zip(systems, features, strict=True)]
     observers = np.stack([one.observers for one in embedded])
     stack = SystemStack.of(systems)
@@ -99,7 +132,8 @@ def fit_normal(
     gram = CrossGram(products[..., :-1, :-1], products[..., -1, -1], stack, stack, True, True)
     parts = alignment_parts(gram, np.column_stack([first, second]), 1.0, 1.0).mean(axis=0) + TINY
     weights = (float(parts[1] / parts[0]), float(parts[1] / parts[2]))
-    return NormalProcess(embedding, observers, stack, transition_spectra(stack.transition), weights, motion)
+    spectra, motion = transition_spectra(stack.transition), fit_motion(features, norms, STATES)
+    return NormalProcess(embedding, observers, stack, spectra, weights, features, norms, motion)
 
 
 class Scorer:
@@ -108,6 +142,15 @@ class Scorer:
     Parameters
     ----------
     normal : NormalProcess
+
+    Attributes
+    ----------
+    embedded : EmbeddedWindow
+        The window that was scored last.
+    features : (L, d) array
+        Of its bags.
+    rows : (L, p) array
+        Its bags.
     """
 
     def __init__(self, normal: NormalProcess) -> None:
@@ -116,7 +159,7 @@ class Scorer:
 
     def reset(self) -> None:
         """Forget the windows before, as after a gap."""
-        self._start, self._features = 0, np.empty((0, 0))
+        self._start, self.features, self.rows = 0, np.empty((0, 0)), np.empty((0, 0))
         self._earlier: deque[tuple[int, EmbeddedWindow]] = deque()
 
     def score(self, window: Window) -> Array:
@@ -128,14 +171,16 @@ class Scorer:
             Logarithms; NaN where there is no window before.
         """
         assert window.system is not None
-        features = self._features_of(window)
-        one = _embedded(window.system, features)
+        features = self.features_of(window)
+        self.embedded = one = _embedded(window.system, features)
         scores = np.full(len(SCORES), np.nan)
         scores[:3] = self._distances(one)
         before = self._before(window.start)
         if before is not None:
             scores[3:6] = self._parts(embedded_gram(before.observers[None], before.stack, one))[0]
-        scores[6:9] = innovation_parts(self.normal.motion, features, _norms(window.system))
+        scores[6:9] = innovation_parts(
+            self.normal.motion, features, squared_norms(window.rows, window.system.kernel)
+        )
         scores[9:] = spectrum_scores(self.normal.motion, features)
         self._earlier.append((window.stop, one))
         return np.asarray(np.log(scores + TINY))
@@ -148,12 +193,12 @@ class Scorer:
 
     def _features_of(self, window: Window) -> Array:
         """Return the features of the rows; only of new ones they are computed."""
-        shared = self._features[max(window.start - self._start, 0) :]
+        shared = self.features[max(window.start - self._start, 0) :]
         new = window.rows[len(shared) :]
         features = self.normal.embedding.features(new) if len(new) else np.empty((0, shared.shape[1]))
-        self._features = np.concatenate([shared, features]) if len(shared) else features
+        self.features = np.concatenate([shared, features]) if len(shared) else features
         self._start = window.start
-        return self._features
+        return self.features
 
     def _distances(self, one: EmbeddedWindow) -> Array:
         """Return the mean parts of the distances to the nearest normal windows."""
@@ -182,13 +227,12 @@ def _embedded(system: System, features: Array) -> EmbeddedWindow:
     return EmbeddedWindow(coefficients.T @ features, SystemStack.of([system]))
 
 
-def _norms(system: System) -> Array:
+def squared_norms(rows: Array, kernel: KernelLike) -> Array:
     """Return `k(y, y)` of each bag."""
-    rows = system.samples
-    if system.kernel in ("chi2", "bhattacharyya", "intersection"):
+    if kernel in ("chi2", "bhattacharyya", "intersection"):
         return np.ones(len(rows))
-    explicit = feature_map(system.kernel)
+    explicit = feature_map(kernel)
     if explicit is not None:
         features = explicit(rows)
         return np.asarray(np.einsum("ij,ij->i", features, features))
-    return np.array([kernel_matrix(row[None], kernel=system.kernel)[0, 0] for row in rows])
+    return np.array([kernel_matrix(row[None], kernel=kernel)[0, 0] for row in rows])

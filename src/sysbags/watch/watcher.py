@@ -20,7 +20,7 @@ from sysbags.watch.calibration import (
     tail_p_values,
     threshold_for_rate,
 )
-from sysbags.watch.normal import PARTS, SCORES, NormalProcess, Scorer, fit_normal
+from sysbags.watch.normal import PARTS, SCORES, NormalProcess, Scorer, fit_normal, squared_norms
 from sysbags.watch.windows import Window, Windows
 
 __all__ = ["Learnt", "Watcher"]
@@ -136,6 +136,7 @@ class Watcher:
         self.seen = 0  # windows so far
         self.scores: list[Array] = []
         self.failures = 0
+        self.followed = self.oldest = 0  # windows that were followed, and the reference to replace next
         self.process: NormalProcess | None = None
         self.learnt: Learnt | None = None
         self.threshold: Threshold | None = None
@@ -190,7 +191,7 @@ class Watcher:
         surprise = float(-np.log10(combine_p_values(p_values)))
         parts = {part: float(combine_p_values(p_values[group])) for part, group in GROUPS.items()}
         if self.adapt is not None and surprise < self._alarm.low and self._alarm.event is None:
-            self._follow(window, scores[0])
+            self._follow(scores[0])
         return replace(
             verdict,
             kind="change" if surprise >= self._alarm.high else "normal",
@@ -266,3 +267,32 @@ class Watcher:
             event if threshold is None else replace(event, per_day=DAY * threshold.rate(event.surprise))
             for event in events
         ]
+
+    def _follow(self, scores: Array) -> None:
+        """Let the window that was scored last take the place of the oldest one, if it is time."""
+        assert self.adapt is not None and self.process is not None
+        half = self.adapt * self.rate / self.windows.step  # windows after which half is replaced
+        self.followed += 1
+        if self.followed % max(1, round(2.0 * half / len(self.process.observers))) == 0:
+            scorer, count = self._scorer, len(self.process.observers)
+            norms = squared_norms(scorer.rows, self.windows.kernel)
+            self.process = self.process.replaced(self.oldest, scorer.embedded, scorer.features, norms)
+            self.oldest = (self.oldest + 1) % count
+            if self.oldest % max(1, count // REFITS) == 0:
+                self.process = self.process.moved()
+            scorer.normal = self.process
+        if self.followed % max(1, round(2.0 * half / len(self.scores))) == 0:
+            self.scores = [*self.scores[1:], scores]
+        if self.followed % max(1, round(half / REFITS)) == 0:
+            self._calibrate()
+            assert self.threshold is not None
+            self._alarm.high, self._alarm.low = self.threshold.high, self.threshold.low
+
+    @property
+    def drift(self) -> float:
+        """How far the mean of normal windows has moved while it was followed, in units of their spread."""
+        if self.learnt is None or self.process is None:
+            return 0.0
+        first, now = self.learnt.process.observers[:, -1], self.process.observers[:, -1]
+        moved = now.mean(axis=0) - first.mean(axis=0)
+        return float(np.sqrt(moved @ moved / max(first.var(axis=0).sum(), 1e-300)))

@@ -1,0 +1,369 @@
+"""Long generated videos of a process, with events at known times."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from sysbags._common.seeds import seed_of
+from sysbags._common.validation import (
+    check_choice,
+    check_integer,
+    check_positive,
+    check_share,
+    check_weight,
+)
+from sysbags.datasets._processes import PROCESSES, Grey, wandering
+from sysbags.datasets._scenery import TURN, axes, below
+from sysbags.datasets.generated import SMALLEST
+from sysbags.errors import ParameterError
+
+__all__ = [
+    "EVENTS",
+    "SCENES",
+    "WatchedEvent",
+    "WatchingVideo",
+    "first_frame",
+    "frame_count",
+    "make_watching",
+    "schedule_events",
+]
+
+Frame = npt.NDArray[np.uint8]
+
+SCENES = tuple(PROCESSES)
+LOOP = 4.0  # seconds that a looped feed repeats
+ONSET = 3.0  # seconds in which fog, darkness and covers come and go
+WIND, DAYLIGHT = 60.0, 1200.0  # seconds after which they have a correlation of exp(-1)
+NOISE = 0.008
+QUALITY = 85  # of JPEG
+
+
+@dataclass(frozen=True)
+class WatchedEvent:
+    """An event of a video: from `start` to `stop`, in seconds.
+
+    Attributes
+    ----------
+    start, stop : float
+        In seconds; the frame at `stop` is normal again.
+    kind : str
+        One of the kinds of `make_watching`; in joined clips, the class of the clips that are shown.
+    strength : float, default=0.5
+        Above 0, at most 1.
+    """
+
+    start: float
+    stop: float
+    kind: str
+    strength: float = 0.5
+
+
+@dataclass(frozen=True)
+class WatchingVideo:
+    """A long video whose events are known.
+
+    Attributes
+    ----------
+    rate : float
+        Frames per second: frame `i` is shown at the time `i / rate`.
+    count : int
+        Number of frames.
+    events : tuple of WatchedEvent
+        In the order of time.
+    """
+
+    rate: float
+    count: int
+    events: tuple[WatchedEvent, ...]
+    draw: Callable[[], Iterator[Frame]] = field(repr=False, compare=False)
+
+    def frames(self) -> Iterator[Frame]:
+        """Yield the frames, (height, width) arrays of uint8: at each call the same, from the first on."""
+        return self.draw()
+
+
+def make_watching(
+    scene: str,
+    seconds: float,
+    *,
+    rate: float = 10.0,
+    height: int = 48,
+    width: int = 64,
+    events: Sequence[WatchedEvent] = (),
+    random_state: int | np.random.Generator | None = 0,
+) -> WatchingVideo:
+    """Generate a long video of a process, with events at known times.
+
+    The scene is a random process without a period. In normal operation the daylight and the wind change
+    slowly, the camera adds noise, and each frame is compressed as JPEG. Memory does not grow with the
+    length. The frames before the first event are those of the video without events.
+
+    Parameters
+    ----------
+    scene : {"flame", "wheel", "traffic", "rain"}
+    seconds : float
+        The length of the video.
+    rate : float, default=10.0
+        Frames per second.
+    height, width : int, default=48, 64
+        In pixels, 16 or more.
+    events : sequence of WatchedEvent, optional
+        They must not overlap. The kinds, and what they do with strength `s`:
+
+        * ``"dynamics"``: only the motion changes, while single frames look as before. The flame pulses
+          regularly (share `s` of its flicker), the wheel is slower by ``20 s`` percent, the traffic by
+          ``100 s`` percent, and rain turns to snow, which falls slower by ``75 s`` percent and sways.
+          Averages over a time may still differ, because a slow process shows fewer pictures in it: those
+          of stalled traffic (`s` = 1) are of one picture.
+        * ``"object"``: a dark object of up to half the height of the picture passes once.
+        * ``"shake"``: the camera shakes by up to about a tenth of the height.
+        * ``"fog"``: the lens fogs: the picture loses up to 90 percent of its contrast and becomes blurred.
+        * ``"dark"``: the light falls by up to 97 percent.
+        * ``"covered"``: something is in front of up to the whole lens.
+        * ``"frozen"``, ``"looped"``: the last frame, or the last 4 seconds, are repeated, while the
+          process continues unseen; the strength has no effect.
+    random_state : int, Generator or None, default=0
+
+    Returns
+    -------
+    WatchingVideo
+
+    Examples
+    --------
+    >>> slower = WatchedEvent(start=40.0, stop=60.0, kind="dynamics", strength=0.5)
+    >>> video = make_watching("wheel", 90.0, events=[slower])
+    >>> video.count, video.rate, video.events[0].kind
+    (900, 10.0, 'dynamics')
+    >>> frame = next(video.frames())
+    >>> frame.shape, frame.dtype
+    ((48, 64), dtype('uint8'))
+    """
+    check_choice(scene, "scene", PROCESSES)
+    count = frame_count(seconds, rate)
+    check_integer(height, "height", SMALLEST)
+    check_integer(width, "width", SMALLEST)
+    ordered = _check_events(events)
+    seed = seed_of(random_state)
+
+    def draw() -> Iterator[Frame]:
+        return _feed(_filmed(scene, seed, (height, width), rate, ordered), rate, ordered, count)
+
+    return WatchingVideo(rate, count, ordered, draw)
+
+
+def schedule_events(
+    seconds: float,
+    kinds: Sequence[str] | Mapping[str, float],
+    every: float,
+    random_state: int | np.random.Generator | None = 0,
+    *,
+    quiet: float | None = None,
+    duration: float = 30.0,
+) -> tuple[WatchedEvent, ...]:
+    """Place events at random times, one in each interval of `every` seconds.
+
+    The time after the first, quiet part is divided into intervals; an event begins at a random time in each,
+    such that at least a quarter of the interval's normal time is before the event. All kinds are
+    equally frequent, up to one, in random order.
+
+    Parameters
+    ----------
+    seconds : float
+        The length of the video.
+    kinds : sequence of str, or dict of str to float
+        The kinds of events, or the strength of each kind; by default the strength is 0.5.
+    every : float
+        Length of an interval, in seconds.
+    random_state : int, Generator or None, default=0
+    quiet : float, optional
+        Length of the first part, which has no events, in seconds; by default a third of the video.
+    duration : float, default=30.0
+        Length of each event, in seconds; at most half of `every`.
+
+    Returns
+    -------
+    tuple of WatchedEvent
+        In the order of time.
+
+    Examples
+    --------
+    >>> events = schedule_events(600.0, {"fog": 1.0, "dynamics": 0.5}, every=100.0, quiet=200.0)
+    >>> [int(event.start // 100) for event in events], sorted(event.kind for event in events)
+    ([2, 3, 4, 5], ['dynamics', 'dynamics', 'fog', 'fog'])
+    """
+    strengths = dict(kinds) if isinstance(kinds, Mapping) else dict.fromkeys(kinds, 0.5)
+    if not strengths or isinstance(kinds, str):
+        raise ParameterError(f"kinds is {kinds!r}, but it must be a list of at least one kind of event")
+    check_positive(seconds, "seconds")
+    quiet = seconds / 3.0 if quiet is None else check_weight(quiet, "quiet")
+    if check_positive(duration, "duration") > check_positive(every, "every") / 2.0:
+        raise ParameterError(
+            f"duration is {duration:g}, but it must be at most half of every, which is {every:g} seconds"
+        )
+    rng = np.random.default_rng(seed_of(random_state))
+    count = max(0, math.floor((seconds - quiet) / every))
+    rounds = [rng.permutation(list(strengths)).tolist() for _ in range(-(-count // len(strengths)))]
+    names = [kind for round_ in rounds for kind in round_][:count]
+    starts = quiet + every * np.arange(count) + (every - duration) * rng.uniform(0.25, 1.0, count)
+    return tuple(
+        WatchedEvent(start, start + duration, kind, strengths[kind])
+        for start, kind in zip(starts.tolist(), names, strict=True)
+    )
+
+
+def first_frame(time: float, rate: float) -> int:
+    """Return the number of the first frame at a time, in seconds, or after it.
+
+    Examples
+    --------
+    >>> first_frame(0.3, rate=10.0), first_frame(0.31, rate=10.0)
+    (3, 4)
+    """
+    return math.ceil(time * rate - 1e-6)  # 0.3 * 10 may be above 3 by round-off
+
+
+def frame_count(seconds: float, rate: float) -> int:
+    """Return the number of frames of a video.
+
+    Examples
+    --------
+    >>> frame_count(1.55, rate=10.0)
+    15
+    """
+    frames = check_positive(seconds, "seconds") * check_positive(rate, "rate")
+    return check_integer(math.floor(frames + 1e-6), "seconds * rate")
+
+
+def _check_events(events: Sequence[WatchedEvent]) -> tuple[WatchedEvent, ...]:
+    ordered = tuple(sorted(events, key=lambda event: event.start))
+    for event in ordered:
+        check_choice(event.kind, "the kind of an event", EVENTS)
+        check_share(event.strength, "the strength of an event", low="(", high="]")
+        if not 0.0 <= event.start < event.stop:
+            raise ParameterError(
+                f"an event is from {event.start:g} to {event.stop:g} seconds, but it must start at 0 or "
+                "later and stop after its start"
+            )
+    for first, second in itertools.pairwise(ordered):
+        if second.start < first.stop:
+            raise ParameterError(
+                f"the event at {second.start:g} seconds begins before the one at {first.start:g} seconds has "
+                "ended, but events must not overlap"
+            )
+    return ordered
+
+
+def _active(events: Sequence[WatchedEvent], rate: float) -> Iterator[tuple[int, WatchedEvent | None]]:
+    """Yield the number of each frame and the event that it is part of, without end."""
+    index = 0
+    for event in events:
+        start, stop = first_frame(event.start, rate), first_frame(event.stop, rate)
+        yield from ((i, None) for i in range(index, start))
+        yield from ((i, event) for i in range(start, stop))
+        index = stop
+    while True:
+        yield index, None
+        index += 1
+
+
+def _filmed(
+    scene: str, seed: int, size: tuple[int, int], rate: float, events: Sequence[WatchedEvent]
+) -> Iterator[Frame]:
+    """Yield the frames of the camera, without end: the scene, the events before the lens, light and noise."""
+    import cv2
+
+    # Each event has its own random numbers, so that those of the scene and the camera are the same without.
+    scene_rng, camera, wind_rng, light_rng = np.random.default_rng(seed).spawn(4)
+    controls = (
+        (event.strength if event is not None and event.kind == "dynamics" else 0.0, wind)
+        for (_, event), wind in zip(_active(events, rate), wandering(wind_rng, WIND * rate), strict=False)
+    )
+    pictures = PROCESSES[scene](scene_rng, *size, rate, controls)
+    daylight = wandering(light_rng, DAYLIGHT * rate)
+    for (index, event), picture, light in zip(_active(events, rate), pictures, daylight, strict=False):
+        if event is not None and event.kind in EFFECTS:
+            rng = np.random.default_rng([seed, first_frame(event.start, rate)])
+            seen = EFFECTS[event.kind](picture, event, index / rate, rng)
+        else:
+            seen = picture
+        image = 255.0 * (math.exp(0.1 * light) * seen + NOISE * camera.standard_normal(size, np.float32))
+        exposed = np.clip(image + 0.5, 0.0, 255.0).astype(np.uint8)
+        _, file = cv2.imencode(".jpg", exposed, [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
+        yield np.asarray(cv2.imdecode(file, cv2.IMREAD_GRAYSCALE), dtype=np.uint8)
+
+
+def _feed(film: Iterator[Frame], rate: float, events: Sequence[WatchedEvent], count: int) -> Iterator[Frame]:
+    """Yield what arrives from a camera: its frames, or the last ones again."""
+    last: deque[Frame] = deque(maxlen=max(1, round(LOOP * rate)))
+    for (_, event), frame, _ in zip(_active(events, rate), film, range(count), strict=False):
+        kind = event.kind if event is not None and last else ""
+        if kind == "frozen":
+            yield last[-1].copy()
+        elif kind == "looped":
+            yield last[0].copy()
+            last.rotate(-1)
+        else:
+            last.append(frame.copy())
+            yield frame
+
+
+def _onset(event: WatchedEvent, time: float) -> float:
+    """Return the strength of an event that comes and goes slowly."""
+    return event.strength * min(1.0, (time - event.start) / ONSET, (event.stop - time) / ONSET)
+
+
+def _object(picture: Grey, event: WatchedEvent, time: float, rng: np.random.Generator) -> Grey:
+    y, x = axes(*picture.shape)
+    tall, level, side = 0.25 * event.strength, rng.uniform(0.4, 0.8), rng.choice([-1.0, 1.0])
+    reach = x.max() + tall
+    center = side * reach * (2.0 * (time - event.start) / (event.stop - event.start) - 1.0)
+    away = np.hypot((x - center) / 0.7, y - level) - tall
+    cover = below(away, 1.0 / len(y))
+    return np.asarray(picture * (1.0 - cover) + 0.1 * cover, dtype=np.float32)
+
+
+def _shake(picture: Grey, event: WatchedEvent, time: float, rng: np.random.Generator) -> Grey:
+    import cv2
+
+    rates, phases = rng.uniform(1.5, 4.0, (2, 3)), rng.uniform(0.0, TURN, (2, 3))
+    moves = 0.05 * event.strength * len(picture) * np.sin(TURN * rates * time + phases).sum(axis=1)
+    shift = np.column_stack([np.eye(2), moves])
+    return np.asarray(
+        cv2.warpAffine(picture, shift, picture.shape[::-1], borderMode=cv2.BORDER_REPLICATE), np.float32
+    )
+
+
+def _fog(picture: Grey, event: WatchedEvent, time: float, rng: np.random.Generator) -> Grey:
+    import cv2
+
+    thick = _onset(event, time)
+    blurred = np.asarray(cv2.GaussianBlur(picture, (0, 0), 0.1 + 0.03 * thick * len(picture)), np.float32)
+    return blurred * np.float32(1.0 - 0.9 * thick) + np.float32(0.5 * thick)
+
+
+def _dark(picture: Grey, event: WatchedEvent, time: float, rng: np.random.Generator) -> Grey:
+    return picture * np.float32(1.0 - 0.97 * _onset(event, time))
+
+
+def _covered(picture: Grey, event: WatchedEvent, time: float, rng: np.random.Generator) -> Grey:
+    _, x = axes(*picture.shape)
+    across = rng.choice([-1.0, 1.0]) * x / (x.max() - x.min()) + 0.5
+    cover = below(across - (1.1 * _onset(event, time) - 0.05), 0.1)  # with a soft edge, as it is not in focus
+    return np.asarray(picture * (1.0 - cover) + 0.06 * cover, dtype=np.float32)
+
+
+EFFECTS: dict[str, Callable[[Grey, WatchedEvent, float, np.random.Generator], Grey]] = {
+    "object": _object,
+    "shake": _shake,
+    "fog": _fog,
+    "dark": _dark,
+    "covered": _covered,
+}
+EVENTS = ("dynamics", *EFFECTS, "frozen", "looped")

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from benchmarks.watching.metrics import auc_pr, window_labels
+from benchmarks.watching.rivals import RIVALS, foreground, window_spans
+
+from sysbags.bags import LocalBinaryPatterns
+from sysbags.datasets import WatchedEvent, make_watching
+
+FOG = WatchedEvent(30.0, 45.0, "fog", 1.0)
+SLOW = WatchedEvent(30.0, 45.0, "dynamics", 1.0)
+WINDOWS = window_spans(600, 50, 10)
+STUMPY = "matrix profile (stumpy)"  # compiled for half a minute, so it has one test
+
+
+@pytest.fixture(scope="module")
+def streams():
+    """A normal minute of a wheel, and the minute before it with each of the events."""
+    videos = [make_watching("wheel", 120.0, events=[event] if event else []) for event in (None, FOG, SLOW)]
+    normal, *others = (LocalBinaryPatterns().stream(video.frames()) for video in videos)
+    return normal[600:], *(stream[:600] for stream in others)
+
+
+@pytest.mark.parametrize("name", [name for name in RIVALS if name != STUMPY])
+def test_fog_is_found(name, streams):
+    normal, fog, _ = streams
+    scores = RIVALS[name](normal, fog, WINDOWS)
+    labels = window_labels(WINDOWS, [FOG], 10.0)
+    assert scores.shape == (len(WINDOWS),)
+    assert np.isfinite(scores).all()
+    assert auc_pr(labels, scores) > 2.0 * labels.mean()  # of random scores, it is the share of positives
+
+
+def test_the_mean_histogram_does_not_see_the_dynamics(streams):
+    normal, fog, slow = streams
+    fogged, slowed = (RIVALS["mean histogram"](normal, rows, WINDOWS).max() for rows in (fog, slow))
+    assert slowed < 0.1 * fogged
+
+
+def test_the_matrix_profile_is_the_distance_to_the_nearest_normal_window(streams):
+    pytest.importorskip("stumpy")
+    normal, _, slow = streams
+    scores = RIVALS[STUMPY](normal, np.concatenate([normal[100:200], slow]), WINDOWS)
+    # Of a window that is in the normal video; the rows are projected in another order of summation.
+    assert scores[0] == pytest.approx(0.0, abs=1e-3)
+    assert scores[20] > 0.1
+
+
+def test_foreground_of_an_object():
+    event = WatchedEvent(30.0, 45.0, "object", 1.0)
+    normal = make_watching("flame", 60.0, random_state=1)
+    watched = make_watching("flame", 60.0, events=[event], random_state=1)
+    scores = foreground(normal.frames(), watched.frames(), WINDOWS)
+    assert auc_pr(window_labels(WINDOWS, [event], 10.0), scores) > 0.5
+
+
+def test_scores_do_not_depend_on_the_other_windows(streams):
+    normal, fog, _ = streams
+    for name, rival in RIVALS.items():
+        if name != STUMPY:
+            part = rival(normal, fog, WINDOWS[20:23])
+            assert part == pytest.approx(rival(normal, fog, WINDOWS)[20:23], rel=1e-9), name
