@@ -50,7 +50,7 @@ class Event:
     Attributes
     ----------
     start, end : float
-        In seconds: from the first rows that no normal window has, to the last window that is unusual.
+        In seconds: from the newest rows of the first unusual window to the oldest ones of the last.
     peak : float
         The time of the most unusual window.
     kind : str
@@ -104,7 +104,7 @@ class Alarm:
     ...     ended = alarm.update(Verdict(start=t - 4.0, stop=t + 1.0, new=float(t), surprise=surprise))
     ...     for event in ended:
     ...         print(event.start, event.end, event.peak, event.surprise)
-    1.0 5.0 2.0 4.0
+    1.0 3.0 2.0 4.0
     """
 
     def __init__(self, high: float, low: float, patience: int) -> None:
@@ -127,12 +127,10 @@ class Alarm:
             if self.quiet >= self.patience:
                 ended += self.finish()
         if self.event is not None and verdict.surprise >= self.low:
-            end = max(verdict.new, self.event.end)
-            self.event = (
-                replace(self._peak(verdict, kind), end=end)
-                if verdict.surprise > self.event.surprise
-                else replace(self.event, end=end)
-            )
+            unusual = self.event
+            if verdict.surprise > unusual.surprise:
+                unusual = self._peak(verdict, kind)
+            self.event = replace(unusual, end=max(verdict.start, self.event.end))
         elif self.event is None and verdict.surprise >= self.high:
             self.event = self._peak(verdict, kind)
         return ended

@@ -88,7 +88,7 @@ class NormalProcess(NamedTuple):
 
         old, new = self.stack, window.stack
         stack = SystemStack(
-            put(old.orders, new.orders),
+            old.orders,
             put(old.transition, new.transition),
             put(old.observer_gram, new.observer_gram),
             put(old.mean_norm, new.mean_norm),
@@ -171,7 +171,7 @@ class Scorer:
             Logarithms; NaN where there is no window before.
         """
         assert window.system is not None
-        features = self.features_of(window)
+        features, self.rows = self._features_of(window), window.rows
         self.embedded = one = _embedded(window.system, features)
         scores = np.full(len(SCORES), np.nan)
         scores[:3] = self._distances(one)

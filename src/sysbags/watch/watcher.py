@@ -270,7 +270,8 @@ class Watcher:
 
     def _follow(self, scores: Array) -> None:
         """Let the window that was scored last take the place of the oldest one, if it is time."""
-        assert self.adapt is not None and self.process is not None
+        assert self.adapt is not None
+        assert self.process is not None
         half = self.adapt * self.rate / self.windows.step  # windows after which half is replaced
         self.followed += 1
         if self.followed % max(1, round(2.0 * half / len(self.process.observers))) == 0:
