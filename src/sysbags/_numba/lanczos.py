@@ -59,7 +59,8 @@ def lanczos(matrix: Array, basis: Array, diagonal: Array, beside: Array, begin: 
     Returns
     -------
     int
-        The number of steps so far: `end`, or fewer if the basis spans an invariant subspace.
+        The number of steps so far. If the basis spans an invariant subspace, the process ends: `beside` is
+        then 0 at the last step.
     """
     size = np.uint64(matrix.shape[0])
     fours = np.uint64(matrix.shape[0] // 4 * 4)
@@ -89,6 +90,7 @@ def lanczos(matrix: Array, basis: Array, diagonal: Array, beside: Array, begin: 
         if beside[step] < SECOND_PASS * scale:  # most was cancelled, which leaves round-off of the others
             beside[step] = _reorthogonalise(basis, following, step)
         if not beside[step] > INVARIANT * scale:
+            beside[step] = 0.0
             return step + 1
         for j in range(size):
             following[j] /= beside[step]
@@ -200,7 +202,7 @@ def proven_eigenpairs(
     done, wanted = 0, min(max(steps, count + 1), limit)
     while True:
         done = lanczos(matrix, basis, diagonal, beside, done, wanted)
-        if done < wanted:  # an invariant subspace: the start has no share of the other eigenvectors
+        if done <= count:
             return largest[:count], vectors, 0
         values, small, converged = tridiagonal_eigenpairs(diagonal[:done], beside[:done])
         if not converged:
@@ -237,7 +239,7 @@ def proven_eigenpairs(
             and residual <= max(TOLERANCE * gap, ROUND_OFF * largest[0])
         ):
             break
-        if done == limit:
+        if done == limit or last == 0.0:
             return largest[:count], vectors, 0
         wanted = min(done + MORE_STEPS, limit)
     for k in range(count):
