@@ -53,22 +53,20 @@ class LiveBag:
             )
         self._inbox: Inbox = SimpleQueue()
         self._outbox: SimpleQueue[Any] = SimpleQueue()
-        self._started = False
+        self._failure: BaseException | None = None
         self._thread = Thread(target=_describe, args=(bag, self._inbox, self._outbox), daemon=True)
-        self._end = weakref.finalize(self, self._inbox.put, None)
+        self._thread.start()
+        weakref.finalize(self, self._inbox.put, None)
 
     def update(self, frames: Iterable[Frame]) -> Array:
         """Add frames and return the rows that are complete now, (T, p); (0, 0) before there are any."""
-        if not self._started:
-            self._started = True
-            self._thread.start()
-        self._inbox.put(frames)
-        rows = self._outbox.get()
-        if isinstance(rows, BaseException):
-            self._end()
-            self._inbox.put(None)
-            raise rows
-        return rows  # type: ignore[no-any-return]
+        if self._failure is None:
+            self._inbox.put(frames)
+            rows = self._outbox.get()
+            if not isinstance(rows, BaseException):
+                return rows  # type: ignore[no-any-return]
+            self._failure = rows
+        raise self._failure
 
 
 def _describe(bag: BagTransformer | Regions, inbox: Inbox, outbox: SimpleQueue[Any]) -> None:
@@ -76,17 +74,24 @@ def _describe(bag: BagTransformer | Regions, inbox: Inbox, outbox: SimpleQueue[A
     pooling = Pooling(bag.window, bag.step)
     shape: tuple[int, ...] = (0,)
 
+    def answer() -> None:
+        rows = np.frombuffer(bytes(pooling.rows))
+        outbox.put(rows.reshape(-1, *shape) if rows.size else np.empty((0, *shape)))
+        pooling.rows.clear()
+
     def arriving() -> Iterator[Frame]:
         while (frames := inbox.get()) is not None:
             yield from frames
-            # The bag asks for a frame that is not there yet: all rows so far are complete.
-            rows = np.frombuffer(bytes(pooling.rows))
-            outbox.put(rows.reshape(-1, *shape) if rows.size else np.empty((0, *shape)))
-            pooling.rows.clear()
+            answer()  # the bag asks for a frame that is not there yet: all rows so far are complete
+        inbox.put(None)  # for the loop below
 
     try:
         for row in bag.masses(bag.read(arriving())):
             shape = row.shape
             pooling.add(row)
+        # The bag wants no more frames, for instance by its option `stop`.
+        answer()
+        while inbox.get() is not None:
+            answer()
     except BaseException as error:
         outbox.put(error)
