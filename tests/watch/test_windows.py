@@ -1,5 +1,7 @@
 """Windows against `identify`, their slow twin."""
 
+import gc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -205,9 +207,18 @@ def test_frames_of_an_iterator_and_after_an_error():
     clip = make_frames("fire", frames=20, height=48, width=64)
     live = LiveBag(LocalBinaryPatterns())
     rows = live.update(iter(clip))
+    assert live.update([]).shape == (0, 256)
     np.testing.assert_array_equal(rows, LocalBinaryPatterns().stream(clip))
-    with pytest.raises(SysbagsError, match="frame"):
-        live.update([np.zeros((3, 3, 3, 3))])
+    for _ in range(2):  # the error stays
+        with pytest.raises(SysbagsError, match="frame"):
+            live.update([np.zeros((3, 3, 3, 3))])
+    few = LiveBag(LocalBinaryPatterns(frames={"stop": 5}))
+    assert [len(few.update(clip[i : i + 4])) for i in range(0, 16, 4)] == [4, 1, 0, 0]
+    thread = few._thread
+    del few
+    gc.collect()
+    thread.join(timeout=60)
+    assert not thread.is_alive()
     with pytest.raises(ParameterError, match="Concatenated"):
         LiveBag(Concatenated([LocalBinaryPatterns()]))
 

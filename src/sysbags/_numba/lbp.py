@@ -28,7 +28,13 @@ import numpy.typing as npt
 from sysbags._common.types import Array, IntArray
 from sysbags._numba import compiled
 
-__all__ = ["count_nearest", "count_patterns", "pattern_bins"]
+__all__ = [
+    "count_nearest",
+    "count_nearest_of_regions",
+    "count_patterns",
+    "count_patterns_of_regions",
+    "pattern_bins",
+]
 
 SAFE_BEGIN, SAFE_END = 2, 512
 """Rows and columns in which a tie is never rounded down."""
@@ -185,6 +191,17 @@ def _encode(
             )
 
 
+@compiled(wrapper=False)
+def _encode_bins(
+    field: Array, margin: int, r: int, rows: Array, columns: Array, shares: Array, method: int, codes: Codes
+) -> None:
+    """Write the bins of row r."""
+    _encode(field, margin, r, 0, codes.size, rows, columns, shares, codes)
+    if method != 0:
+        for c in range(np.uint64(codes.size)):
+            codes[c] = _bin(np.int64(codes[c]), rows.size, method)
+
+
 @compiled()
 def count_patterns(
     picture: Bytes, margin: int, rows: Array, columns: Array, method: int, counts: Array
@@ -209,10 +226,7 @@ def count_patterns(
     codes = np.empty(width, np.uint32)
     turns = np.zeros((TURNS, counts.size), np.uint32)
     for r in range(height):
-        _encode(field, margin, r, 0, width, rows, columns, shares, codes)
-        if method != 0:
-            for c in range(np.uint64(width)):
-                codes[c] = _bin(np.int64(codes[c]), rows.size, method)
+        _encode_bins(field, margin, r, rows, columns, shares, method, codes)
         _tally(codes, turns)
     for k in range(counts.size):
         counts[k] += turns[0, k] + turns[1, k] + turns[2, k] + turns[3, k]
@@ -258,6 +272,23 @@ def _tied(picture: Bytes, y: int, x: int) -> bool:
     return False
 
 
+@compiled(wrapper=False)
+def _encode_safely(
+    picture: Bytes, margin: int, r: int, rows: Array, columns: Array, shares: Array, codes: Bytes
+) -> None:
+    """Write the codes of row r, of 8 points at radius 1: by integers where they decide."""
+    width = codes.size
+    above, row = picture[r + margin - 1, margin - 1 :], picture[r + margin, margin - 1 :]
+    below = picture[r + margin + 1, margin - 1 :]
+    end = min(SAFE_END, width) if SAFE_BEGIN <= r < SAFE_END else 0
+    _encode_nearest(above, row, below, codes[:end])
+    for c in range(min(SAFE_BEGIN, end)):
+        if _tied(picture, r + margin, c + margin):
+            _encode(picture, margin, r, c, c + 1, rows, columns, shares, codes)
+    if end < width:
+        _encode(picture, margin, r, end, width, rows, columns, shares, codes)
+
+
 @compiled()
 def count_nearest(
     picture: Bytes, margin: int, rows: Array, columns: Array, bins: IntArray, counts: Array
@@ -276,15 +307,45 @@ def count_nearest(
     codes = np.empty(width, np.uint8)
     turns = np.zeros((TURNS, 256), np.uint32)
     for r in range(height):
-        above, row = picture[r + margin - 1, margin - 1 :], picture[r + margin, margin - 1 :]
-        below = picture[r + margin + 1, margin - 1 :]
-        end = min(SAFE_END, width) if SAFE_BEGIN <= r < SAFE_END else 0
-        _encode_nearest(above, row, below, codes[:end])
-        for c in range(min(SAFE_BEGIN, end)):
-            if _tied(picture, r + margin, c + margin):
-                _encode(picture, margin, r, c, c + 1, rows, columns, shares, codes)
-        if end < width:
-            _encode(picture, margin, r, end, width, rows, columns, shares, codes)
+        _encode_safely(picture, margin, r, rows, columns, shares, codes)
         _tally(codes, turns)
     for code in range(256):
         counts[bins[code]] += turns[0, code] + turns[1, code] + turns[2, code] + turns[3, code]
+
+
+@compiled()
+def count_patterns_of_regions(
+    picture: Bytes, margin: int, rows: Array, columns: Array, method: int, regions: IntArray, counts: Array
+) -> None:
+    """Do what `count_patterns` does for each region of a frame.
+
+    Parameters
+    ----------
+    picture, margin, rows, columns, method
+        As in `count_patterns`.
+    regions : (H, W) array of int
+        The region of each pixel, from 1; 0 is ignored.
+    counts : (R, bins) array
+        Added to. Region i is row i - 1.
+    """
+    shares, field = _shares(columns, regions.shape[1]), picture.astype(np.float64)
+    codes = np.empty(regions.shape[1], np.uint32)
+    for r in range(regions.shape[0]):
+        _encode_bins(field, margin, r, rows, columns, shares, method, codes)
+        for c in range(codes.size):
+            if regions[r, c] > 0:
+                counts[regions[r, c] - 1, codes[c]] += 1.0
+
+
+@compiled()
+def count_nearest_of_regions(
+    picture: Bytes, margin: int, rows: Array, columns: Array, bins: IntArray, regions: IntArray, counts: Array
+) -> None:
+    """Do what `count_patterns_of_regions` does, for 8 points at radius 1; `bins` is as in `count_nearest`."""
+    shares = _shares(columns, regions.shape[1])
+    codes = np.empty(regions.shape[1], np.uint8)
+    for r in range(regions.shape[0]):
+        _encode_safely(picture, margin, r, rows, columns, shares, codes)
+        for c in range(codes.size):
+            if regions[r, c] > 0:
+                counts[regions[r, c] - 1, bins[codes[c]]] += 1.0

@@ -8,7 +8,13 @@ from sysbags._common.types import Array
 from sysbags._numba import compiled
 from sysbags._numba.dense import svd
 
-__all__ = ["accelerated_gradient", "clip_singular_values", "least_squares", "optimality_gap"]
+__all__ = [
+    "accelerated_gradient",
+    "clip_singular_values",
+    "least_squares",
+    "optimality_gap",
+    "relative_error",
+]
 
 CHECK_EVERY = 10
 SMALLEST_PIVOT = 0.01
@@ -65,6 +71,20 @@ def least_squares(X: Array) -> tuple[Array, float]:
         for i in range(n):
             A[row, i] /= scale[i]
     return A, svd(A)[1][0]
+
+
+@compiled()
+def relative_error(X: Array, A: Array) -> float:
+    """Return ``||X2 - A X1||_F / ||X2||_F`` for states X, (N, n)."""
+    error, total = 0.0, 0.0
+    for t in range(X.shape[0] - 1):
+        for i in range(X.shape[1]):
+            difference = X[t + 1, i]
+            total += difference * difference
+            for j in range(X.shape[1]):
+                difference -= A[i, j] * X[t, j]
+            error += difference * difference
+    return float(np.sqrt(error / total))
 
 
 @compiled()

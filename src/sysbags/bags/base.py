@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import os
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -203,13 +202,14 @@ class Pooling:
             raise OrderError(f"{self.name} has too few frames for a single bag")
         if not self.rows:
             self.rows += _histogram(self.recent, self.name, self.count).tobytes()
-        return np.frombuffer(self.rows, dtype=np.float64).reshape(-1, len(self.recent[0]))
+        return np.frombuffer(self.rows, dtype=np.float64).reshape(-1, *self.recent[0].shape)
 
 
 def _histogram(masses: Collection[Array], name: str, count: int) -> Array:
-    """Return the sum of the masses as a histogram, which sums to 1."""
+    """Return the sum of the masses as a histogram, which sums to 1; several of them for (cells, p) masses."""
     total = np.asarray(sum(masses), dtype=np.float64)
-    mass = float(total.sum())
-    if not math.isfinite(mass):
+    mass = total.sum(axis=-1, keepdims=True)
+    if not np.isfinite(mass).all():
         raise StreamError(f"the bag that ends with frame {count - 1} of {name} holds NaN or infinity")
-    return np.asarray(total / mass if mass > 0.0 else np.full(total.shape, 1.0 / total.size))
+    # A bag without any mass has no information.
+    return np.where(mass > 0.0, total / np.where(mass > 0.0, mass, 1.0), 1.0 / total.shape[-1])

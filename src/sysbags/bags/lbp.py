@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -12,7 +12,13 @@ import numpy as np
 
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer
-from sysbags._numba.lbp import count_nearest, count_patterns, pattern_bins
+from sysbags._numba.lbp import (
+    count_nearest,
+    count_nearest_of_regions,
+    count_patterns,
+    count_patterns_of_regions,
+    pattern_bins,
+)
 from sysbags.bags.base import BagTransformer
 from sysbags.errors import ParameterError
 from sysbags.video import Frame
@@ -92,6 +98,19 @@ class LocalBinaryPatterns(BagTransformer):
         """Turn frames into counts of patterns, (p,) each."""
         return _masses(frames, self._circles())
 
+    def masses_of_regions(
+        self, frames: Iterator[Frame], labels: Callable[[int, int], IntArray]
+    ) -> Iterator[Array]:
+        """Turn frames into counts of the patterns in each region, (R, p): the whole frame is encoded once.
+
+        Parameters
+        ----------
+        frames : iterator of frames
+        labels : callable
+            ``labels(height, width)`` is the region of each pixel, 1 to R; 0 is ignored.
+        """
+        return _masses(frames, self._circles(), labels)
+
     def _circles(self) -> list[Circle]:
         radii, points = _listed(self.radius), _listed(self.points)
         if len(points) == 1:
@@ -138,20 +157,35 @@ class Circle:
         self.used_bins = np.unique(_bins(P, self.method)) if method == "ror" else None
         self.nearest = _bins(8, self.method) if P == 8 and R == 1 else None
 
-    def count(self, picture: Frame, margin: int) -> Array:
+    def count(self, picture: Frame, margin: int, regions: IntArray | None = None) -> Array:
         """Count the patterns in a frame that is surrounded by `margin` zeros.
+
+        Parameters
+        ----------
+        picture : (H + 2 margin, W + 2 margin) array of uint8
+        margin : int
+        regions : (H, W) array of int, optional
+            The region of each pixel, 1 to R; 0 is ignored.
 
         Returns
         -------
-        (bins,) array
-            Its sum is the number of pixels.
+        (bins,) array, or (R, bins) for regions
+            The sum over the bins is the number of pixels.
         """
-        counts = np.zeros(self.size)
-        if self.nearest is not None:
-            count_nearest(picture, margin, self.rows, self.columns, self.nearest, counts)
+        place = picture, margin, self.rows, self.columns
+        if regions is None:
+            counts = np.zeros(self.size)
+            if self.nearest is not None:
+                count_nearest(*place, self.nearest, counts)
+            else:
+                count_patterns(*place, self.method, counts)
         else:
-            count_patterns(picture, margin, self.rows, self.columns, self.method, counts)
-        return counts if self.used_bins is None else counts[self.used_bins]
+            counts = np.zeros((int(regions.max()), self.size))
+            if self.nearest is not None:
+                count_nearest_of_regions(*place, self.nearest, regions, counts)
+            else:
+                count_patterns_of_regions(*place, self.method, regions, counts)
+        return counts if self.used_bins is None else counts[..., self.used_bins]
 
 
 def _check_points(points: Any, method: str) -> int:
@@ -181,13 +215,16 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if several else [value]
 
 
-def _masses(frames: Iterable[Frame], circles: list[Circle]) -> Iterator[Array]:
+def _masses(
+    frames: Iterable[Frame], circles: list[Circle], labels: Callable[[int, int], IntArray] | None = None
+) -> Iterator[Array]:
     margin = max(circle.margin for circle in circles)
     picture = np.zeros((0, 0), dtype=np.uint8)
     for frame in frames:
         shape = frame.shape[0] + 2 * margin, frame.shape[1] + 2 * margin
         if picture.shape != shape:
             picture = np.zeros(shape, dtype=np.uint8)
+            regions = None if labels is None else labels(*frame.shape)
         picture[margin:-margin, margin:-margin] = frame
-        counts = [circle.count(picture, margin) for circle in circles]
-        yield np.concatenate(counts) if len(counts) > 1 else counts[0]
+        counts = [circle.count(picture, margin, regions) for circle in circles]
+        yield np.concatenate(counts, axis=-1) if len(counts) > 1 else counts[0]

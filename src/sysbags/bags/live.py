@@ -12,6 +12,7 @@ import numpy as np
 
 from sysbags._common.types import Array
 from sysbags.bags.base import BagTransformer, Pooling
+from sysbags.bags.regions import Regions
 from sysbags.errors import ParameterError
 from sysbags.video import Frame
 
@@ -29,8 +30,8 @@ class LiveBag:
 
     Parameters
     ----------
-    bag : bag
-        With `masses`; fitted, if it has to be.
+    bag : bag or Regions
+        With `masses`; fitted, if it has to be. The rows of regions are (T, cells, p).
 
     Examples
     --------
@@ -44,47 +45,53 @@ class LiveBag:
     True
     """
 
-    def __init__(self, bag: BagTransformer) -> None:
+    def __init__(self, bag: BagTransformer | Regions) -> None:
         if type(bag).masses is BagTransformer.masses:
             raise ParameterError(
-                f"{type(bag).__name__} cannot describe a video that is not finished: use a bag that can, such as "
-                "LocalBinaryPatterns"
+                f"{type(bag).__name__} needs a finished video, but this one is live: use another bag, for "
+                "instance LocalBinaryPatterns"
             )
         self._inbox: Inbox = SimpleQueue()
         self._outbox: SimpleQueue[Any] = SimpleQueue()
-        self._started = False
+        self._failure: BaseException | None = None
         self._thread = Thread(target=_describe, args=(bag, self._inbox, self._outbox), daemon=True)
-        self._end = weakref.finalize(self, self._inbox.put, None)
+        self._thread.start()
+        weakref.finalize(self, self._inbox.put, None)
 
     def update(self, frames: Iterable[Frame]) -> Array:
-        """Add frames and return the rows that are complete now, (T, p); (0, 0) if there are none."""
-        if not self._started:
-            self._started = True
-            self._thread.start()
-        self._inbox.put(frames)
-        rows = self._outbox.get()
-        if isinstance(rows, BaseException):
-            self._end()
-            self._inbox.put(None)
-            raise rows
-        return rows  # type: ignore[no-any-return]
+        """Add frames and return the rows that are complete now, (T, p); (0, 0) before there are any."""
+        if self._failure is None:
+            self._inbox.put(frames)
+            rows = self._outbox.get()
+            if not isinstance(rows, BaseException):
+                return rows  # type: ignore[no-any-return]
+            self._failure = rows
+        raise self._failure
 
 
-def _describe(bag: BagTransformer, inbox: Inbox, outbox: SimpleQueue[Any]) -> None:
+def _describe(bag: BagTransformer | Regions, inbox: Inbox, outbox: SimpleQueue[Any]) -> None:
     """Answer each bunch of frames with the rows that end within it, or with the error that it gives."""
     pooling = Pooling(bag.window, bag.step)
-    length = 0
+    shape: tuple[int, ...] = (0,)
+
+    def answer() -> None:
+        rows = np.frombuffer(bytes(pooling.rows))
+        outbox.put(rows.reshape(-1, *shape) if rows.size else np.empty((0, *shape)))
+        pooling.rows.clear()
 
     def arriving() -> Iterator[Frame]:
         while (frames := inbox.get()) is not None:
             yield from frames
-            # The bag asks for a frame that is not there yet: all rows so far are complete.
-            outbox.put(np.frombuffer(bytes(pooling.rows)).reshape(-1, length) if length else np.empty((0, 0)))
-            pooling.rows.clear()
+            answer()  # the bag asks for a frame that is not there yet: all rows so far are complete
+        inbox.put(None)  # for the loop below
 
     try:
         for row in bag.masses(bag.read(arriving())):
-            length = len(row)
+            shape = row.shape
             pooling.add(row)
+        # The bag wants no more frames, for instance by its option `stop`.
+        answer()
+        while inbox.get() is not None:
+            answer()
     except BaseException as error:
         outbox.put(error)

@@ -29,7 +29,8 @@ def leading_eigenpairs(
       below ``sigma - b^2 / (sigma - rho)``.
 
     The error of an eigenvector is at most its residual over the distance of its eigenvalue to the next one.
-    The process is continued until this is below 1e-12 for all of them.
+    The process is continued until this is below 1e-12 for all of them, or until the residuals are round-off,
+    1e-15 times the largest eigenvalue. Eigenvalues that differ by less than 1e-6 of it are left to LAPACK.
 
     Parameters
     ----------
@@ -48,8 +49,7 @@ def leading_eigenpairs(
         Descending.
     vectors : (N, n) array
     steps : int
-        How many were needed. None is returned, instead of all three, if a quarter of N and 20 steps did not
-        suffice, or if an eigenvalue is too close to the next one.
+        How many were needed. Instead of all three None is returned if ``20 + N / 4`` steps did not suffice.
 
     Examples
     --------

@@ -8,7 +8,13 @@ import numpy as np
 
 from sysbags._common.types import Array
 from sysbags._common.validation import check_choice, check_matrix, check_share
-from sysbags._numba.stability import accelerated_gradient, clip_singular_values, least_squares, optimality_gap
+from sysbags._numba.stability import (
+    accelerated_gradient,
+    clip_singular_values,
+    least_squares,
+    optimality_gap,
+    relative_error,
+)
 from sysbags.errors import StreamError
 
 __all__ = ["STABILITIES", "one_step_noise", "prediction_error", "stable_transition", "transition_of_states"]
@@ -101,7 +107,7 @@ def prediction_error(states: Array, transition: Array) -> float:
     >>> prediction_error(np.array([[1.0], [2.0], [4.0]]), np.array([[2.0]]))
     0.0
     """
-    return float(np.linalg.norm(states[1:] - states[:-1] @ transition.T) / np.linalg.norm(states[1:]))
+    return relative_error(np.ascontiguousarray(states), np.ascontiguousarray(transition))
 
 
 def one_step_noise(states: Array, transition: Array) -> Array:
