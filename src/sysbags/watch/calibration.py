@@ -38,6 +38,7 @@ def conformal_p_values(scores: Array, normal: Array, overlap: float = 1.0) -> Ar
     scores : (K,) array
         Larger is more unusual.
     normal : (n,) array
+        NaN is left out.
     overlap : float, default=1.0
         At least 1.
 
@@ -46,7 +47,7 @@ def conformal_p_values(scores: Array, normal: Array, overlap: float = 1.0) -> Ar
     >>> conformal_p_values(np.array([0.5, 2.5, 9.0]), np.array([3.0, 1.0, 2.0]))
     array([1.  , 0.5 , 0.25])
     """
-    order = np.sort(normal)
+    order = np.sort(normal[~np.isnan(normal)])
     above = len(order) - np.searchsorted(order, scores, side="left")
     return np.asarray((overlap + above) / (overlap + len(order)))
 
@@ -57,9 +58,9 @@ class Tails(NamedTuple):
     Attributes
     ----------
     normal : (S, n) array
-        Sorted.
+        Sorted, with NaN at the end.
     start : (S,) array
-        Where the tails begin.
+        Where the tails begin; infinity if nothing is known.
     scale : (S,) array
         The mean excess over the start.
     overlap : float
@@ -77,12 +78,14 @@ def fit_tails(normal: Array, overlap: float) -> Tails:
     Parameters
     ----------
     normal : (n, S) array
+        NaN is a score that is not known.
     overlap : float
         See `conformal_p_values`.
     """
     order = np.sort(normal, axis=0).T
-    start = np.quantile(order, 1.0 - TAIL, axis=1)
-    excess = np.maximum(order - start[:, None], 0.0)
+    known = [row[~np.isnan(row)] for row in order]
+    start = np.array([np.quantile(row, 1.0 - TAIL) if len(row) else np.inf for row in known])
+    excess = np.fmax(order - start[:, None], 0.0)
     scale = excess.sum(axis=1) / np.maximum((excess > 0.0).sum(axis=1), 1)
     return Tails(order, start, np.maximum(scale, 1e-9 * (1.0 + np.abs(start))), overlap)
 
