@@ -163,7 +163,7 @@ class Watcher:
         """Begin new windows, because rows are missing: `rows` of them, as far as is known."""
         self.offset += self.windows.count + rows
         self.windows.reset()
-        if self.learnt is not None:
+        if self.process is not None:
             self._scorer.reset()
 
     def finish(self) -> list[Event]:
