@@ -180,7 +180,7 @@ class Watcher:
         start, stop = ((self.offset + row) / self.rate for row in (window.start, window.stop))
         verdict = Verdict(start=start, stop=stop, new=stop - self.windows.step / self.rate)
         if self.learnt is None:
-            self._learn(window, stop)
+            self._learn(window)
             return replace(verdict, kind="learning")
         if window.system is None:
             usual = self.failures > 0
@@ -201,15 +201,17 @@ class Watcher:
             p_values=dict(zip(SCORES, p_values.tolist(), strict=True)),
         )
 
-    def _learn(self, window: Window, stop: float) -> None:
+    def _learn(self, window: Window) -> None:
         """Collect a window: first those that others are compared with, then scores."""
         process = self.process
+        # Gaps do not count: nothing is learnt from them.
+        seconds = (self.seen * self.windows.step + self.windows.length) / self.rate
+        place, self.seen = self.seen, self.seen + 1
         if process is None:
             stride = max(1, round(self.learn * self.rate / (2.0 * self.windows.step * REFERENCES)))
-            if window.system is not None and self.seen % stride == 0:
+            if window.system is not None and place % stride == 0:
                 self.references.append(window)
-            self.seen += 1
-            if stop >= self.learn / 2.0:
+            if seconds >= self.learn / 2.0:
                 if len(self.references) < SMALLEST:
                     raise StreamError(
                         f"only {len(self.references)} of the windows to learn from can be described, as the "
@@ -223,7 +225,7 @@ class Watcher:
             self.failures += 1
         else:
             self.scores.append(self._scorer.score(window))
-        if stop >= self.learn:
+        if seconds >= self.learn:
             self._watch(Learnt(process, np.array(self.scores), self.failures))
 
     def _watch(self, learnt: Learnt) -> None:
