@@ -212,11 +212,7 @@ class Watcher:
             if window.system is not None and place % stride == 0:
                 self.references.append(window)
             if seconds >= self.learn / 2.0:
-                if len(self.references) < SMALLEST:
-                    raise StreamError(
-                        f"only {len(self.references)} of the windows to learn from can be described, as the "
-                        "others are still: let it learn for longer, or from another part of the video"
-                    )
+                _check_count(len(self.references), SMALLEST)
                 self.process = fit_normal(self.references)
                 self._scorer = Scorer(self.process)
                 self.references = []
@@ -226,6 +222,7 @@ class Watcher:
         else:
             self.scores.append(self._scorer.score(window))
         if seconds >= self.learn:
+            _check_count(len(self.scores), SMALLEST * self.patience // 2)
             self._watch(Learnt(process, np.array(self.scores), self.failures))
 
     def _watch(self, learnt: Learnt) -> None:
@@ -299,3 +296,11 @@ class Watcher:
         first, now = self.learnt.process.observers[:, -1], self.process.observers[:, -1]
         moved = now.mean(axis=0) - first.mean(axis=0)
         return float(np.sqrt(moved @ moved / max(first.var(axis=0).sum(), 1e-300)))
+
+
+def _check_count(count: int, least: int) -> None:
+    if count < least:
+        raise StreamError(
+            f"only {count} of the windows to learn from can be described, as the others are still, but "
+            f"{least} are needed: let it learn for longer, or from another part of the video"
+        )
