@@ -169,7 +169,10 @@ class Threshold(NamedTuple):
 
 
 def clusters(values: Array, gap: int) -> tuple[IntArray, Array]:
-    """Return the places of peaks of a series: each is the largest value within `gap` places on both sides.
+    """Return the places of peaks of a series, and their values.
+
+    The first is the largest value, the second the largest of those more than `gap` places from it, and so on.
+    Of equal values, the first is taken.
 
     Examples
     --------

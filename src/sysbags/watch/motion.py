@@ -106,7 +106,7 @@ def fit_motion(windows: Array, norms: Array, order: int) -> Motion:
         span,
         transition,
         noise + SMALL * np.trace(noise) * np.eye(len(noise)),
-        float(np.mean(outside)),
+        max(float(np.mean(outside)), SMALL * float(np.mean(norms))),  # not 0: ratios to it are formed
         *(_moments(np.stack(kind)) for kind in zip(*spectra, strict=True)),
     )
 
