@@ -86,7 +86,7 @@ def fit_motion(windows: Array, norms: Array, order: int) -> Motion:
     whitening = vectors[:, kept] / np.sqrt(values[kept])
     whitened = (windows - center) @ whitening
     predictable = np.zeros((len(kept), len(kept)))
-    for lag in LAGS:
+    for lag in [lag for lag in LAGS if lag < windows.shape[1]]:
         lagged = np.einsum("wti,wtj->ij", whitened[:, lag:], whitened[:, :-lag], optimize=True)
         lagged = (lagged + lagged.T) / (2.0 * len(whitened) * (whitened.shape[1] - lag))
         predictable += lagged @ lagged
