@@ -173,7 +173,9 @@ class Watcher:
     @property
     def event(self) -> Event | None:
         """The event that has not ended."""
-        return None if self.threshold is None else self._alarm.event
+        if self.threshold is None or self._alarm.event is None:
+            return None
+        return self._dated([self._alarm.event])[0]
 
     def _judge(self, window: Window) -> Verdict:
         """Return what is known of a window, and learn from it."""
