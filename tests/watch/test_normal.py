@@ -88,7 +88,9 @@ def test_features_are_computed_once(windows, process, monkeypatch):
     consecutive = windows[50:60]
     scorer, counts = Scorer(process), []
     features = process.embedding.features
-    monkeypatch.setattr(process.embedding, "features", lambda rows: counts.append(len(rows)) or features(rows))
+    monkeypatch.setattr(
+        process.embedding, "features", lambda rows: counts.append(len(rows)) or features(rows)
+    )
     for window in consecutive:
         scorer.score(window)
         np.testing.assert_allclose(scorer.features, features(window.rows), rtol=1e-12, atol=1e-14)
