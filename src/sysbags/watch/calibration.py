@@ -264,8 +264,8 @@ def threshold_for_rate(surprise: Array, gap: int, seconds: float, rate: float) -
 
     def level(events: float) -> float:
         """Return the level above which so many peaks were seen, or are expected."""
-        return (
-            tail.level(events) if events < tail.count else float(heights[min(int(events), len(heights) - 1)])
-        )
+        if events < tail.peaks:
+            return tail.level(events)
+        return float(heights[min(int(events), len(heights) - 1)])
 
     return Threshold(level(rate * seconds), level(4.0 * rate * seconds), tail, seconds)
