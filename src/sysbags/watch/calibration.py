@@ -126,6 +126,8 @@ def fit_tail(normal: Array, gap: int, *, drift: bool = False) -> Tail:
     >>> tail.peaks, round(float(tail.expected(tail.level(1.0))), 12)
     (20, 1.0)
     """
+    if len(normal) < 2:  # too little is known for any level to be unusual
+        return Tail(np.inf, 1.0, 1)
     highest, count = _highest(normal, gap, PEAKS)
     scales = [np.mean(highest[:count] - highest[count])]
     if drift:
