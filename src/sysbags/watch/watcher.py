@@ -156,6 +156,8 @@ class Watcher:
         """Add rows, and return verdicts on the windows that are complete now, and events that have ended."""
         verdicts, events = [], []
         for window in self.windows.update(rows):
+            if window.system is None:
+                self.recent.clear()  # means are over consecutive windows
             verdict = self._judge(window)
             verdicts.append(verdict)
             if self.threshold is not None and verdict.kind != "learning":
