@@ -126,8 +126,6 @@ def fit_tail(normal: Array, gap: int, *, drift: bool = False) -> Tail:
     >>> tail.peaks, round(float(tail.expected(tail.level(1.0))), 12)
     (20, 1.0)
     """
-    if len(normal) < 2:  # too little is known for any level to be unusual
-        return Tail(np.inf, 1.0, 1)
     highest, count = _highest(normal, gap, PEAKS)
     scales = [np.mean(highest[:count] - highest[count])]
     if drift:
@@ -166,7 +164,9 @@ class Tails(NamedTuple):
 def fit_tails(normal: Array, overlap: int) -> Tails:
     """Learn the distributions of scores from those of consecutive normal windows, (n, S); NaN is left out."""
     known = tuple(series[~np.isnan(series)] for series in normal.T)
-    return Tails(known, tuple(fit_tail(series, overlap, drift=True) for series in known), overlap)
+    nothing = Tail(np.inf, 1.0, 1)  # no score is beyond it
+    tails = [fit_tail(series, overlap, drift=True) if len(series) > 1 else nothing for series in known]
+    return Tails(known, tuple(tails), overlap)
 
 
 def tail_p_values(scores: Array, tails: Tails) -> Array:
