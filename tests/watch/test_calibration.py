@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sysbags.watch.calibration import (
+    PEAKS,
     SMALLEST,
-    TAIL,
     clusters,
     combine_p_values,
     conformal_p_values,
+    fit_tail,
     fit_tails,
     tail_p_values,
     threshold_for_rate,
@@ -26,8 +27,6 @@ with_ties = st.one_of(numbers, st.integers(-3, 3).map(float))
 def test_conformal_p_values_by_counting(normal, score):
     expected = (1 + sum(value >= score for value in normal)) / (1 + len(normal))
     assert conformal_p_values(np.array([score]), np.array(normal)).tolist() == [expected]
-    unknown = np.array([np.nan, *normal, np.nan])
-    assert conformal_p_values(np.array([score]), unknown).tolist() == [expected]
 
 
 @given(values=st.lists(with_ties, min_size=2, max_size=30))
@@ -58,10 +57,20 @@ def test_overlap_averages_the_p_values_of_windows_apart(normal, overlap, scores,
     assert p.min() >= 1.0 / (1 + len(normal)) - 1e-12
 
 
+def slow_clusters(values, gap):
+    """Take the largest value that is left, and remove its neighbours, until nothing is left."""
+    left, found = list(range(len(values))), []
+    while left:
+        best = max(left, key=lambda i: (values[i], -i))
+        found.append(best)
+        left = [i for i in left if abs(i - best) > gap]
+    return sorted(found)
+
+
 @settings(deadline=None)
 @given(
     normal=arrays(float, st.tuples(st.integers(2, 60), st.integers(1, 3)), elements=with_ties),
-    overlap=st.sampled_from([1.0, 5.0]),
+    overlap=st.sampled_from([1, 5]),
     seed=st.integers(0, 100),
 )
 def test_tails_are_monotone_and_continuous(normal, overlap, seed):
@@ -72,37 +81,51 @@ def test_tails_are_monotone_and_continuous(normal, overlap, seed):
     assert (np.diff(p, axis=0) <= 0.0).all()
     assert (p <= 1.0).all()
     assert (p >= SMALLEST).all()
-    for s in range(normal.shape[1]):
+    for s, tail in enumerate(tails.tails):
         conformal = conformal_p_values(scores[:, s], normal[:, s], overlap)
-        below = scores[:, s] <= tails.start[s]
-        np.testing.assert_array_equal(p[below, s], conformal[below])
-    at, just_above = (tail_p_values(tails.start[None] + e * tails.scale[None], tails) for e in (0.0, 1e-6))
-    # exp(-1e-6), and the sum start + 1e-6 scale is rounded.
-    np.testing.assert_allclose(just_above, at, rtol=1e-4)
+        below = scores[:, s] <= tail.start
+        assert (p[below, s] >= conformal[below]).all()  # never less than what was counted
+        # Just beyond the start, as many peaks are expected as were seen, each in as many windows as overlap.
+        just_above = np.full((1, normal.shape[1]), tail.start + 1e-9 * tail.scale + 1e-12)
+        share = tail.peaks * overlap / (overlap + len(normal))
+        slope = 1.0 - 1e-12 / tail.scale - 2e-9  # the tail is never steeper
+        assert share * slope - 1e-12 <= tail_p_values(just_above, tails)[0, s] <= share
 
 
-def test_a_tail_is_exponential():
-    normal = np.random.default_rng(0).exponential(size=(500, 2)) * np.array([1.0, 30.0])
-    tails = fit_tails(normal, 10.0)
-    assert np.mean(normal > tails.start, axis=0).tolist() == [TAIL, TAIL]
-    for s in range(2):
-        beyond = normal[normal[:, s] > tails.start[s], s]
-        assert tails.scale[s] == pytest.approx(np.mean(beyond - tails.start[s]), rel=1e-12)
-    first = tail_p_values(tails.start[None], tails)
-    for factor in (2.0, 100.0, 1e30):
-        shifted = tails.start + np.log(factor) * tails.scale
-        np.testing.assert_allclose(tail_p_values(shifted[None], tails), first / factor, rtol=1e-9)
-    assert (tail_p_values(np.full((1, 2), 1e6), tails) == SMALLEST).all()
+@given(values=st.lists(with_ties, min_size=2, max_size=60), gap=st.integers(0, 5))
+def test_a_tail_is_that_of_the_highest_peaks(values, gap):
+    heights = sorted((values[i] for i in slow_clusters(values, gap)), reverse=True)
+    heights = heights * 2 if len(heights) == 1 else heights
+    tail = fit_tail(np.array(values), gap)
+    assert tail.peaks == min(PEAKS, len(heights) - 1)
+    assert tail.start == heights[tail.peaks]
+    excesses = [height - tail.start for height in heights[: tail.peaks]]
+    assert tail.scale == pytest.approx(max(np.mean(excesses), 1e-9), rel=1e-9)
+    for expected in (tail.peaks, 0.5, 1e-3):
+        assert tail.expected(tail.level(expected)) == pytest.approx(expected, rel=1e-5)
+    assert fit_tail(np.array(values), gap, drift=True).scale >= tail.scale
+
+
+def test_the_allowance_for_drift():
+    series = np.random.default_rng(0).exponential(size=1000)
+    steady, rising = series, series + np.linspace(0.0, 10.0, 1000)
+    levels = [[fit_tail(x, 2, drift=drift).level(0.1) for x in (steady, rising)] for drift in (False, True)]
+    assert levels[1][0] < 1.5 * levels[0][0]  # hardly anything where nothing drifts
+    assert levels[1][1] > 1.5 * levels[0][1]
+    assert levels[1][1] > 15.0  # where the next half will be
+    turned = fit_tail(rising[::-1], 2, drift=True)
+    assert turned.scale == pytest.approx(fit_tail(rising, 2, drift=True).scale, rel=1e-12)
 
 
 def test_scores_that_are_not_known():
     normal = np.random.default_rng(0).normal(size=(100, 3))
     gaps = normal.copy()
     gaps[:20, 1], gaps[:, 2] = np.nan, np.nan
-    tails, scores = fit_tails(gaps, 5.0), np.linspace(-3.0, 9.0, 20)[:, None] * np.ones(3)
+    tails, scores = fit_tails(gaps, 5), np.linspace(-3.0, 9.0, 20)[:, None] * np.ones(3)
     p = tail_p_values(scores, tails)
-    np.testing.assert_array_equal(p[:, :1], tail_p_values(scores[:, :1], fit_tails(normal[:, :1], 5.0)))
-    np.testing.assert_array_equal(p[:, 1:2], tail_p_values(scores[:, :1], fit_tails(normal[20:, 1:2], 5.0)))
+    np.testing.assert_array_equal(p[:, :1], tail_p_values(scores[:, :1], fit_tails(normal[:, :1], 5)))
+    np.testing.assert_array_equal(p[:, 1:2], tail_p_values(scores[:, :1], fit_tails(normal[20:, 1:2], 5)))
+    assert p[-1, 1] < 5 / (5 + 80)  # the smallest conformal one: it is beyond all normal scores
     assert (p[:, 2] == 1.0).all()  # nothing was seen, so nothing is unusual
     scores[3] = np.nan
     np.testing.assert_array_equal(np.isnan(tail_p_values(scores, tails)), np.isnan(scores))
@@ -137,16 +160,6 @@ def test_combination_keeps_its_level(correlation):
     assert 0.0008 <= share <= 0.0013
 
 
-def slow_clusters(values, gap):
-    """Take the largest value that is left, and remove its neighbours, until nothing is left."""
-    left, found = list(range(len(values))), []
-    while left:
-        best = max(left, key=lambda i: (values[i], -i))
-        found.append(best)
-        left = [i for i in left if abs(i - best) > gap]
-    return sorted(found)
-
-
 @given(values=st.lists(with_ties, min_size=1, max_size=40), gap=st.integers(0, 8))
 def test_clusters_against_their_slow_twin(values, gap):
     series = np.array(values)
@@ -169,11 +182,10 @@ def test_thresholds_are_monotone_in_the_rate(values, gap, rates, seconds):
     assert seldom.high >= often.high - 1e-9
     for threshold, rate in ((often, max(rates)), (seldom, min(rates))):
         assert threshold.low <= threshold.high + 1e-9
-        assert threshold.extrapolated == max(1.0, 1.0 / (rate * seconds))
         # The rate is inverted wherever it is that of the tail.
-        if rate * seconds < threshold.peaks:
+        if rate * seconds < threshold.tail.peaks:
             assert threshold.rate(threshold.high) == pytest.approx(rate, rel=1e-6)
-        if 4.0 * rate * seconds < threshold.peaks:
+        if 4.0 * rate * seconds < threshold.tail.peaks:
             assert threshold.rate(threshold.low) == pytest.approx(4.0 * rate, rel=1e-6)
 
 
@@ -182,7 +194,6 @@ def test_a_rate_that_was_seen_needs_no_tail():
     for events in (20, 50, 99):
         threshold = threshold_for_rate(values, 0, 100.0, events / 100.0)
         assert np.count_nonzero(values > threshold.high) == events
-        assert threshold.extrapolated == 1.0
     rates = [threshold_for_rate(values, 0, 100.0, 0.01).rate(u) for u in np.linspace(0.0, 200.0, 50)]
     assert (np.diff(rates) <= 0.0).all()
 
@@ -207,5 +218,5 @@ def test_series_with_too_few_peaks_to_fit():
     for values in ([2.0], [2.0, 2.0], [1.0, 5.0, 1.0]):
         threshold = threshold_for_rate(np.array(values), 1, 10.0, 0.01)
         assert np.isfinite(threshold.high)
-        assert threshold.high >= max(values) - 1e-9 or threshold.peaks == 1
+        assert threshold.high >= max(values) - 1e-9 or threshold.tail.peaks == 1
         assert threshold.rate(threshold.high) == pytest.approx(0.01, rel=1e-6)

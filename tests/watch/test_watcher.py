@@ -71,6 +71,18 @@ def assert_same(verdicts, expected, shift=0.0):
         )
 
 
+def slow_scores(process, windows):
+    """Scores of consecutive windows, and means of those that are known over the windows that share a row."""
+    scorer = Scorer(process)
+    scores = np.array([scorer.score(window) for window in windows])
+    rows = []
+    for k in range(len(scores)):
+        before = scores[max(0, k + 1 - PATIENCE) : k + 1]
+        means = [np.nan if np.isnan(c).all() else c[~np.isnan(c)].mean() for c in before.T]
+        rows.append([*scores[k], *means])
+    return np.array(rows)
+
+
 def test_a_change_of_the_dynamics_alone(watched):
     watcher, verdicts, events = watched
     assert events == []  # none that has ended: none before the change
@@ -98,7 +110,7 @@ def test_what_is_learnt_and_reported(watched):
     assert (learning[-1].stop, verdicts[len(learning)].stop) == (800.0, 802.0)
     assert all(verdict.surprise == 0.0 for verdict in learning)
     # The second half of the windows: those that end from 402 s to 800 s.
-    assert watcher.learnt.scores.shape == (200, len(SCORES))
+    assert watcher.learnt.scores.shape == (200, 2 * len(SCORES))  # of a window, and means
     assert watcher.learnt.failures == 0
     assert watcher.observed.seconds == 400.0
     assert 0 <= watcher.observed.events <= 5
@@ -113,6 +125,7 @@ def test_what_is_learnt_and_reported(watched):
 def test_verdicts_do_not_depend_on_how_rows_arrive(sizes):
     options = OPTIONS | {"learn": 140.0, "adapt": 30.0}
     stream = rotating(np.where(np.arange(2400) < 2000, 1.0, 0.7), seed=3)
+    stream[2100:2200] = stream[2100]  # still
     whole = Watcher(**options)
     verdicts, events = whole.update(stream)
     watcher, found, ended, at, turn = Watcher(**options), [], [], 0, 0
@@ -124,7 +137,7 @@ def test_verdicts_do_not_depend_on_how_rows_arrive(sizes):
     np.testing.assert_equal([asdict(v) for v in found], [asdict(v) for v in verdicts])
     assert ended == events
     assert watcher.threshold == whole.threshold
-    assert len(ended + watcher.finish()) >= 1
+    assert {event.kind for event in ended} >= {"still"}
 
 
 def test_what_another_watcher_has_learnt(stream, watched, learnt):
@@ -133,7 +146,9 @@ def test_what_another_watcher_has_learnt(stream, watched, learnt):
     assert (other.threshold, other.observed) == (watcher.threshold, watcher.observed)
     first = next(k for k, verdict in enumerate(verdicts) if verdict.kind != "learning")
     found, _ = other.update(stream[first * STEP :])
-    assert_same(found, verdicts[first:], shift=-first * STEP / RATE)
+    # The first windows of the other watcher have fewer windows before them.
+    known = 2 * PATIENCE
+    assert_same(found[known:], verdicts[first + known :], shift=-first * STEP / RATE)
 
 
 def test_a_rarer_alarm_has_a_higher_threshold(learnt):
@@ -167,10 +182,7 @@ def test_a_gap_while_learning(stream):
     # Scores of the windows after the gap belong to their own rows.
     parts = [window_systems(part, **WINDOWS) for part in (stream[:1810], stream[1810:2600])]
     scored = [[w for w in parts[0] if w.stop > 1200], parts[1]]
-    expected = []
-    for part in scored:
-        scorer = Scorer(watcher.learnt.process)
-        expected += [scorer.score(window) for window in part]
+    expected = np.concatenate([slow_scores(watcher.learnt.process, part) for part in scored])
     np.testing.assert_allclose(watcher.learnt.scores, expected[:60], atol=1e-5)
 
 
@@ -232,20 +244,19 @@ def test_nothing_happens_before_the_first_window():
     assert (watcher.event, watcher.finish(), watcher.threshold, watcher.drift) == (None, [], None, 0.0)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_slow_drift_can_be_followed(seed):
-    # When learning has ended, the third state begins to move, by three times the spread of the others.
-    drift = np.concatenate([np.zeros(LEARNT), np.linspace(0.0, 0.9, 8000)])
-    stream = rotating(np.ones(16_000), seed, damping=0.995, jitter=0.0, drift=drift)
+def test_a_slow_drift_can_be_followed():
+    # When learning has ended, the third state begins to move, in 600 s as far as the others ever go.
+    drift = np.concatenate([np.zeros(LEARNT), np.linspace(0.0, 0.3, 6000)])
+    stream = rotating(np.ones(14_000), drift=drift)
     shares, drifts = [], []
     for adapt in (None, 60.0):
-        watcher = Watcher(**OPTIONS, adapt=adapt)
+        watcher = Watcher(**(OPTIONS | {"false_alarms": 1 / 36_000}), adapt=adapt)
         verdicts, _ = watcher.update(stream)
         shares.append(np.mean([v.kind == "change" for v in verdicts if v.kind != "learning"]))
         drifts.append(watcher.drift)
-    # Without following it, most windows are unusual in the end. The margins are wide: 0.6 and 0.02 were seen.
-    assert shares[0] > 0.4
-    assert shares[1] < 0.1
+    # The margins are wide: at least 0.78 and 0 for three seeds and drifts of 0.3 and 0.6.
+    assert shares[0] > 0.5
+    assert shares[1] < 0.05
     assert drifts[0] == 0.0
     assert drifts[1] > 5.0
 
