@@ -103,12 +103,8 @@ class Tail(NamedTuple):
         return float(self.start + factor * self.scale)
 
 
-def fit_tail(normal: Array, gap: int, *, peaks: int = PEAKS) -> Tail:
-    """Learn how often a series has high peaks, from its highest ones.
-
-    Where normal changes slowly, one half of the series has higher peaks than the other, and the rest of the
-    video may have even higher ones. So the scale is not below the mean excess of the peaks of one half over
-    the level of the other half.
+def fit_tail(normal: Array, gap: int, *, drift: bool = False) -> Tail:
+    """Learn how often a series has high peaks, from its `PEAKS` highest ones, or all if there are fewer.
 
     Parameters
     ----------
@@ -116,8 +112,10 @@ def fit_tail(normal: Array, gap: int, *, peaks: int = PEAKS) -> Tail:
         Scores of consecutive windows.
     gap : int
         Peaks are more than so many windows apart.
-    peaks : int, default=20
-        Number of peaks; fewer, if there are fewer.
+    drift : bool, default=False
+        Expect that normal changes slowly. Then one half of the series has higher peaks than the other, and
+        the rest of the video may have even higher ones, so the scale is not below the mean excess of the
+        peaks of one half over the level of the other half.
 
     Examples
     --------
@@ -125,12 +123,15 @@ def fit_tail(normal: Array, gap: int, *, peaks: int = PEAKS) -> Tail:
     >>> tail.peaks, round(float(tail.expected(tail.level(1.0))), 12)
     (20, 1.0)
     """
-    highest, count = _highest(normal, gap, peaks)
+    highest, count = _highest(normal, gap, PEAKS)
     scales = [np.mean(highest[:count] - highest[count])]
-    half = len(normal) // 2
-    (first, k), (second, _) = (_highest(part, gap, count // 2) for part in (normal[:half], normal[half:]))
-    for own, level in ((first, second[min(k, len(second) - 1)]), (second, first[k])):
-        scales.append(np.maximum(own - level, 0.0).sum() / k)
+    if drift:
+        half = len(normal) // 2
+        (first, k), (second, m) = (_highest(part, gap, count // 2) for part in (normal[:half], normal[half:]))
+        scales += [
+            np.mean(np.maximum(first[:k] - second[m], 0.0)),
+            np.mean(np.maximum(second[:m] - first[k], 0.0)),
+        ]
     return Tail(float(highest[count]), max(float(np.max(scales)), TINY), count)
 
 
@@ -163,7 +164,7 @@ class Tails(NamedTuple):
 def fit_tails(normal: Array, overlap: int) -> Tails:
     """Learn the distributions of scores from those of consecutive normal windows, (n, S); NaN is left out."""
     known = tuple(series[~np.isnan(series)] for series in normal.T)
-    return Tails(known, tuple(fit_tail(series, overlap) for series in known), overlap)
+    return Tails(known, tuple(fit_tail(series, overlap, drift=True) for series in known), overlap)
 
 
 def tail_p_values(scores: Array, tails: Tails) -> Array:
