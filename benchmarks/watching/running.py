@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -39,7 +40,7 @@ def speed_rows() -> Iterator[str]:
             video = make_watching(scene, SECONDS, rate=CAMERA, height=240, width=320, random_state=7)
             count = write_video(path, video.frames(), CAMERA)
             _watch(path)  # compiles
-            spent, _ = seconds(lambda path=path: _watch(path))
+            spent, _ = seconds(partial(_watch, path))
         yield f"| {scene} | {count} | 240 | {count / spent:.0f} | {count / spent / CAMERA:.1f} |"
 
 
