@@ -92,69 +92,6 @@ def test_tails_are_monotone_and_continuous(normal, overlap, seed):
         assert tail_p_values(just_above, tails)[0, s] == pytest.approx(share, rel=1e-4)
 
 
-@given(values=st.lists(with_ties, min_size=2, max_size=30))
-def test_conformal_p_values_are_valid(values):
-    # Exchangeable: each of the n + 1 values is equally likely to be the new one. So P(p <= a) is exactly the
-    # share of the values whose p-value among the others is at most a.
-    ordered = np.array(values)
-    p = np.array([conformal_p_values(ordered[[i]], np.delete(ordered, i))[0] for i in range(len(ordered))])
-    for a in np.unique(p):
-        assert np.mean(p <= a) <= a + 1e-12
-    if len(set(values)) == len(values):  # then p is uniform on 1 / (n + 1), ..., 1
-        np.testing.assert_allclose(np.sort(p), np.arange(1, len(p) + 1) / len(p), rtol=1e-15)
-
-
-@given(
-    normal=st.lists(with_ties, min_size=1, max_size=5),
-    overlap=st.integers(1, 6),
-    scores=st.lists(with_ties, min_size=1, max_size=5),
-    seed=st.integers(0, 100),
-)
-def test_overlap_averages_the_p_values_of_windows_apart(normal, overlap, scores, seed):
-    rng = np.random.default_rng(seed)
-    series = rng.permutation(np.repeat(normal, overlap))
-    apart = [conformal_p_values(np.array(scores), series[k::overlap]) for k in range(overlap)]
-    p = conformal_p_values(np.array(scores), series, overlap)
-    np.testing.assert_allclose(p, np.mean(apart, axis=0), rtol=1e-13)
-    # Valid where each set is exchangeable with the score: the mean of p-values that share a score.
-    assert p.min() >= 1.0 / (1 + len(normal)) - 1e-12
-
-
-def slow_clusters(values, gap):
-    """Take the largest value that is left, and remove its neighbours, until nothing is left."""
-    left, found = list(range(len(values))), []
-    while left:
-        best = max(left, key=lambda i: (values[i], -i))
-        found.append(best)
-        left = [i for i in left if abs(i - best) > gap]
-    return sorted(found)
-
-
-@settings(deadline=None)
-@given(
-    normal=arrays(float, st.tuples(st.integers(2, 60), st.integers(1, 3)), elements=with_ties),
-    overlap=st.sampled_from([1, 5]),
-    seed=st.integers(0, 100),
-)
-def test_tails_are_monotone_and_continuous(normal, overlap, seed):
-    tails = fit_tails(normal, overlap)
-    rng = np.random.default_rng(seed)
-    scores = np.sort(np.concatenate([normal, rng.normal(0.0, 200.0, (50, normal.shape[1]))]), axis=0)
-    p = tail_p_values(scores, tails)
-    assert (np.diff(p, axis=0) <= 0.0).all()
-    assert (p <= 1.0).all()
-    assert (p >= SMALLEST).all()
-    for s, tail in enumerate(tails.tails):
-        conformal = conformal_p_values(scores[:, s], normal[:, s], overlap)
-        below = scores[:, s] <= tail.start
-        assert (p[below, s] >= conformal[below]).all()  # never less than what was counted
-        # Just beyond the start, as many peaks are expected as were seen, each in as many windows as overlap.
-        just_above = np.full((1, normal.shape[1]), tail.start + 1e-9 * tail.scale + 1e-12)
-        share = tail.peaks * overlap / (overlap + len(normal))
-        slope = 1.0 - 1e-12 / tail.scale - 2e-9  # the tail is never steeper
-        assert share * slope - 1e-12 <= tail_p_values(just_above, tails)[0, s] <= share
-
-
 @given(values=st.lists(with_ties, min_size=2, max_size=60), gap=st.integers(0, 5))
 def test_a_tail_is_that_of_the_highest_peaks(values, gap):
     heights = sorted((values[i] for i in slow_clusters(values, gap)), reverse=True)

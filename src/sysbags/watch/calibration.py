@@ -131,7 +131,10 @@ def fit_tail(normal: Array, gap: int, *, drift: bool = False) -> Tail:
     if drift:
         half = len(normal) // 2
         (first, k), (second, m) = (_highest(part, gap, count // 2) for part in (normal[:half], normal[half:]))
-        scales += [np.maximum(first - second[m], 0.0).sum() / k, np.maximum(second - first[k], 0.0).sum() / m]
+        scales += [
+            np.mean(np.maximum(first[:k] - second[m], 0.0)),
+            np.mean(np.maximum(second[:m] - first[k], 0.0)),
+        ]
     return Tail(float(highest[count]), max(float(np.max(scales)), TINY), count)
 
 
