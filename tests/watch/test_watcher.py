@@ -5,6 +5,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
+import sysbags
 from sysbags.errors import ParameterError, StreamError
 from sysbags.watch import Watcher, window_systems
 from sysbags.watch.normal import SCORES, Scorer
@@ -277,3 +278,20 @@ def test_what_is_unusual_is_not_followed(stream, learnt):
     np.testing.assert_array_equal(learnt.process.observers, kept)
     assert watcher.drift > 0.0
     assert watcher.threshold != Watcher(**OPTIONS, learnt=learnt).threshold  # chosen again
+
+
+def test_the_nearest_class_mean_is_named(stream, learnt):
+    """Means of windows before and after the change of frequency, in the same coordinates as windows."""
+    parts = {"usual": stream[:3000], "slow": stream[9000:]}
+    means = {
+        name: sysbags.frechet_mean([w.system for w in window_systems(rows, **WINDOWS)], lambda_mu=1.0).system
+        for name, rows in parts.items()
+    }
+    watcher = Watcher(**OPTIONS, classes=means, learnt=learnt)
+    verdicts, _ = watcher.update(stream[8000:])
+    before = [verdict.nearest for verdict in verdicts if verdict.stop <= 100.0]
+    after = [verdict.nearest for verdict in verdicts if verdict.start >= 100.0]
+    assert before.count("usual") > 0.8 * len(before)
+    assert after.count("slow") > 0.8 * len(after)
+    with pytest.raises(ParameterError, match="the mean of 'slow' has the kernel 'bhattacharyya'"):
+        Watcher(**OPTIONS | {"kernel": "chi2"}, classes={"slow": means["slow"]})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from sysbags.systems.system import System
 from sysbags.watch.motion import Motion, fit_motion, innovation_parts, spectrum_scores
 from sysbags.watch.windows import Window
 
-__all__ = ["PARTS", "SCORES", "NormalProcess", "Scorer", "fit_normal", "squared_norms"]
+__all__ = ["PARTS", "SCORES", "NormalProcess", "Scorer", "embed_means", "fit_normal", "squared_norms"]
 
 PARTS = ("transition", "observer", "mean")
 # Distances to normal windows and to the window before, errors of prediction, and spectra of the states.
@@ -185,6 +185,14 @@ class Scorer:
         self._earlier.append((window.stop, one))
         return np.asarray(np.log(scores + TINY))
 
+    def nearest(self, means: dict[str, EmbeddedWindow]) -> str:
+        """Return the name of the mean nearest to the window that was scored last; empty if there is none."""
+        distances = {
+            name: self._parts(embedded_gram(mean.observers[None], mean.stack, self.embedded)).sum()
+            for name, mean in means.items()
+        }
+        return min(distances, key=distances.__getitem__, default="")
+
     def _before(self, start: int) -> EmbeddedWindow | None:
         """Return the last window that ended by this row, and forget those before it."""
         while len(self._earlier) > 1 and self._earlier[1][0] <= start:
@@ -225,6 +233,11 @@ def embedded_gram(observers: Array, stack: SystemStack, one: EmbeddedWindow) -> 
 def _embedded(system: System, features: Array) -> EmbeddedWindow:
     coefficients = np.column_stack([system.alpha, system.beta])
     return EmbeddedWindow(coefficients.T @ features, SystemStack.of([system]))
+
+
+def embed_means(embedding: Embedding, means: Mapping[str, System]) -> dict[str, EmbeddedWindow]:
+    """Embed systems with a name."""
+    return {name: _embedded(mean, embedding.features(mean.samples)) for name, mean in means.items()}
 
 
 def squared_norms(rows: Array, kernel: KernelLike) -> Array:

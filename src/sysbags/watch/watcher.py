@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from sysbags._common.parallel import ONE_BLAS_THREAD
 from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import check_integer, check_positive
 from sysbags.errors import ParameterError, StreamError
+from sysbags.systems.system import System
 from sysbags.watch.alarms import Alarm, Event, Verdict
 from sysbags.watch.calibration import (
     Tails,
@@ -22,7 +25,7 @@ from sysbags.watch.calibration import (
     tail_p_values,
     threshold_for_rate,
 )
-from sysbags.watch.normal import PARTS, SCORES, NormalProcess, Scorer, fit_normal, squared_norms
+from sysbags.watch.normal import PARTS, SCORES, NormalProcess, Scorer, embed_means, fit_normal, squared_norms
 from sysbags.watch.windows import Window, Windows
 
 __all__ = ["Learnt", "Watcher"]
@@ -87,8 +90,11 @@ class Watcher:
     order : int, default=5
     kernel : str or callable, default="chi2"
     adapt : float, optional
-        Seconds after which half of what is normal has been replaced by newer windows without an event. By
-        default normal stays what it was.
+        Seconds after which half of what is normal has been replaced by newer windows. Windows of an event
+        are not used, unless it lasts for longer than this. By default normal stays what it was.
+    classes : mapping of str to System, optional
+        Means of classes, such as ``sysbags.frechet_mean(...).system``, in the unit-variance form. Verdicts
+        and events then name the nearest one.
     learnt : Learnt, optional
         Of another watcher with the same parameters: then nothing is learnt from the first rows.
 
@@ -121,6 +127,7 @@ class Watcher:
         order: int = 5,
         kernel: KernelLike = "chi2",
         adapt: float | None = None,
+        classes: Mapping[str, System] | None = None,
         learnt: Learnt | None = None,
     ) -> None:
         self.rate = check_positive(rate, "rate")
@@ -133,6 +140,13 @@ class Watcher:
                 f"learn is {learn:g} s, but windows of {length / rate:g} s need at least "
                 f"{2.0 * SMALLEST * length / rate:g} s to learn from"
             )
+        self.classes = dict(classes or {})
+        for name, mean in self.classes.items():
+            if (mean.kernel, mean.normal_form) != (kernel, self.windows.normal_form):
+                raise ParameterError(
+                    f"the mean of {name!r} has the kernel {mean.kernel!r} and the form {mean.normal_form!r}, "
+                    f"but windows have {kernel!r} and {self.windows.normal_form!r}"
+                )
         self.offset = 0  # rows before the last gap
         self.references: list[Window] = []
         self.seen = 0  # windows so far
@@ -155,13 +169,14 @@ class Watcher:
     def update(self, rows: Any) -> tuple[list[Verdict], list[Event]]:
         """Add rows, and return verdicts on the windows that are complete now, and events that have ended."""
         verdicts, events = [], []
-        for window in self.windows.update(rows):
-            if window.system is None:
-                self.recent.clear()  # means are over consecutive windows
-            verdict = self._judge(window)
-            verdicts.append(verdict)
-            if self.threshold is not None and verdict.kind != "learning":
-                events += self._dated(self._alarm.update(verdict))
+        with ONE_BLAS_THREAD:  # small matrices take longer with several
+            for window in self.windows.update(rows):
+                if window.system is None:
+                    self.recent.clear()  # means are over consecutive windows
+                verdict = self._judge(window)
+                verdicts.append(verdict)
+                if self.threshold is not None and verdict.kind != "learning":
+                    events += self._dated(self._alarm.update(verdict))
         return verdicts, events
 
     def gap(self, rows: int = 0) -> None:
@@ -199,7 +214,7 @@ class Watcher:
         surprise = float(_surprise(p_values))
         p_values = combine_p_values(p_values.reshape(2, -1).T)  # of a window, and of those before it
         parts = {part: float(combine_p_values(p_values[group])) for part, group in GROUPS.items()}
-        if self.adapt is not None and surprise < self._alarm.low and self._alarm.event is None:
+        if self.adapt is not None and self._is_followed(surprise, stop):
             self._follow(scores)
         return replace(
             verdict,
@@ -207,8 +222,14 @@ class Watcher:
             surprise=surprise,
             p_value=float(conformal_p_values(np.array([surprise]), self.surprises, self.patience)[0]),
             part=min(parts, key=parts.__getitem__),
+            nearest=self._scorer.nearest(self._means),
             p_values=dict(zip(SCORES, p_values.tolist(), strict=True)),
         )
+
+    def _is_followed(self, surprise: float, stop: float) -> bool:
+        """Return whether a window counts as normal: it is, or what it belongs to has lasted long enough."""
+        event = self._alarm.event
+        return surprise < self._alarm.low if event is None else stop - event.start > (self.adapt or 0.0)
 
     def _scores(self, window: Window) -> Array:
         """Return the scores of a window, and their means over all windows that share a row with it."""
@@ -247,6 +268,7 @@ class Watcher:
         self.learnt, self.process, self.failures = learnt, learnt.process, learnt.failures
         self.scores = list(learnt.scores)
         self._scorer = Scorer(learnt.process)
+        self._means = embed_means(learnt.process.embedding, self.classes)
         self._calibrate()
         assert self.threshold is not None
         self._alarm = Alarm(self.threshold.high, self.threshold.low, self.patience)
