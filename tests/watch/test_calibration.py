@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sysbags.watch.calibration import (
+    LASTING,
     PEAKS,
     SMALLEST,
     clusters,
@@ -185,8 +186,8 @@ def test_thresholds_are_monotone_in_the_rate(values, gap, rates, seconds):
         # The rate is inverted wherever it is that of the tail.
         if rate * seconds < threshold.tail.peaks:
             assert threshold.rate(threshold.high) == pytest.approx(rate, rel=1e-6)
-        if 4.0 * rate * seconds < threshold.tail.peaks:
-            assert threshold.rate(threshold.low) == pytest.approx(4.0 * rate, rel=1e-6)
+        if LASTING * rate * seconds < threshold.tail.peaks:
+            assert threshold.rate(threshold.low) == pytest.approx(LASTING * rate, rel=1e-6)
 
 
 def test_a_rate_that_was_seen_needs_no_tail():

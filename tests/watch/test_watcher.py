@@ -263,11 +263,15 @@ def test_a_slow_drift_can_be_followed():
 
 
 def test_what_is_unusual_is_not_followed(stream, learnt):
-    watcher = Watcher(**OPTIONS, adapt=30.0, learnt=learnt)
+    watcher = Watcher(**OPTIONS, adapt=200.0, learnt=learnt)
     watcher.update(stream[9000:])
     assert watcher.event is not None
     assert watcher.event.start < 12.0
     np.testing.assert_array_equal(watcher.process.observers, learnt.process.observers)
+    # What lasts for longer than it takes to follow becomes normal.
+    watcher = Watcher(**OPTIONS, adapt=30.0, learnt=learnt)
+    watcher.update(stream[9000:])
+    assert np.any(watcher.process.observers != learnt.process.observers)
     # A window that is normal takes the place of the oldest one, and what was learnt stays as it is.
     kept = learnt.process.observers.copy()
     watcher = Watcher(**OPTIONS, adapt=30.0, learnt=learnt)

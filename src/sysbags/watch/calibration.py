@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 PEAKS = 20  # to which a tail is fitted
+LASTING = 10.0  # an event lasts while the surprise is above the level of so many times its rate
 TINY = 1e-9  # the smallest scale of a tail
 SMALLEST = 1e-300  # p-value
 
@@ -251,7 +252,7 @@ def threshold_for_rate(surprise: Array, gap: int, seconds: float, rate: float) -
     """Choose a threshold that normal windows exceed as often as asked.
 
     Neighbouring windows share rows, so what is counted are peaks of the series, see `fit_tail`. A rate below
-    one in the time of the series is extrapolated by its tail. An event may last until four times as many
+    one in the time of the series is extrapolated by its tail. An event may last until ten times as many
     peaks are expected.
 
     Parameters
@@ -274,4 +275,4 @@ def threshold_for_rate(surprise: Array, gap: int, seconds: float, rate: float) -
             return tail.level(events)
         return float(heights[min(int(events), len(heights) - 1)])
 
-    return Threshold(level(rate * seconds), level(4.0 * rate * seconds), tail, seconds)
+    return Threshold(level(rate * seconds), level(LASTING * rate * seconds), tail, seconds)

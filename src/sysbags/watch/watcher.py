@@ -32,6 +32,7 @@ __all__ = ["Learnt", "Watcher"]
 
 REFERENCES = 60  # normal windows that others are compared with
 SMALLEST = 10  # windows that share no row, in each half of the time to learn
+MERGED = 2  # windows that share no row, between two events
 DAY = 86400.0
 LARGEST = 300.0  # surprise, of a kind of window that was never seen while learning
 REFITS = 20  # times that the normal scores are counted again while half of them are replaced
@@ -271,7 +272,7 @@ class Watcher:
         self._means = embed_means(learnt.process.embedding, self.classes)
         self._calibrate()
         assert self.threshold is not None
-        self._alarm = Alarm(self.threshold.high, self.threshold.low, self.patience)
+        self._alarm = Alarm(self.threshold.high, self.threshold.low, MERGED * self.patience)
 
     def _calibrate(self) -> None:
         """Choose the threshold by the scores of normal windows."""
@@ -280,7 +281,7 @@ class Watcher:
         half, found = len(scores) // 2, 0
         for judged, others in ((scores[:half], scores[half:]), (scores[half:], scores[:half])):
             tails, _, threshold = self._limits(others)
-            peaks = clusters(_surprise(tail_p_values(judged, tails)), self.patience)[1]
+            peaks = clusters(_surprise(tail_p_values(judged, tails)), MERGED * self.patience)[1]
             found += int(np.count_nonzero(peaks >= threshold.high))
         self.observed = Rate(found, len(scores) * self.windows.step / self.rate)
 
@@ -289,7 +290,8 @@ class Watcher:
         tails = fit_tails(scores, self.patience)
         surprises = _surprise(tail_p_values(scores, tails))
         seconds = len(scores) * self.windows.step / self.rate
-        return tails, surprises, threshold_for_rate(surprises, self.patience, seconds, self.false_alarms)
+        threshold = threshold_for_rate(surprises, MERGED * self.patience, seconds, self.false_alarms)
+        return tails, surprises, threshold
 
     def _dated(self, events: list[Event]) -> list[Event]:
         """Say how often normal windows give such an event."""
