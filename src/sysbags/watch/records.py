@@ -38,9 +38,7 @@ def event_record(event: Event, began: float | None) -> dict[str, Any]:
     return {
         **{name: getattr(event, name) for name in FIELDS},
         "duration": event.end - event.start,
-        "start_utc": None
-        if moment is None
-        else f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z",
+        "start_utc": None if began is None else text,
     }
 
 
