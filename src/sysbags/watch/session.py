@@ -20,7 +20,7 @@ from sysbags.bags.live import LiveBag
 from sysbags.bags.regions import Regions
 from sysbags.errors import FileError, ParameterError, StreamError, SysbagsError
 from sysbags.storage import load_values, save_values
-from sysbags.video import LiveFrame, Position, collect_warnings, open_live
+from sysbags.video import LiveFrame, Position, collect_warnings, open_live, without_password
 from sysbags.watch.alarms import Event, Verdict
 from sysbags.watch.checkpoint import Normal, pack, save_normal, unpack
 from sysbags.watch.clips import Recorder
@@ -150,14 +150,13 @@ class Session:
             )
         self._live = LiveBag(bag)
         self._period = bag.step or bag.window  # frames from one bag to the next
-        self.false_alarms = check_positive(false_alarms, "false_alarms")
         self._options: dict[str, Any] = {
             **options,
-            "false_alarms": self.false_alarms / len(self.names),
+            "false_alarms": check_positive(false_alarms, "false_alarms") / len(self.names),
             "adapt": adapt,
         }
         self.settings: dict[str, Any] = {
-            "input": os.fspath(source),
+            "input": without_password(os.fspath(source)),
             "bag": " ".join(str(single).split()),
             "regions": self.names,
             "events": None if events is None else os.fspath(events),
@@ -190,7 +189,7 @@ class Session:
         self._table_path, self._clips_path = events, clips
         self._table: EventTable | None = None
         self._recorder: Recorder | None = None
-        self._is_stopped = False
+        self._is_stopped = self._is_due = False  # to end, and to write a checkpoint
         self._saved = time.monotonic()
 
     @property
@@ -230,16 +229,16 @@ class Session:
             if self._table_path is not None:
                 self._table = EventTable(self._table_path, self._table_length, may_append=self.video.is_live)
                 stack.callback(self._table.close)
-            report(
-                {"type": "start", "input": self.video.name, "regions": [name for name in self.names if name]}
-            )
+            regions = self.names if isinstance(self.bag, Regions) else []
+            report({"type": "start", "input": self.video.name, "regions": regions})
             if self._rate:
                 self._begin()
             for batch in self._batches():
                 self._take(batch)
                 while texts:
                     report({"type": "note", "text": texts.pop(0)})
-                if time.monotonic() - self._saved >= self._every:
+                # Not before all regions have been judged, so that a checkpoint has them at the same frame.
+                if self._is_due or time.monotonic() - self._saved >= self._every:
                     self._save()
             for text in texts:
                 report({"type": "note", "text": text})
@@ -359,40 +358,40 @@ class Session:
         if was_learning and watcher.learnt is not None:
             self._report(self._about(name, watcher))
             if self._normal_out is not None and not any(one and one.learnt is None for one in self._watchers):
-                self.save_normal(self._normal_out)
-            self._save()
+                self._attempt(self.save_normal, self._normal_out)
+            self._is_due = True
         if watcher.event is not None and name not in self._open:
             self._open[name] = watcher.event.start
             if self._recorder is not None:
                 self._recorder.begin(name, watcher.event.start)
-            record = {
-                "type": "event_start",
-                "region": name or None,
-                **event_record(watcher.event, self._began),
-            }
-            self._report({key: value for key, value in record.items() if key not in OF_THE_END})
-            self._save()
-        elif events:
-            self._save()
+            facts = event_record(watcher.event, self._began)
+            known = {key: value for key, value in facts.items() if key not in OF_THE_END}
+            self._report({"type": "event_start", "region": name or None, **known})
+            self._is_due = True
         return verdicts
 
     def _end(self, name: str, event: Event) -> None:
         """Report an event that has ended, and write its row and its clip."""
         self._open.pop(name, None)
         self.events += 1
+        self._is_due = True
         record: dict[str, Any] = {"region": name or None, "clip": None, **event_record(event, self._began)}
         if self._recorder is not None:
-            moment = (
-                str(record["start_utc"] or f"{event.start:09.1f}s").replace(":", "").replace("+0000", "Z")
-            )
-            place = f"-{name}".replace(", ", "-").replace(" ", "-") if name else ""
-            try:
-                record["clip"] = str(self._recorder.end(name, event.end, f"event-{moment}{place}.mp4"))
-            except (SysbagsError, OSError) as error:
-                self._report({"type": "note", "text": f"the event has no clip: {error}"})
+            moment = (record["start_utc"] or f"{event.start:09.1f}s").replace(":", "")
+            file = "-".join(["event", moment, *name.replace(",", "").split()]) + ".mp4"
+            record["clip"] = self._attempt(self._recorder.end, name, event.end, file)
         if self._table is not None:
             self._table.add(record)
         self._report({"type": "event", **record})
+
+    def _attempt(self, write: Callable[..., Any], *arguments: Any) -> str | None:
+        """Write a file, and return its path as text; if it fails, say so and go on."""
+        try:
+            path = write(*arguments)
+        except (SysbagsError, OSError) as error:
+            self._report({"type": "note", "text": str(error)})
+            return None
+        return None if path is None else str(path)
 
     def _gap(self, moment: float) -> None:
         """Begin new windows, because frames are missing before a time."""
@@ -447,27 +446,26 @@ class Session:
 
     def _save(self) -> None:
         """Write a checkpoint."""
-        self._saved = time.monotonic()
-        if self.checkpoint is None or not self._rate:
-            return
+        self._saved, self._is_due = time.monotonic(), False
+        if self.checkpoint is not None and self._rate:
+            self._attempt(save_values, self.checkpoint, "Checkpoint", self._state())
+
+    def _state(self) -> dict[str, Any]:
+        """Return all that is needed to continue."""
         position = self._positions[0] if self._positions else self._next
-        save_values(
-            self.checkpoint,
-            "Checkpoint",
-            {
-                "settings": self.settings,
-                "position": asdict(position),
-                "frames": self.frames - len(self._positions),
-                "rows": self._rows,
-                "rate": self._rate,
-                "began": self._began,
-                "events": self.events,
-                "open": self._open,
-                "skipped": self.skipped,
-                "table_length": None if self._table is None else self._table.length,
-                "watchers": pack(self._watchers),
-            },
-        )
+        return {
+            "settings": self.settings,
+            "position": asdict(position),
+            "frames": self.frames - len(self._positions),
+            "rows": self._rows,
+            "rate": self._rate,
+            "began": self._began,
+            "events": self.events,
+            "open": self._open,
+            "skipped": self.skipped,
+            "table_length": None if self._table is None else self._table.length,
+            "watchers": pack(self._watchers),
+        }
 
     def _continue(self, path: Path) -> None:
         """Read a checkpoint."""
