@@ -8,7 +8,12 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sysbags._numba.stability import accelerated_gradient, clip_singular_values, optimality_gap
+from sysbags._numba.stability import (
+    accelerated_gradient,
+    clip_singular_values,
+    largest_singular_value,
+    optimality_gap,
+)
 from sysbags.errors import ParameterError, StreamError
 from sysbags.systems.stability import stable_transition
 
@@ -45,6 +50,7 @@ def test_compiled_clipping_equals_numpy(n, bound, seed):
     np.testing.assert_allclose(
         clip_singular_values(matrix, bound), slow_clip(matrix, bound), rtol=0, atol=1e-13
     )
+    assert largest_singular_value(matrix) == pytest.approx(np.linalg.norm(matrix, 2), rel=1e-13)
 
 
 def test_clipping_leaves_what_is_inside():

@@ -61,6 +61,7 @@ def compile_everything() -> None:
     """Compile all kernels, half of them in a second process."""
     with compiled_ahead("metrics"):
         _use_clips()
+        _use_windows()
     _use_metrics()
 
 
@@ -135,6 +136,18 @@ def _use_clips() -> None:
     for dtype in (np.float64, np.float32):
         cross_gram(systems, dtype=dtype)
     cross_gram([identify(system.samples, 2, "intersection") for system in systems])
+
+
+def _use_windows() -> None:
+    """Score the last of the windows of a short stream, by those before it."""
+    from sysbags.datasets.streams import make_streams
+    from sysbags.watch.normal import Scorer, fit_normal
+    from sysbags.watch.windows import window_systems
+
+    (stream,), _ = make_streams(classes=1, per_class=1, frames=60, bins=8)
+    for kernel in ("chi2", "intersection"):
+        windows = window_systems(stream, length=20, step=10, kernel=kernel)
+        Scorer(fit_normal(windows[:-1])).score(windows[-1])
 
 
 USES: dict[str, Callable[[], object]] = {

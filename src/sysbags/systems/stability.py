@@ -11,6 +11,7 @@ from sysbags._common.validation import check_choice, check_matrix, check_share
 from sysbags._numba.stability import (
     accelerated_gradient,
     clip_singular_values,
+    largest_singular_value,
     least_squares,
     optimality_gap,
     relative_error,
@@ -127,7 +128,7 @@ def one_step_noise(states: Array, transition: Array) -> Array:
 
 def _constrained(G: Array, H: Array, free: Array, bound: float, largest_newton_order: int) -> Array:
     """Minimise `tr(A G A')/2 - tr(A H')`, which is half the squared residual less a constant, in the ball."""
-    scale = float(np.linalg.norm(G, 2))
+    scale = largest_singular_value(G)
     G, H = G / scale, H / scale
     A = free
     for steps in GRADIENT_STEPS:

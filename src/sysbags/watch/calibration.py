@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sysbags._common.types import Array, IntArray
 
 __all__ = [
+    "Tail",
     "Tails",
     "Threshold",
     "clusters",
     "combine_p_values",
     "conformal_p_values",
+    "fit_tail",
     "fit_tails",
     "tail_p_values",
     "threshold_for_rate",
 ]
 
-TAIL = 0.1  # the share of the normal scores to which a tail is fitted
-PEAKS = 20  # the largest peaks, to which the tail of the rate is fitted
+PEAKS = 20  # to which a tail is fitted
+TINY = 1e-9  # the smallest scale of a tail
 SMALLEST = 1e-300  # p-value
 
 
@@ -51,47 +53,131 @@ def conformal_p_values(scores: Array, normal: Array, overlap: float = 1.0) -> Ar
     return np.asarray((overlap + above) / (overlap + len(order)))
 
 
-class Tails(NamedTuple):
-    """The distributions of normal scores: of most of them as they are, of the largest an exponential tail.
+def clusters(values: Array, gap: int) -> tuple[IntArray, Array]:
+    """Return the places of peaks of a series, and their values.
+
+    The first is the largest value, the second the largest of those more than `gap` places from it, and so on.
+    Of equal values, the first is taken.
+
+    Examples
+    --------
+    >>> clusters(np.array([0.0, 3.0, 2.0, 0.0, 0.0, 1.0, 0.5]), 2)
+    (array([1, 5]), array([3., 1.]))
+    """
+    places: list[int] = []
+    free = np.ones(len(values), dtype=bool)
+    for place in np.argsort(-values, kind="stable").tolist():
+        if free[place]:
+            places.append(place)
+            free[max(place - gap, 0) : place + gap + 1] = False
+    order = np.sort(np.array(places, dtype=np.int64))
+    return order, values[order]
+
+
+class Tail(NamedTuple):
+    """How often a series of scores of normal windows has peaks above a level.
 
     Attributes
     ----------
-    normal : (S, n) array
-        Sorted.
-    start : (S,) array
-        Where the tails begin.
-    scale : (S,) array
-        The mean excess over the start.
-    overlap : float
+    start : float
+        The level above which the tail is fitted.
+    scale : float
+        The mean excess of peaks over it.
+    peaks : int
+        The number of peaks above it.
     """
 
-    normal: Array
-    start: Array
-    scale: Array
-    overlap: float
+    start: float
+    scale: float
+    peaks: int
+
+    def expected(self, level: Any) -> Any:
+        """Return how many peaks above a level are expected in a series as long as the normal one.
+
+        If the excess of peaks over the start is exponential with an unknown scale, this is the predictive
+        distribution of the next one, ``peaks (1 + excess / (peaks scale))^-peaks``.
+        """
+        excess = np.maximum(level - self.start, 0.0)
+        return self.peaks * (1.0 + excess / (self.peaks * self.scale)) ** -self.peaks
+
+    def level(self, expected: float) -> float:
+        """Return the level above which so many peaks are expected, at most `peaks`."""
+        factor = self.peaks * ((self.peaks / expected) ** (1.0 / self.peaks) - 1.0)
+        return float(self.start + factor * self.scale)
 
 
-def fit_tails(normal: Array, overlap: float) -> Tails:
-    """Learn the distributions of scores from those of normal windows.
+def fit_tail(normal: Array, gap: int, *, drift: bool = False) -> Tail:
+    """Learn how often a series has high peaks, from its `PEAKS` highest ones, or all if there are fewer.
 
     Parameters
     ----------
-    normal : (n, S) array
-    overlap : float
-        See `conformal_p_values`.
+    normal : (n,) array
+        Scores of consecutive windows.
+    gap : int
+        Peaks are more than so many windows apart.
+    drift : bool, default=False
+        Expect that normal changes slowly. Then one half of the series has higher peaks than the other, and
+        the rest of the video may have even higher ones, so the scale is not below the mean excess of the
+        peaks of one half over the level of the other half.
+
+    Examples
+    --------
+    >>> tail = fit_tail(np.random.default_rng(0).exponential(size=1000), 0)
+    >>> tail.peaks, round(float(tail.expected(tail.level(1.0))), 12)
+    (20, 1.0)
     """
-    order = np.sort(normal, axis=0).T
-    start = np.quantile(order, 1.0 - TAIL, axis=1)
-    excess = np.maximum(order - start[:, None], 0.0)
-    scale = excess.sum(axis=1) / np.maximum((excess > 0.0).sum(axis=1), 1)
-    return Tails(order, start, np.maximum(scale, 1e-9 * (1.0 + np.abs(start))), overlap)
+    highest, count = _highest(normal, gap, PEAKS)
+    scales = [np.mean(highest[:count] - highest[count])]
+    if drift:
+        half = len(normal) // 2
+        (first, k), (second, m) = (_highest(part, gap, count // 2) for part in (normal[:half], normal[half:]))
+        scales += [
+            np.mean(np.maximum(first[:k] - second[m], 0.0)),
+            np.mean(np.maximum(second[:m] - first[k], 0.0)),
+        ]
+    return Tail(float(highest[count]), max(float(np.max(scales)), TINY), count)
+
+
+def _highest(series: Array, gap: int, peaks: int) -> tuple[Array, int]:
+    """Return the heights of all peaks, the highest first, and how many of them are above the next."""
+    heights = np.sort(clusters(series, gap)[1])[::-1]
+    if len(heights) == 1:
+        heights = np.repeat(heights, 2)
+    return heights, max(min(peaks, len(heights) - 1), 1)
+
+
+class Tails(NamedTuple):
+    """The distributions of normal scores.
+
+    Attributes
+    ----------
+    normal : tuple of arrays
+        Of each score, those that are known.
+    tails : tuple of Tail
+        Of each score.
+    overlap : int
+        Number of windows that have a row in common.
+    """
+
+    normal: tuple[Array, ...]
+    tails: tuple[Tail, ...]
+    overlap: int
+
+
+def fit_tails(normal: Array, overlap: int) -> Tails:
+    """Learn the distributions of scores from those of consecutive normal windows, (n, S); NaN is left out."""
+    known = tuple(series[~np.isnan(series)] for series in normal.T)
+    nothing = Tail(np.inf, 1.0, 1)  # no score is beyond it
+    tails = [fit_tail(series, overlap, drift=True) if len(series) > 1 else nothing for series in known]
+    return Tails(known, tuple(tails), overlap)
 
 
 def tail_p_values(scores: Array, tails: Tails) -> Array:
     """Return p-values of scores, which may be larger than all normal ones.
 
-    Up to `Tails.start` these are `conformal_p_values`. Beyond it the p-value falls exponentially with the
-    score, which conformal p-values, at least ``1 / (1 + n)``, cannot.
+    Up to the start of the tail these are `conformal_p_values`. Beyond it the p-value is the number of peaks
+    that are expected in the time of a window, which falls with the score; conformal p-values are at least
+    ``1 / (1 + n)``.
 
     Parameters
     ----------
@@ -100,10 +186,10 @@ def tail_p_values(scores: Array, tails: Tails) -> Array:
     tails : Tails
     """
     p = np.empty(scores.shape)
-    for s, (column, normal, start, scale) in enumerate(zip(scores.T, *tails[:3], strict=True)):
-        first = conformal_p_values(np.array([start]), normal, tails.overlap)
-        beyond = first * np.exp(-np.maximum(column - start, 0.0) / scale)
-        p[:, s] = np.where(column > start, beyond, conformal_p_values(column, normal, tails.overlap))
+    for s, (column, normal, tail) in enumerate(zip(scores.T, tails.normal, tails.tails, strict=True)):
+        beyond = tail.expected(column) * tails.overlap / (tails.overlap + len(normal))
+        within = np.maximum(conformal_p_values(column, normal, tails.overlap), beyond)
+        p[:, s] = np.where(column > tail.start, beyond, within)
     return np.where(np.isnan(scores), np.nan, np.maximum(p, SMALLEST))
 
 
@@ -145,53 +231,28 @@ class Threshold(NamedTuple):
         An event begins at a surprise above it.
     low : float
         It ends when the surprise stays below it.
-    extrapolated : float
-        How many times rarer the asked rate is than what was seen; 1 if it was seen.
-    start, scale : float
-        The tail: ``rate(u) = rate(start) (1 + (u - start) / (peaks scale))^-peaks``.
+    tail : Tail
+        Of the surprise of normal windows.
+    seconds : float
+        The time that these windows cover.
     """
 
     high: float
     low: float
-    extrapolated: float
-    start: float
-    scale: float
-    peaks: int
+    tail: Tail
     seconds: float
 
     def rate(self, surprise: float) -> float:
         """Return how often normal windows give an event with such a peak, per second."""
-        excess = max(surprise - self.start, 0.0)
-        return float(self.peaks / self.seconds * (1.0 + excess / (self.peaks * self.scale)) ** -self.peaks)
+        return float(self.tail.expected(surprise) / self.seconds)
 
 
-def clusters(values: Array, gap: int) -> tuple[IntArray, Array]:
-    """Return the places of peaks of a series: each is the largest value within `gap` places on both sides.
-
-    Examples
-    --------
-    >>> clusters(np.array([0.0, 3.0, 2.0, 0.0, 0.0, 1.0, 0.5]), 2)
-    (array([1, 5]), array([3., 1.]))
-    """
-    places: list[int] = []
-    free = np.ones(len(values), dtype=bool)
-    for place in np.argsort(-values, kind="stable").tolist():
-        if free[place]:
-            places.append(place)
-            free[max(place - gap, 0) : place + gap + 1] = False
-    order = np.sort(np.array(places, dtype=np.int64))
-    return order, values[order]
-
-
-def threshold_for_rate(
-    surprise: Array, gap: int, seconds: float, rate: float, *, peaks: int = PEAKS
-) -> Threshold:
+def threshold_for_rate(surprise: Array, gap: int, seconds: float, rate: float) -> Threshold:
     """Choose a threshold that normal windows exceed as often as asked.
 
-    Neighbouring windows share rows, so the rate is that of peaks of the series, which are at least `gap`
-    windows apart. The excess of the largest peaks over the smallest of them is exponential with an unknown
-    scale; with its uncertainty (the predictive distribution) the rate of peaks above u is
-    ``K / seconds (1 + (u - start) / (K scale))^-K``. This is solved for u.
+    Neighbouring windows share rows, so what is counted are peaks of the series, see `fit_tail`. A rate below
+    one in the time of the series is extrapolated by its tail. An event may last until four times as many
+    peaks are expected.
 
     Parameters
     ----------
@@ -203,21 +264,14 @@ def threshold_for_rate(
         Time that the windows cover.
     rate : float
         Events per second.
-    peaks : int, default=20
-        Number of peaks to which the tail is fitted; fewer, if there are fewer.
     """
-    _, heights = clusters(surprise, gap)
-    heights = np.sort(heights)[::-1]
-    count = max(min(peaks, len(heights) - 1), 1)
-    start = float(heights[min(count, len(heights) - 1)])
-    scale = max(float(np.mean(heights[:count] - start)), 1e-6)
-    expected = rate * seconds
+    tail = fit_tail(surprise, gap)
+    heights = np.sort(clusters(surprise, gap)[1])[::-1]
 
     def level(events: float) -> float:
-        if events >= count:  # as often as was seen
-            return float(heights[min(int(events), len(heights) - 1)])
-        return float(start + count * scale * ((count / events) ** (1.0 / count) - 1.0))
+        """Return the level above which so many peaks were seen, or are expected."""
+        if events < tail.peaks:
+            return tail.level(events)
+        return float(heights[min(int(events), len(heights) - 1)])
 
-    return Threshold(
-        level(expected), level(4.0 * expected), max(1.0, 1.0 / expected), start, scale, count, seconds
-    )
+    return Threshold(level(rate * seconds), level(4.0 * rate * seconds), tail, seconds)

@@ -86,7 +86,7 @@ def fit_motion(windows: Array, norms: Array, order: int) -> Motion:
     whitening = vectors[:, kept] / np.sqrt(values[kept])
     whitened = (windows - center) @ whitening
     predictable = np.zeros((len(kept), len(kept)))
-    for lag in LAGS:
+    for lag in [lag for lag in LAGS if lag < windows.shape[1]]:
         lagged = np.einsum("wti,wtj->ij", whitened[:, lag:], whitened[:, :-lag], optimize=True)
         lagged = (lagged + lagged.T) / (2.0 * len(whitened) * (whitened.shape[1] - lag))
         predictable += lagged @ lagged
@@ -106,7 +106,7 @@ def fit_motion(windows: Array, norms: Array, order: int) -> Motion:
         span,
         transition,
         noise + SMALL * np.trace(noise) * np.eye(len(noise)),
-        float(np.mean(outside)),
+        max(float(np.mean(outside)), SMALL * float(np.mean(norms))),  # not 0: ratios to it are formed
         *(_moments(np.stack(kind)) for kind in zip(*spectra, strict=True)),
     )
 

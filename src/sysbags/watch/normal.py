@@ -30,7 +30,7 @@ SCORES = (
 NEAREST = 5  # normal windows whose distances are averaged
 LANDMARKS = 200
 STATES = 5  # that are predicted best
-ALIGNED = 15  # normal windows to which a rotation is searched
+ALIGNED = 8  # normal windows to which a rotation is searched
 TINY = 1e-12  # added to scores before their logarithm
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from sysbags._common.validation import check_integer, check_positive
 from sysbags.errors import ParameterError, StreamError
 from sysbags.watch.alarms import Alarm, Event, Verdict
 from sysbags.watch.calibration import (
+    Tails,
     Threshold,
     clusters,
     combine_p_values,
@@ -40,7 +42,7 @@ class Learnt(NamedTuple):
     Attributes
     ----------
     process : NormalProcess
-    scores : (n, 11) array
+    scores : (n, 22) array
         Of normal windows that took no part in `process`, in the order of time.
     failures : int
         Number of such windows without a system.
@@ -135,6 +137,7 @@ class Watcher:
         self.references: list[Window] = []
         self.seen = 0  # windows so far
         self.scores: list[Array] = []
+        self.recent: deque[Array] = deque(maxlen=self.patience)  # scores of the last windows
         self.failures = 0
         self.followed = self.oldest = 0  # windows that were followed, and the reference to replace next
         self.process: NormalProcess | None = None
@@ -153,6 +156,8 @@ class Watcher:
         """Add rows, and return verdicts on the windows that are complete now, and events that have ended."""
         verdicts, events = [], []
         for window in self.windows.update(rows):
+            if window.system is None:
+                self.recent.clear()  # means are over consecutive windows
             verdict = self._judge(window)
             verdicts.append(verdict)
             if self.threshold is not None and verdict.kind != "learning":
@@ -163,7 +168,8 @@ class Watcher:
         """Begin new windows, because rows are missing: `rows` of them, as far as is known."""
         self.offset += self.windows.count + rows
         self.windows.reset()
-        if self.learnt is not None:
+        self.recent.clear()
+        if self.process is not None:
             self._scorer.reset()
 
     def finish(self) -> list[Event]:
@@ -173,25 +179,28 @@ class Watcher:
     @property
     def event(self) -> Event | None:
         """The event that has not ended."""
-        return None if self.threshold is None else self._alarm.event
+        if self.threshold is None or self._alarm.event is None:
+            return None
+        return self._dated([self._alarm.event])[0]
 
     def _judge(self, window: Window) -> Verdict:
         """Return what is known of a window, and learn from it."""
         start, stop = ((self.offset + row) / self.rate for row in (window.start, window.stop))
         verdict = Verdict(start=start, stop=stop, new=stop - self.windows.step / self.rate)
         if self.learnt is None:
-            self._learn(window, stop)
+            self._learn(window)
             return replace(verdict, kind="learning")
         if window.system is None:
             usual = self.failures > 0
             p = (self.patience + self.failures) / (self.patience + len(self.scores) + self.failures)
             return replace(verdict, kind="still", p_value=p, surprise=0.0 if usual else LARGEST)
-        scores = self._scorer.score(window)[None]
-        p_values = tail_p_values(scores, self.tails)[0]
-        surprise = float(-np.log10(combine_p_values(p_values)))
+        scores = self._scores(window)
+        p_values = tail_p_values(scores[None], self.tails)[0]
+        surprise = float(_surprise(p_values))
+        p_values = combine_p_values(p_values.reshape(2, -1).T)  # of a window, and of those before it
         parts = {part: float(combine_p_values(p_values[group])) for part, group in GROUPS.items()}
         if self.adapt is not None and surprise < self._alarm.low and self._alarm.event is None:
-            self._follow(scores[0])
+            self._follow(scores)
         return replace(
             verdict,
             kind="change" if surprise >= self._alarm.high else "normal",
@@ -201,20 +210,26 @@ class Watcher:
             p_values=dict(zip(SCORES, p_values.tolist(), strict=True)),
         )
 
-    def _learn(self, window: Window, stop: float) -> None:
+    def _scores(self, window: Window) -> Array:
+        """Return the scores of a window, and their means over all windows that share a row with it."""
+        self.recent.append(self._scorer.score(window))
+        recent = np.array(self.recent)
+        known = ~np.isnan(recent)
+        means = np.where(known, recent, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        return np.concatenate([recent[-1], np.where(known.any(axis=0), means, np.nan)])
+
+    def _learn(self, window: Window) -> None:
         """Collect a window: first those that others are compared with, then scores."""
         process = self.process
+        # Gaps do not count: nothing is learnt from them.
+        seconds = (self.seen * self.windows.step + self.windows.length) / self.rate
+        place, self.seen = self.seen, self.seen + 1
         if process is None:
             stride = max(1, round(self.learn * self.rate / (2.0 * self.windows.step * REFERENCES)))
-            if window.system is not None and self.seen % stride == 0:
+            if window.system is not None and place % stride == 0:
                 self.references.append(window)
-            self.seen += 1
-            if stop >= self.learn / 2.0:
-                if len(self.references) < SMALLEST:
-                    raise StreamError(
-                        f"only {len(self.references)} of the windows to learn from can be described, as the "
-                        "others are still: let it learn for longer, or from another part of the video"
-                    )
+            if seconds >= self.learn / 2.0:
+                _check_count(len(self.references), SMALLEST)
                 self.process = fit_normal(self.references)
                 self._scorer = Scorer(self.process)
                 self.references = []
@@ -222,8 +237,9 @@ class Watcher:
         if window.system is None:
             self.failures += 1
         else:
-            self.scores.append(self._scorer.score(window))
-        if stop >= self.learn:
+            self.scores.append(self._scores(window))
+        if seconds >= self.learn:
+            _check_count(len(self.scores), SMALLEST * self.patience // 2)
             self._watch(Learnt(process, np.array(self.scores), self.failures))
 
     def _watch(self, learnt: Learnt) -> None:
@@ -236,29 +252,22 @@ class Watcher:
         self._alarm = Alarm(self.threshold.high, self.threshold.low, self.patience)
 
     def _calibrate(self) -> None:
-        """Choose the threshold by the scores of normal windows, each judged by the other half of them."""
+        """Choose the threshold by the scores of normal windows."""
         scores = np.array(self.scores)
-        half = len(scores) // 2
-        tails = [fit_tails(part, self.patience) for part in (scores[:half], scores[half:])]
-        first, second = (
-            -np.log10(combine_p_values(tail_p_values(part, tail)))
-            for part, tail in ((scores[:half], tails[1]), (scores[half:], tails[0]))
-        )
-        seconds = self.windows.step / self.rate
-        rates = [
-            threshold_for_rate(part, self.patience, len(part) * seconds, self.false_alarms)
-            for part in (first, second)
-        ]
-        exceeded = [
-            int(np.count_nonzero(clusters(part, self.patience)[1] >= limit.high))
-            for part, limit in zip((first, second), reversed(rates), strict=True)
-        ]
-        self.observed = Rate(sum(exceeded), len(scores) * seconds)
-        self.surprises = np.concatenate([first, second])
-        self.tails = fit_tails(scores, self.patience)
-        self.threshold = threshold_for_rate(
-            self.surprises, self.patience, len(scores) * seconds, self.false_alarms
-        )
+        self.tails, self.surprises, self.threshold = self._limits(scores)
+        half, found = len(scores) // 2, 0
+        for judged, others in ((scores[:half], scores[half:]), (scores[half:], scores[:half])):
+            tails, _, threshold = self._limits(others)
+            peaks = clusters(_surprise(tail_p_values(judged, tails)), self.patience)[1]
+            found += int(np.count_nonzero(peaks >= threshold.high))
+        self.observed = Rate(found, len(scores) * self.windows.step / self.rate)
+
+    def _limits(self, scores: Array) -> tuple[Tails, Array, Threshold]:
+        """Return the distributions of normal scores, the surprise of each window, and the threshold."""
+        tails = fit_tails(scores, self.patience)
+        surprises = _surprise(tail_p_values(scores, tails))
+        seconds = len(scores) * self.windows.step / self.rate
+        return tails, surprises, threshold_for_rate(surprises, self.patience, seconds, self.false_alarms)
 
     def _dated(self, events: list[Event]) -> list[Event]:
         """Say how often normal windows give such an event."""
@@ -297,3 +306,15 @@ class Watcher:
         first, now = self.learnt.process.observers[:, -1], self.process.observers[:, -1]
         moved = now.mean(axis=0) - first.mean(axis=0)
         return float(np.sqrt(moved @ moved / max(first.var(axis=0).sum(), 1e-300)))
+
+
+def _check_count(count: int, least: int) -> None:
+    if count < least:
+        raise StreamError(
+            f"only {count} of the windows to learn from can be described, as the others are still, but "
+            f"{least} are needed: let it learn for longer, or from another part of the video"
+        )
+
+
+def _surprise(p_values: Array) -> Array:
+    return np.asarray(-np.log10(combine_p_values(p_values)))

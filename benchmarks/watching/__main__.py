@@ -1,0 +1,71 @@
+"""Watching a process: false alarms, events that are found, speed and memory, as Markdown tables.
+
+`python -m benchmarks.watching [FOLDER] [--rows rates,events,ranking,windows,speed,memory] [--seeds 20:30]
+[--hours 1] [--page docs/watch.md]`: the videos of the seeds have so many hours to learn from, normal ones,
+and ones with events. With a folder of real clips (one folder per class) sliding windows are measured on
+them, too. With `--page` the tables also replace those of the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from benchmarks.machine import facts, fill_page
+from benchmarks.watching import windows
+from benchmarks.watching.detection import Watched, event_rows, ranking_rows, rate_rows, watch_seeds
+from benchmarks.watching.running import memory_rows, speed_rows
+
+PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "opencv-python-headless", "stumpy", "av")
+
+
+def main() -> None:
+    """Print the tables that are asked for."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.watching",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--rows", default="rates,events,ranking,windows,speed,memory")
+    parser.add_argument("--seeds", default="20:30")
+    parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--page", type=Path)
+    arguments = parser.parse_args()
+    names = arguments.rows.split(",")
+    seeds = range(*map(int, arguments.seeds.split(":")))
+
+    @functools.cache
+    def watched() -> list[Watched]:
+        return watch_seeds(seeds, arguments.hours, rivals=bool({"events", "ranking"} & set(names)))
+
+    rows: dict[str, Callable[[], Iterator[str]]] = {
+        "rates": lambda: rate_rows(watched()),
+        "events": lambda: event_rows(watched()),
+        "ranking": lambda: ranking_rows(watched()),
+        "windows": lambda: windows.rows(arguments.folder),
+        "speed": speed_rows,
+        "memory": memory_rows,
+    }
+    if unknown := set(names) - set(rows):
+        parser.error(f"--rows has {', '.join(sorted(unknown))}, but it must be some of {', '.join(rows)}")
+    for name in names:
+        folder = ["FOLDER"] if arguments.folder and name == "windows" else []
+        given = [f"--{key}={getattr(arguments, key)}" for key in ("seeds", "hours")]
+        sizes = given if name in ("rates", "events", "ranking") else []
+        command = shlex.join(["python", "-m", "benchmarks.watching", *folder, "--rows", name, *sizes])
+        lines = [*facts(command, PACKAGES), ""]
+        print("\n".join(lines), flush=True)
+        for line in rows[name]():
+            lines.append(line)
+            print(line, flush=True)
+        print(flush=True)
+        if arguments.page:
+            fill_page(arguments.page, f"python -m benchmarks.watching --rows {name}", "\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

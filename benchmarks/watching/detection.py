@@ -1,0 +1,181 @@
+"""False alarms on normal video, and events whose dynamics alone change, for sysbags and other methods.
+
+Each video has a part to learn from, a normal part, and a part with events of the kind "dynamics". All methods
+see the same local binary patterns, but the background subtractor, which sees the frames. The threshold of
+each method is chosen by the same rule, from its scores in the second half of the time to learn; none has seen
+the rest. The scenes, the scores and their calibration were chosen on other seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.watching.metrics import auc_pr, vus_pr, window_labels
+from benchmarks.watching.rivals import RIVALS, foreground, window_spans
+from sysbags._common.parallel import run
+from sysbags._common.types import Array, IntArray
+from sysbags.bags import LocalBinaryPatterns
+from sysbags.datasets.watching import SCENES, WatchedEvent, WatchingVideo, make_watching
+from sysbags.watch import Event, Watcher
+from sysbags.watch.calibration import clusters, threshold_for_rate
+
+__all__ = ["Watched", "event_rows", "ranking_rows", "rate_rows", "watch_seed"]
+
+LENGTH, STEP, RATE = 100, 10, 10.0
+ASKED = 1.0 / 3600.0
+EVERY, DURATION = 150.0, 60.0  # seconds from one event to the next, and of each
+STRENGTHS = (0.5, 1.0)
+WITHIN = 2.0 * LENGTH / RATE  # seconds in which an event must be found
+SYSBAGS = "sysbags"
+TOGETHER = "all"
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What the methods said about a video.
+
+    Attributes
+    ----------
+    scene : str
+    normal, changed : tuple of float
+        Start and stop of the normal part and of the part with events, in seconds.
+    video : WatchingVideo
+    windows : (n, 2) array of int
+        Start and stop of each window, in rows.
+    surprise : dict of str to (n,) array
+        Of each method; NaN while it learns.
+    events : list of Event
+        Of sysbags.
+    """
+
+    scene: str
+    normal: tuple[float, float]
+    changed: tuple[float, float]
+    video: WatchingVideo
+    windows: IntArray
+    surprise: dict[str, Array]
+    events: list[Event]
+
+
+def watch_seed(seed: int, hours: float, rivals: bool) -> Watched:
+    """Watch the video of a seed: `hours` to learn from, as many normal ones, and as many with events."""
+    scene, part = SCENES[seed % len(SCENES)], 3600.0 * hours
+    starts = np.arange(2.0 * part + 60.0, 3.0 * part - DURATION, EVERY)
+    planned = [
+        WatchedEvent(start, start + DURATION, "dynamics", STRENGTHS[k % len(STRENGTHS)])
+        for k, start in enumerate(starts.tolist())
+    ]
+    video = make_watching(scene, 3.0 * part, rate=RATE, events=planned, random_state=seed)
+    rows = LocalBinaryPatterns().stream(video.frames())
+    watcher = Watcher(rate=RATE, learn=part, false_alarms=ASKED, length=LENGTH, step=STEP)
+    verdicts, events = [], []
+    for first in range(0, len(rows), 1000):
+        judged, ended = watcher.update(rows[first : first + 1000])
+        verdicts += judged
+        events += ended
+    events += watcher.finish()
+    windows = window_spans(len(rows), LENGTH, STEP)
+    own = np.array([np.nan if one.kind == "learning" else one.surprise for one in verdicts])
+    surprise = {SYSBAGS: own}
+    if rivals:
+        half = int(0.5 * part * RATE)
+        later = windows[windows[:, 0] >= half] - half
+        scores = {name: score(rows[:half], rows[half:], later) for name, score in RIVALS.items()}
+        frames = list(video.frames())
+        scores["MOG2 background subtractor"] = foreground(frames[:half], frames[half:], later)
+        for name, values in scores.items():
+            surprise[name] = np.concatenate([np.full(len(windows) - len(values), np.nan), values])
+    return Watched(scene, (part, 2.0 * part), (2.0 * part, 3.0 * part), video, windows, surprise, events)
+
+
+def watch_seeds(seeds: range, hours: float, rivals: bool) -> list[Watched]:
+    """Watch the videos of some seeds."""
+    return run(lambda seed: watch_seed(seed, hours, rivals), list(seeds), -1, "videos")
+
+
+def rate_rows(watched: list[Watched]) -> Iterator[str]:
+    """Lines of the table of false alarms in normal video."""
+    yield "| scene | normal hours | false alarms | per hour | asked |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for scene, chosen in _scenes(watched):
+        hours = sum(one.normal[1] - one.normal[0] for one in chosen) / 3600.0
+        found = sum(one.normal[0] <= event.start < one.normal[1] for one in chosen for event in one.events)
+        yield f"| {scene} | {hours:g} | {found} | {found / hours:.2f} | {3600.0 * ASKED:g} |"
+
+
+def event_rows(watched: list[Watched]) -> Iterator[str]:
+    """Lines of the table of events that are found in time at the asked rate."""
+    yield "| method | " + " | ".join(scene for scene, _ in _scenes(watched)) + " | false alarms per hour |"
+    yield "| --- |" + " ---: |" * (1 + len(list(_scenes(watched))))
+    for name in watched[0].surprise:
+        cells = []
+        for _, chosen in _scenes(watched):
+            found = [_found(one, name) for one in chosen]
+            shares = (np.mean(np.concatenate([each[s] for each in found])) for s in STRENGTHS)
+            cells.append(" / ".join(f"{100.0 * share:.0f}" for share in shares))
+        alarms = sum(_alarms(one, name) for one in watched)
+        hours = sum(one.normal[1] - one.normal[0] for one in watched) / 3600.0
+        yield f"| {name} | {' | '.join(cells)} | {alarms / hours:.2f} |"
+
+
+def ranking_rows(watched: list[Watched]) -> Iterator[str]:
+    """Lines of the table of areas under the precision-recall curve, in the part with events."""
+    yield "| method | " + " | ".join(scene for scene, _ in _scenes(watched)) + " |"
+    yield "| --- |" + " ---: |" * len(list(_scenes(watched)))
+    for name in watched[0].surprise:
+        cells = []
+        for _, chosen in _scenes(watched):
+            areas = np.array([_areas(one, name) for one in chosen])
+            cells.append(" / ".join(f"{area:.2f}" for area in areas.mean(axis=0)))
+        yield f"| {name} | {' | '.join(cells)} |"
+
+
+def _scenes(watched: list[Watched]) -> Iterator[tuple[str, list[Watched]]]:
+    """Yield the videos of each scene, and all of them."""
+    for scene in SCENES:
+        if chosen := [one for one in watched if one.scene == scene]:
+            yield scene, chosen
+    yield TOGETHER, watched
+
+
+def _series(one: Watched, name: str) -> tuple[Array, Array, float]:
+    """Return the scores of a method, the times when windows end, and its threshold."""
+    values, stops = one.surprise[name], one.windows[:, 1] / RATE
+    if name == SYSBAGS:  # the threshold is its own: events
+        return values, stops, np.nan
+    used = values[(stops <= one.normal[0]) & np.isfinite(values)]
+    limit = threshold_for_rate(used, LENGTH // STEP, len(used) * STEP / RATE, ASKED)
+    return values, stops, limit.high
+
+
+def _found(one: Watched, name: str) -> dict[float, list[bool]]:
+    """Return for each strength which events are found in time."""
+    values, stops, limit = _series(one, name)
+    found: dict[float, list[bool]] = {strength: [] for strength in STRENGTHS}
+    for event in one.video.events:
+        if name == SYSBAGS:
+            hit = any(event.start <= alarm.start <= event.start + WITHIN for alarm in one.events)
+        else:
+            hit = bool(np.any(values[(stops > event.start) & (stops <= event.start + WITHIN)] >= limit))
+        found[event.strength].append(hit)
+    return found
+
+
+def _alarms(one: Watched, name: str) -> int:
+    """Return how many alarms a method gives in the normal part."""
+    values, stops, limit = _series(one, name)
+    if name == SYSBAGS:
+        return sum(one.normal[0] <= event.start < one.normal[1] for event in one.events)
+    inside = (stops > one.normal[0]) & (stops <= one.normal[1])
+    return int(np.count_nonzero(clusters(values[inside], LENGTH // STEP)[1] >= limit))
+
+
+def _areas(one: Watched, name: str) -> tuple[float, float]:
+    """Return AUC-PR and VUS-PR of a method in the part with events."""
+    values, stops, _ = _series(one, name)
+    inside = stops - LENGTH / RATE >= one.changed[0]
+    labels = window_labels(one.windows[inside], one.video.events, RATE)
+    return auc_pr(labels, values[inside]), vus_pr(labels, values[inside], 2 * LENGTH // STEP)
