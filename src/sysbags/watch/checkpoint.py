@@ -22,7 +22,7 @@ from sysbags.kernels.sliding import SlidingKernel
 from sysbags.storage import load_values, save_values
 from sysbags.systems.system import System
 from sysbags.watch.alarms import Alarm, Event
-from sysbags.watch.calibration import Tails, Threshold
+from sysbags.watch.calibration import Tail, Tails, Threshold
 from sysbags.watch.motion import Motion
 from sysbags.watch.normal import SCORES, EmbeddedWindow, NormalProcess, Scorer
 from sysbags.watch.watcher import Learnt, Rate, Watcher
@@ -34,7 +34,7 @@ CLASSES: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         *(Alarm, Columns, EmbeddedWindow, Event, Learnt, Motion, NormalProcess, Rate, Scorer, SlidingKernel),
-        *(System, SystemStack, Tails, Threshold, Watcher, Window, Windows),
+        *(System, SystemStack, Tail, Tails, Threshold, Watcher, Window, Windows),
     )
 }
 DERIVED = ("_code",)  # attributes that follow from others
@@ -104,7 +104,7 @@ def _entry(value: Any, put: Callable[[Any], Any]) -> Any:
     if isinstance(value, np.ndarray):
         return value.copy()  # some are changed in place later
     if type(value) in SEQUENCES.values():
-        return {"type": kind, "items": [put(item) for item in value]}
+        return {"type": kind, "items": [put(item) for item in value], "limit": getattr(value, "maxlen", None)}
     if CLASSES.get(kind) is not type(value):
         raise ParameterError(f"the state of a watcher has a {kind}, which cannot be saved")
     if _has_fields(type(value)):
@@ -125,7 +125,9 @@ def unpack(entries: list[Any]) -> Any:
         if not isinstance(entry, dict):
             built.append(entry)
         elif entry["type"] in SEQUENCES:
-            built.append(SEQUENCES[entry["type"]]([get(item) for item in entry["items"]]))
+            items = [get(item) for item in entry["items"]]
+            limit = entry["limit"]
+            built.append(SEQUENCES[entry["type"]](items) if limit is None else deque(items, limit))
         else:
             state = {name: get(item) for name, item in entry["state"].items()}
             built.append(_build(entry["type"], state))
@@ -149,7 +151,7 @@ def check_learnt(learnt: Any) -> Learnt:
     if not isinstance(learnt, Learnt) or not isinstance(learnt.process, NormalProcess):
         raise ParameterError("it does not hold what a watcher has learnt")
     process = learnt.process
-    lengths = {"s": len(SCORES)}
+    lengths = {"s": 2 * len(SCORES)}  # of a window, and means over windows
     for obj in (learnt, process, process.stack, process.motion):
         for name, form in FORMS[type(obj).__name__].items():
             array = np.asarray(getattr(obj, name))

@@ -29,7 +29,7 @@ from sysbags.watch.watcher import DAY, Learnt, Watcher
 
 __all__ = ["Session", "usual_rate"]
 
-OF_THE_END = ("end", "duration", "per_day")  # what is known when an event has ended
+OF_THE_END = ("end", "duration")  # what is known when an event has ended
 MEASURED = 25  # intervals between frames, from which the rate of a video is measured
 TOLERANCE = 0.01  # relative, between the rate of a video and that of what was learnt
 NTSC = 1000 / 1001
@@ -411,7 +411,6 @@ class Session:
     def _about(self, name: str, watcher: Watcher) -> dict[str, Any]:
         """Return what is known of the alarms of a region when it has learnt."""
         assert watcher.observed is not None
-        assert watcher.threshold is not None
         events, seconds = watcher.observed
         return {
             "type": "learnt",
@@ -421,7 +420,7 @@ class Session:
             "observed_per_day": DAY * events / seconds,
             "observed_events": events,
             "observed_seconds": seconds,
-            "extrapolated": watcher.threshold.extrapolated,
+            "extrapolated": max(1.0, 1.0 / (seconds * self._options["false_alarms"])),
         }
 
     def _summary(self) -> dict[str, Any]:
