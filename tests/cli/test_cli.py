@@ -27,6 +27,7 @@ COMMANDS = [
     "inspect",
     "synthesize",
     "timeline",
+    "watch",
     "demo",
     "models",
     "library",

@@ -10,8 +10,10 @@ from typing import Any
 __all__ = ["json_text"]
 
 
-def json_text(document: Any) -> str:
+def json_text(document: Any, indent: int | None = 2) -> str:
     """Return the text of a JSON document; numbers that are not finite become null, paths become text.
+
+    With ``indent=None`` it is a single line.
 
     Examples
     --------
@@ -21,7 +23,7 @@ def json_text(document: Any) -> str:
       "p_value": null
     }
     """
-    return json.dumps(_plain(document), indent=2, allow_nan=False)
+    return json.dumps(_plain(document), indent=indent, allow_nan=False)
 
 
 def _plain(value: Any) -> Any:

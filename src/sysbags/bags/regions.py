@@ -44,6 +44,8 @@ class Regions:
     ----------
     names : list of str
         "row 1, column 2" for cells of a grid, "region 7" for regions of a mask.
+    grid : (rows, columns) or None
+    mask : (H, W) array of int or None
 
     Examples
     --------
@@ -64,29 +66,30 @@ class Regions:
         if (grid is None) == (mask is None):
             raise ParameterError("regions need either a grid or a mask: give one of them")
         self.bag, self.window, self.step = bag, bag.window, bag.step
-        self._grid = None if grid is None else _check_grid(grid)
-        self._mask = None
-        if self._grid is not None:
-            rows, columns = self._grid
+        self.grid = None if grid is None else _check_grid(grid)
+        self.mask: IntArray | None = None
+        if self.grid is not None:
+            rows, columns = self.grid
             self.names = [f"row {r + 1}, column {c + 1}" for r in range(rows) for c in range(columns)]
         else:
-            self._mask, values = _check_mask(mask)
+            self._regions, values = _check_mask(mask)
+            self.mask = np.array([0, *values])[self._regions]
             self.names = [f"region {value}" for value in values]
 
     def labels(self, height: int, width: int) -> IntArray:
         """Return the region of each pixel of a frame, (height, width): 1 for the first; 0 is ignored."""
-        if self._mask is not None:
+        if self.mask is not None:
             # The middle of each pixel of the frame.
-            rows = (2 * np.arange(height) + 1) * self._mask.shape[0] // (2 * height)
-            columns = (2 * np.arange(width) + 1) * self._mask.shape[1] // (2 * width)
-            labels = self._mask[np.ix_(rows, columns)]
+            rows = (2 * np.arange(height) + 1) * self.mask.shape[0] // (2 * height)
+            columns = (2 * np.arange(width) + 1) * self.mask.shape[1] // (2 * width)
+            labels = self._regions[np.ix_(rows, columns)]
         else:
-            assert self._grid is not None
+            assert self.grid is not None
             row, column = (
                 np.repeat(np.arange(count), [len(part) for part in np.array_split(np.arange(length), count)])
-                for length, count in zip((height, width), self._grid, strict=True)
+                for length, count in zip((height, width), self.grid, strict=True)
             )
-            labels = 1 + self._grid[1] * row[:, None] + column
+            labels = 1 + self.grid[1] * row[:, None] + column
         missing = np.flatnonzero(np.bincount(labels.ravel(), minlength=len(self.names) + 1)[1:] == 0)
         if missing.size:
             raise ParameterError(

@@ -46,6 +46,7 @@ for _name in (
     "inspect",
     "synthesize",
     "timeline",
+    "watch",
     "demo",
     "models",
     "library",

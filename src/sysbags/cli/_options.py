@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -31,8 +33,11 @@ __all__ = [
     "Scheduler",
     "help_text",
     "number_or_auto",
+    "rate_per_second",
+    "seconds_of",
 ]
 
+UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
 
 Kernel = StrEnum("Kernel", {name: name for name in KERNELS})  # type: ignore[misc]
 Metric = StrEnum("Metric", {name: name for name in METRICS})  # type: ignore[misc]
@@ -115,6 +120,42 @@ def number_or_auto(value: str, option: str) -> float | None:
     if not 0.0 <= number < float("inf"):
         raise ParameterError(f"{option} is {value!r}, but it must be a number that is 0 or more, or auto")
     return number
+
+
+def seconds_of(text: str, option: str) -> float:
+    """Return the seconds of a duration such as "90s", "10min", "6h" or "2days".
+
+    Examples
+    --------
+    >>> seconds_of("1.5h", "--learn")
+    5400.0
+    """
+    found = re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+) ?([a-z]+)", text.strip().lower())
+    unit = None if found is None else UNITS.get(found[2], UNITS.get(found[2].removesuffix("s")))
+    seconds = 0.0 if found is None or unit is None else float(found[1]) * unit
+    if not 0.0 < seconds < math.inf:
+        raise ParameterError(f"{option} is {text!r}, but it must be a time, such as 90s, 10min, 6h or 2days")
+    return seconds
+
+
+def rate_per_second(text: str, option: str) -> float:
+    """Return how often per second "1/day", "2/h" or "3 / 10min" is.
+
+    Examples
+    --------
+    >>> rate_per_second("2/h", "--false-alarms") == 2 / 3600
+    True
+    """
+    count, slash, time = text.partition("/")
+    try:
+        number = float(count)
+        unit = time.strip()
+        seconds = seconds_of(unit if unit[:1].isdigit() else f"1{unit}", option)
+    except ValueError:  # also that of `seconds_of`
+        number = 0.0
+    if not slash or not 0.0 < number < math.inf:
+        raise ParameterError(f"{option} is {text!r}, but it must be a rate, such as 1/day, 2/h or 1/10min")
+    return number / seconds
 
 
 def help_text(command: Callable[..., None]) -> str:

@@ -26,7 +26,7 @@ from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.storage.kinds import KINDS, kind_of
 from sysbags.storage.tree import Reader, Writer
 
-__all__ = ["FORMAT", "KINDS", "describe", "load", "save", "versions"]
+__all__ = ["FORMAT", "KINDS", "describe", "load", "load_values", "save", "save_values", "versions"]
 
 FORMAT = 1
 _START = b'{"__metadata__":{"sysbags":'
@@ -57,9 +57,6 @@ NearestSystem, NearestMean, KernelRidgeClassifier, or a scikit-learn Pipeline of
     >>> sysbags.load(file).predict(systems)
     array(['a', 'a', 'b', 'b'], dtype='<U1')
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
     _check_path(path)
     if not _can_be_saved(obj):
         description = "a list of other objects" if isinstance(obj, list) else f"of type {type(obj).__name__}"
@@ -67,12 +64,42 @@ NearestSystem, NearestMean, KernelRidgeClassifier, or a scikit-learn Pipeline of
             f"obj is {description}, but only a list of System and these can be saved: {', '.join(KINDS)} "
             "(of a search, save its best_estimator_)"
         )
+    _write(path, type(obj).__name__, obj)
+
+
+def save_values(path: str | os.PathLike[str], kind: str, values: dict[str, Any]) -> None:
+    """Write named values to a file as `save` does; `load_values` reads them.
+
+    Parameters
+    ----------
+    path : str or path
+    kind : str
+        What the file is, not one of `KINDS`.
+    values : dict
+        Numbers, texts, arrays, lists, tuples and dicts of these, and objects of `KINDS`.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, numpy as np
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "state"
+    >>> save_values(file, "State", {"count": 3, "rows": np.ones((2, 2))})
+    >>> load_values(file, "State")["count"]
+    3
+    """
+    _check_path(path)
+    _write(path, kind, values)
+
+
+def _write(path: str | os.PathLike[str], kind: str, obj: Any) -> None:
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
     writer = Writer()
     try:
         tree = writer.put(obj)
         about = {
             "format": FORMAT,
-            "kind": type(obj).__name__,
+            "kind": kind,
             "versions": versions(writer.needs),
             "object": tree,
         }
@@ -106,19 +133,32 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> sysbags.load(file)
     System(order=1, size=2, bag_length=2, kernel='chi2')
     """
+    kind, obj = _load(path)
+    if not _can_be_saved(obj) or type(obj).__name__ != kind:
+        raise FileError(f"{path} is not a valid model file: it does not contain a {kind!r}, as it says")
+    return obj
+
+
+def load_values(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
+    """Read what `save_values` wrote; a file of another kind is an error."""
+    found, values = _load(path)
+    if found != kind or type(values) is not dict:
+        raise FileError(f"{path} is a file of the kind {found!r}, but it must be of the kind {kind!r}")
+    return values
+
+
+def _load(path: str | os.PathLike[str]) -> tuple[Any, Any]:
+    """Return the kind that a file says it has, and its contents."""
     about, arrays = _read(path, lambda file, name: file.get_tensor(name))
     checksum = about.pop("checksum", None)
     try:
         if checksum != _checksum(about, arrays):
             raise ParameterError("its checksum does not match its contents, so copy or save it again")
-        obj = Reader(arrays).get(about["object"])
-        if not _can_be_saved(obj) or type(obj).__name__ != about["kind"]:
-            raise ParameterError(f"it does not contain a {about['kind']!r}, as it says")
+        return about["kind"], Reader(arrays).get(about["object"])
     except FileError as error:  # the file is valid, but a file that it refers to is another one here
         raise FileError(f"cannot use {path}: {error}") from None
     except Exception as error:  # a damaged or malicious file may raise any exception
         raise FileError(f"{path} is not a valid model file: {_message(error)}") from error
-    return obj
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:

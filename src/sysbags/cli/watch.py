@@ -1,0 +1,317 @@
+"""``sysbags watch``: events in a stored or live video."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sysbags._common.documents import json_text
+from sysbags.cli._options import rate_per_second, seconds_of
+from sysbags.cli._output import check_out, note, number, say
+from sysbags.cli._settings import Settings, with_settings
+from sysbags.errors import FileError, ParameterError
+
+if TYPE_CHECKING:
+    from sysbags.watch.session import Session
+
+__all__ = ["watch"]
+
+LEARN, FALSE_ALARMS = "10min", "1/day"
+UNUSED = ("start", "stop", "stride", "max_frames", "network_stride")  # options that need a finished video
+REFRESH = 4  # times per second
+
+
+@with_settings
+def watch(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="INPUT",
+            help="A video file, a folder of segments, - for a pipe, a device such as /dev/video0, or an "
+            "address such as rtsp://camera/stream.",
+        ),
+    ],
+    normal: Annotated[
+        Path | None, typer.Option(metavar="MODEL", help="What is normal, from --save-normal of another run.")
+    ] = None,
+    learn: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", show_default=LEARN, help="Learn what is normal from the beginning."),
+    ] = None,
+    save_normal: Annotated[
+        Path | None, typer.Option(metavar="MODEL", help="Write what was learnt to a file.")
+    ] = None,
+    false_alarms: Annotated[
+        str, typer.Option(metavar="RATE", help="How many events may be false: 1/day, 2/h.")
+    ] = FALSE_ALARMS,
+    events: Annotated[
+        Path | None, typer.Option(metavar="FILE.csv", help="Write the events, one per row.")
+    ] = None,
+    save_clips: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write a clip of each event.")
+    ] = None,
+    json_lines: Annotated[
+        bool, typer.Option("--json-lines", help="Print one JSON object per line instead of sentences.")
+    ] = False,
+    windows: Annotated[bool, typer.Option("--windows", help="Report each window too.")] = False,
+    adapt: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", show_default="never", help="Time in which half of normal is renewed."),
+    ] = None,
+    length: Annotated[
+        int | None, typer.Option(metavar="N", min=2, show_default="100", help="Bags in a window.")
+    ] = None,
+    step: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, show_default="10", help="Bags from one window to the next."),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(metavar="X", show_default="all", help="Frames per second to use.")
+    ] = None,
+    grid: Annotated[
+        str | None, typer.Option(metavar="RxC", help="Watch the cells of a grid, such as 3x4.")
+    ] = None,
+    mask: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Watch the regions of a picture: each grey level is one, but 0."),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep what is needed to continue; the same command continues."),
+    ] = None,
+    checkpoint_every: Annotated[str, typer.Option(metavar="TIME", help="How often.")] = "30s",
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for more segments of a folder.")] = False,
+    *,
+    settings: Settings,
+) -> None:
+    """Learn what is normal in a video, and report departures from it at a stated rate of false alarms.
+
+    An input that is live is opened again when it fails. Ctrl-C and SIGTERM end the run: the open event is
+    written, and with --checkpoint the same command continues, also after a crash.
+
+    Example: sysbags watch rtsp://camera/stream --learn 1h --false-alarms 1/day --events events.csv
+    """
+    from sysbags.bags.regions import Regions
+    from sysbags.evaluate.compilation import compiled_for
+    from sysbags.watch.checkpoint import load_normal
+    from sysbags.watch.session import Session
+
+    _check(source, normal, settings, [path for path in (events, save_normal, checkpoint) if path is not None])
+    if save_clips is not None and save_clips.exists() and not save_clips.is_dir():
+        raise FileError(f"--save-clips is {save_clips}, which is a file, but it must be a folder")
+    own = {"learn": learn, "length": length, "step": step, "grid": grid, "mask": mask}
+    options: dict[str, Any] = {
+        "false_alarms": rate_per_second(false_alarms, "--false-alarms"),
+        "adapt": None if adapt is None else seconds_of(adapt, "--adapt"),
+        "checkpoint_every": seconds_of(checkpoint_every, "--checkpoint-every"),
+    }
+    if normal is not None:
+        for name in [*(f"--{name}" for name, value in own.items() if value is not None), *settings.given()]:
+            raise ParameterError(f"--normal says how frames are described: leave out {name}")
+        found = load_normal(normal)
+        bag, options["normal"] = found.bag, found
+    else:
+        is_network = "size" in _bag_options(settings)
+        plain = settings.make_bags() if is_network else replace(settings, size=None).make_bags()
+        bag = plain if grid is None and mask is None else Regions(plain, grid, mask)
+        identifier = settings.make_identifier()
+        if identifier.order == "auto":
+            raise ParameterError("--order is auto, but all windows must have the same order: give a number")
+        options |= {
+            "learn": seconds_of(learn or LEARN, "--learn"),
+            "length": length or 100,
+            "step": step or 10,
+            "order": identifier.order,
+            "kernel": identifier.kernel,
+            "size": None if is_network else settings.size,
+        }
+    with compiled_for("alignment"):
+        session = Session(
+            source,
+            bag,
+            rate=rate,
+            events=events,
+            clips=save_clips,
+            normal_out=save_normal,
+            checkpoint=checkpoint,
+            windows=windows,
+            follow=follow,
+            **options,
+        )
+    with _stopped_by_signals(session) as signals, _live_line(session):
+        session.run(_print_line if json_lines else _print_sentence)
+    if signals:
+        raise typer.Exit(128 + signals[0])
+
+
+def _check(source: str, normal: Path | None, settings: Settings, outputs: list[Path]) -> None:
+    """Refuse, before any work, options that do not fit."""
+    for name in UNUSED:
+        if getattr(settings, name) is not None:
+            raise ParameterError(
+                f"--{name.replace('_', '-')} is for clips, but this video may have no end: leave it out, or "
+                "use --rate for fewer frames per second"
+            )
+    inputs = [Path(source)] if source != "-" and os.path.exists(source) else []
+    for path in outputs:
+        check_out(path, inputs + ([] if normal is None else [normal]))
+    if len({os.path.realpath(path) for path in outputs}) < len(outputs):
+        raise ParameterError("--events, --save-normal and --checkpoint must be different files")
+
+
+def _bag_options(settings: Settings) -> tuple[str, ...]:
+    from sysbags.bags.registry import BAGS
+
+    return BAGS[settings.names()[0]].bag_class.options
+
+
+@contextmanager
+def _stopped_by_signals(session: Session) -> Iterator[list[int]]:
+    """Let Ctrl-C and SIGTERM end a session; the second one ends the program at once."""
+    caught: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield caught
+        return
+    before = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+    def stop(kind: int, frame: object) -> None:
+        caught.append(kind)
+        restore()
+        session.stop()
+
+    for kind in before:
+        signal.signal(kind, stop)
+    try:
+        yield caught
+    finally:
+        restore()
+
+
+def _live_line(session: Session) -> AbstractContextManager[object]:
+    """Show how it goes, if anyone can see it."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    speed = _Speed(session)
+
+    def line() -> Text:
+        state = f"learning {100.0 * session.progress:.0f} %" if session.is_learning else "normal"
+        state = "EVENT" if session.event_is_open else state
+        skipped = f", {session.skipped} frames skipped" if session.skipped else ""
+        parts = f"{speed():.0f} frames/s, surprise {session.surprise:.1f}, {session.events} events"
+        return Text(f"{state}, {parts}{skipped}", no_wrap=True, overflow="ellipsis")
+
+    return Live(
+        get_renderable=line,
+        console=Console(file=sys.stderr),
+        refresh_per_second=REFRESH,
+        transient=True,
+        redirect_stdout=sys.stdout.isatty(),
+    )
+
+
+class _Speed:
+    """Frames per second of a session since about two seconds ago."""
+
+    def __init__(self, session: Session) -> None:
+        self.session, self.speed = session, 0.0
+        self.time, self.frames = time.monotonic(), session.frames
+
+    def __call__(self) -> float:
+        now, frames = time.monotonic(), self.session.frames
+        if now - self.time > 2.0 or not self.speed:
+            self.speed = (frames - self.frames) / max(now - self.time, 1e-3)
+            self.time, self.frames = now, frames
+        return self.speed
+
+
+def _print_line(record: dict[str, Any]) -> None:
+    print(json_text(record, indent=None), flush=True)
+
+
+def _print_sentence(record: dict[str, Any]) -> None:
+    kind = record["type"]
+    text = SENTENCES[kind](record) if kind in SENTENCES else ""
+    if kind in ("event", "event_start", "learnt", "window", "end"):
+        say(text)
+        sys.stdout.flush()
+    elif text:
+        note(text)
+
+
+def _clock(seconds: float) -> str:
+    from sysbags.report.timeline import timecode
+
+    return timecode(seconds)
+
+
+def _moment(record: dict[str, Any]) -> str:
+    where = f" in {record['region']}" if record["region"] else ""
+    utc = f" ({record['start_utc']})" if record.get("start_utc") else ""
+    return f"{_clock(record['start'])}{utc}{where}"
+
+
+def _learnt(record: dict[str, Any]) -> str:
+    where = f"{record['region']}: " if record["region"] else ""
+    text = (
+        f"{where}learnt from {record['learn_seconds']:g} s; asked for {number(record['asked_per_day'])} "
+        f"false alarms per day, seen {record['observed_events']} in {number(record['observed_seconds'])} s "
+        "of normal video"
+    )
+    if record["extrapolated"] > 1.0:
+        text += (
+            f", {number(record['extrapolated'])} times less than needed to see one: the rate is extrapolated"
+        )
+    return text
+
+
+def _event(record: dict[str, Any]) -> str:
+    part = f" of the {record['part']}" if record["part"] else ""
+    clip = f", {record['clip']}" if record["clip"] else ""
+    return (
+        f"event {_moment(record)}: {record['kind']}{part} for {record['duration']:.1f} s, "
+        f"p-value {record['p_value']:.2g}, as unusual {number(record['per_day'])} times per day{clip}"
+    )
+
+
+def _end(record: dict[str, Any]) -> str:
+    text = f"{record['events']} events in {_clock(record['seconds'])}, {record['frames']} frames"
+    if record["skipped"]:
+        text += f", {record['skipped']} frames skipped"
+    if not record["has_learnt"]:
+        text += "; the video ended before it was learnt what is normal: use a shorter --learn"
+    return text
+
+
+SENTENCES: dict[str, Any] = {
+    "learnt": _learnt,
+    "event_start": lambda record: f"event begins {_moment(record)}: {record['kind']}",
+    "event": _event,
+    "window": lambda record: (
+        f"window {_clock(record['start'])} to {_clock(record['stop'])}: {record['kind']}, "
+        f"surprise {number(record['surprise'])}"
+    ),
+    "gap": lambda record: f"frames are missing before {_clock(record['time'])}",
+    "reconnect": lambda record: f"connection lost ({record['reason']}), again in {record['pause']:g} s",
+    "skipped": lambda record: f"{record['frames']} frames skipped, as the machine is too slow: use --rate",
+    "waiting": lambda record: "waiting for data",
+    "note": lambda record: record["text"],
+    "end": _end,
+}

@@ -1,0 +1,515 @@
+"""Watch a video from its frames to its events: bags, regions, gaps, clips, checkpoints."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sysbags._common.parallel import ONE_BLAS_THREAD
+from sysbags._common.types import Array
+from sysbags._common.validation import check_positive
+from sysbags.bags.base import BagTransformer
+from sysbags.bags.live import LiveBag
+from sysbags.bags.regions import Regions
+from sysbags.errors import FileError, ParameterError, StreamError, SysbagsError
+from sysbags.storage import load_values, save_values
+from sysbags.video import LiveFrame, Position, collect_warnings, open_live, without_password
+from sysbags.watch.alarms import Event, Verdict
+from sysbags.watch.checkpoint import Normal, pack, save_normal, unpack
+from sysbags.watch.clips import Recorder
+from sysbags.watch.records import EventTable, event_record
+from sysbags.watch.watcher import DAY, Learnt, Watcher
+
+__all__ = ["Session", "usual_rate"]
+
+OF_THE_END = ("end", "duration")  # what is known when an event has ended
+MEASURED = 25  # intervals between frames, from which the rate of a video is measured
+TOLERANCE = 0.01  # relative, between the rate of a video and that of what was learnt
+NTSC = 1000 / 1001
+
+Report = Callable[[dict[str, Any]], None]
+
+
+class Placed(NamedTuple):
+    """A frame, and the positions of the video before and after it."""
+
+    frame: LiveFrame
+    before: Position
+    after: Position
+
+
+class Session:
+    """Watch one video, stored or live, and report events as plain dicts.
+
+    Parameters
+    ----------
+    source : str or path
+        See `open_live`.
+    bag : bag or Regions
+        With regions, each has a watcher of its own, and the rate of false alarms is divided among them.
+    learn, false_alarms, length, step, order, kernel, adapt
+        See `Watcher`; `length` and `step` count bags.
+    rate : float, optional
+        Frames per second; by default all frames, whose rate is measured.
+    size : int, optional
+        The short side of the frames, in pixels.
+    normal : Normal, optional
+        What was learnt before: then nothing is learnt, and its options are used.
+    events : path, optional
+        A table of the events, one row for each, with `COLUMNS`.
+    clips : path, optional
+        A folder for clips of the events.
+    normal_out : path, optional
+        A file for what is learnt.
+    checkpoint : path, optional
+        A file for all that is needed to continue. If it exists, the session continues; it is removed at the
+        end of a video file.
+    checkpoint_every : float, default=30.0
+        Seconds between checkpoints; there is one at each event too.
+    windows : bool, default=False
+        Whether each window is reported.
+    now : callable, optional
+        The time of day, in seconds since 1970.
+    **live
+        Options of `open_live`.
+
+    Attributes
+    ----------
+    frames, skipped, events : int
+        Numbers so far; with a checkpoint, those of the sessions before are counted too.
+    progress : float
+        The share of the time to learn that is over.
+    surprise : float
+        Of the last window; the largest among the regions.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sysbags.bags import LocalBinaryPatterns
+    >>> from sysbags.datasets import WatchedEvent, make_watching
+    >>> from sysbags.video import write_video
+    >>> video = make_watching("wheel", 70.0, events=[WatchedEvent(60.0, 70.0, "covered", 1.0)])
+    >>> path = Path(tempfile.mkdtemp()) / "wheel.mp4"
+    >>> _ = write_video(path, video.frames(), video.rate)
+    >>> records = []
+    >>> bag = LocalBinaryPatterns()
+    >>> Session(path, bag, learn=45.0, false_alarms=1 / 3600, length=20, step=5).run(records.append)
+    >>> [record["type"] for record in records]
+    ['start', 'learnt', 'event_start', 'event', 'end']
+    >>> 60 <= records[2]["start"] < 64
+    True
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str],
+        bag: BagTransformer | Regions,
+        *,
+        learn: float = 600.0,
+        false_alarms: float = 1 / DAY,
+        length: int = 100,
+        step: int = 10,
+        order: int = 5,
+        kernel: str = "chi2",
+        adapt: float | None = None,
+        rate: float | None = None,
+        size: int | None = None,
+        normal: Normal | None = None,
+        events: Path | None = None,
+        clips: Path | None = None,
+        normal_out: Path | None = None,
+        checkpoint: Path | None = None,
+        checkpoint_every: float = 30.0,
+        windows: bool = False,
+        now: Callable[[], float] = time.time,
+        **live: Any,
+    ) -> None:
+        options: dict[str, Any] = {
+            "learn": learn,
+            "length": length,
+            "step": step,
+            "order": order,
+            "kernel": kernel,
+        }
+        if normal is not None:
+            bag, size, options = normal.bag, normal.size, normal.options
+        self.bag, self.normal, self.windows, self.now = bag, normal, windows, now
+        self.names = bag.names if isinstance(bag, Regions) else [""]
+        single = bag.bag if isinstance(bag, Regions) else bag
+        if single.requires_fit:
+            raise ParameterError(
+                f"{type(single).__name__} has to be fitted to clips first, but a video is watched without: "
+                "use another bag, for instance LocalBinaryPatterns"
+            )
+        self._live = LiveBag(bag)
+        self._period = bag.step or bag.window  # frames from one bag to the next
+        self._options: dict[str, Any] = {
+            **options,
+            "false_alarms": check_positive(false_alarms, "false_alarms") / len(self.names),
+            "adapt": adapt,
+        }
+        self.settings: dict[str, Any] = {
+            "input": without_password(os.fspath(source)),
+            "bag": " ".join(str(single).split()),
+            "regions": self.names,
+            "events": None if events is None else os.fspath(events),
+            "size": size,
+            "rate": rate,
+            **self._options,
+        }
+        self.frames = self.events = self._rows = self._skipped = 0
+        self.progress, self.surprise = 0.0, 0.0
+        self._rate = 0.0  # of the frames; 0 before it is known
+        self._began: float | None = None  # the time of day of the first frame of a live video
+        self._watchers: list[Watcher | None] = []
+        self._open: dict[str, float] = {}  # the starts of events that have been reported, by regions
+        self._positions: deque[Position] = deque()  # of frames whose bags are not complete
+        self._next = Position()
+        self._table_length: int | None = None
+        self.checkpoint, self._every = checkpoint, check_positive(checkpoint_every, "checkpoint_every")
+        if checkpoint is not None and checkpoint.exists():
+            self._continue(checkpoint)
+        self.video = open_live(
+            source,
+            colour=single.colour,
+            rate=rate,
+            size=size,
+            start=self._next,
+            on_event=self._heard,
+            **live,
+        )
+        self._fixed_rate, self._normal_out = rate, normal_out
+        self._table_path, self._clips_path = events, clips
+        self._table: EventTable | None = None
+        self._recorder: Recorder | None = None
+        self._is_stopped = self._is_due = False  # to end, and to write a checkpoint
+        self._saved = time.monotonic()
+
+    @property
+    def skipped(self) -> int:
+        """Number of frames that were skipped, as they were not taken fast enough."""
+        return self._skipped + self.video.skipped
+
+    @property
+    def event_is_open(self) -> bool:
+        """Whether there is an event now."""
+        return bool(self._open)
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether no region is watched yet."""
+        return all(watcher is None or watcher.learnt is None for watcher in self._watchers)
+
+    def stop(self) -> None:
+        """End the session soon; this may be called by the handler of a signal."""
+        self._is_stopped = True
+        self.video.stop()
+
+    def run(self, report: Report) -> None:
+        """Watch the video until it ends or `stop` is called.
+
+        Parameters
+        ----------
+        report : callable
+            Called with dicts for JSON. Their "type" is "start", "learnt", "window", "event_start", "event",
+            "gap", "connected", "reconnect", "waiting", "skipped", "note" or "end".
+        """
+        self._report = report
+        with ExitStack() as stack:
+            texts = stack.enter_context(collect_warnings())
+            stack.enter_context(ONE_BLAS_THREAD)
+            stack.enter_context(self.video)
+            if self._table_path is not None:
+                self._table = EventTable(self._table_path, self._table_length, may_append=self.video.is_live)
+                stack.callback(self._table.close)
+            regions = self.names if isinstance(self.bag, Regions) else []
+            report({"type": "start", "input": self.video.name, "regions": regions})
+            if self._rate:
+                self._begin()
+            for batch in self._batches():
+                self._take(batch)
+                while texts:
+                    report({"type": "note", "text": texts.pop(0)})
+                # Not before all regions have been judged, so that a checkpoint has them at the same frame.
+                if self._is_due or time.monotonic() - self._saved >= self._every:
+                    self._save()
+            for text in texts:
+                report({"type": "note", "text": text})
+            # Before open events are ended: they go on if the session is continued.
+            self._save()
+            for name, watcher in zip(self.names, self._watchers, strict=False):
+                for event in [] if watcher is None else watcher.finish():
+                    self._end(name, event)
+            report(self._summary())
+            if self.checkpoint is not None and not self._is_stopped and Path(self.video.source).is_file():
+                self.checkpoint.unlink(missing_ok=True)
+
+    def _batches(self) -> Iterator[list[Placed]]:
+        """Yield frames without a gap among them, as many at a time as there are from window to window."""
+        batch: list[Placed] = []
+        for placed in self._timed():
+            if batch and placed.frame.is_gap:
+                yield batch
+                batch = []
+            batch.append(placed)
+            if len(batch) == self._period * self._options["step"]:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    def _timed(self) -> Iterator[Placed]:
+        """Yield frames once their rate is known."""
+        waiting: list[Placed] = []
+        before = self.video.position
+        for frame in self.video:
+            after = self.video.position
+            waiting.append(Placed(frame, before, after))
+            before = after
+            if not self._rate and len(waiting) <= MEASURED and self._fixed_rate is None:
+                continue
+            if not self._rate:
+                self._measure([placed.frame for placed in waiting])
+            yield from waiting
+            waiting.clear()
+        if waiting:
+            self._measure([placed.frame for placed in waiting])
+            yield from waiting
+
+    def _measure(self, frames: Sequence[LiveFrame]) -> None:
+        self._rate = self._fixed_rate or usual_rate(frames)
+        if self.video.is_live:
+            self._began = self.now() - frames[-1].time
+        normal = self.normal
+        if normal is not None and abs(self._rate / normal.rate - 1.0) > TOLERANCE:
+            raise ParameterError(
+                f"{self.video.name} has {self._rate:g} frames per second, but normal was learnt at "
+                f"{normal.rate:g}: use rate {normal.rate:g}"
+            )
+        learnt: Sequence[Learnt | None] = [None] * len(self.names) if normal is None else normal.learnt
+        self._watchers = [
+            None
+            if normal is not None and one is None
+            else Watcher(rate=self._rate / self._period, learnt=one, **self._options)
+            for one in learnt
+        ]
+        self._begin()
+        for name, watcher in zip(self.names, self._watchers, strict=True):
+            if watcher is not None and watcher.learnt is not None:
+                self._report(self._about(name, watcher))
+
+    def _begin(self) -> None:
+        """Prepare what needs the rate."""
+        if self._clips_path is not None:
+            span = (self._options["length"] + self._options["step"]) * self._period / self._rate
+            self._recorder = Recorder(self._clips_path, self._rate, 2.0 * span)
+            for name, start in self._open.items():
+                self._recorder.begin(name, start)
+
+    def _take(self, batch: list[Placed]) -> None:
+        """Describe frames, and judge the windows that are complete with them."""
+        if batch[0].frame.is_gap and self.frames:
+            self._gap(batch[0].frame.time)
+        self.frames += len(batch)
+        self._positions.extend(placed.before for placed in batch)
+        self._next = batch[-1].after
+        if self._recorder is not None:
+            for placed in batch:
+                self._recorder.add(placed.frame)
+        rows = self._live.update([placed.frame.picture for placed in batch])
+        if not len(rows):
+            return
+        for _ in range(min(self._period * len(rows), len(self._positions))):
+            self._positions.popleft()
+        self._rows += len(rows)
+        self.progress = min(1.0, self._rows * self._period / (self._rate * self._options["learn"]))
+        verdicts = []
+        for region, name in enumerate(self.names):
+            verdicts += self._judge(region, name, rows[:, region] if isinstance(self.bag, Regions) else rows)
+        if verdicts:
+            self.surprise = max(verdict.surprise for verdict in verdicts)
+
+    def _judge(self, region: int, name: str, rows: Array) -> list[Verdict]:
+        """Add rows to the watcher of a region, and report what it finds."""
+        watcher = self._watchers[region]
+        if watcher is None:
+            return []
+        was_learning = watcher.learnt is None
+        try:
+            verdicts, events = watcher.update(rows)
+        except StreamError as error:
+            self._watchers[region] = None
+            if not any(self._watchers):
+                raise
+            self._report({"type": "note", "text": f"{name} is not watched: {error}"})
+            return []
+        if self.windows:
+            for verdict in verdicts:
+                self._report({"type": "window", "region": name or None, **asdict(verdict)})
+        for event in events:
+            self._end(name, event)
+        if was_learning and watcher.learnt is not None:
+            self._report(self._about(name, watcher))
+            if self._normal_out is not None and not any(one and one.learnt is None for one in self._watchers):
+                self._attempt(self.save_normal, self._normal_out)
+            self._is_due = True
+        if watcher.event is not None and name not in self._open:
+            self._open[name] = watcher.event.start
+            if self._recorder is not None:
+                self._recorder.begin(name, watcher.event.start)
+            facts = event_record(watcher.event, self._began)
+            known = {key: value for key, value in facts.items() if key not in OF_THE_END}
+            self._report({"type": "event_start", "region": name or None, **known})
+            self._is_due = True
+        return verdicts
+
+    def _end(self, name: str, event: Event) -> None:
+        """Report an event that has ended, and write its row and its clip."""
+        self._open.pop(name, None)
+        self.events += 1
+        self._is_due = True
+        record: dict[str, Any] = {"region": name or None, "clip": None, **event_record(event, self._began)}
+        if self._recorder is not None:
+            moment = (record["start_utc"] or f"{event.start:09.1f}s").replace(":", "")
+            file = "-".join(["event", moment, *name.replace(",", "").split()]) + ".mp4"
+            record["clip"] = self._attempt(self._recorder.end, name, event.end, file)
+        if self._table is not None:
+            self._table.add(record)
+        self._report({"type": "event", **record})
+
+    def _attempt(self, write: Callable[..., Any], *arguments: Any) -> str | None:
+        """Write a file, and return its path as text; if it fails, say so and go on."""
+        try:
+            path = write(*arguments)
+        except (SysbagsError, OSError) as error:
+            self._report({"type": "note", "text": str(error)})
+            return None
+        return None if path is None else str(path)
+
+    def _gap(self, moment: float) -> None:
+        """Begin new windows, because frames are missing before a time."""
+        missing = max(0, round(moment * self._rate / self._period) - self._rows)
+        for watcher in self._watchers:
+            if watcher is not None:
+                watcher.gap(missing)
+        self._rows += missing
+        self._positions.clear()
+        self._live = LiveBag(self.bag)
+        self._report({"type": "gap", "time": moment, "seconds": missing * self._period / self._rate})
+
+    def _heard(self, name: str, details: dict[str, Any]) -> None:
+        """Report what the video says of its connection."""
+        self._report({"type": "reconnect" if name == "lost" else name, **details})
+
+    def _about(self, name: str, watcher: Watcher) -> dict[str, Any]:
+        """Return what is known of the alarms of a region when it has learnt."""
+        assert watcher.observed is not None
+        events, seconds = watcher.observed
+        return {
+            "type": "learnt",
+            "region": name or None,
+            "learn_seconds": self._options["learn"],
+            "asked_per_day": DAY * self._options["false_alarms"],
+            "observed_per_day": DAY * events / seconds,
+            "observed_events": events,
+            "observed_seconds": seconds,
+            "extrapolated": max(1.0, 1.0 / (seconds * self._options["false_alarms"])),
+        }
+
+    def _summary(self) -> dict[str, Any]:
+        watching = [watcher for watcher in self._watchers if watcher is not None]
+        return {
+            "type": "end",
+            "reason": "stopped" if self._is_stopped else "end of the video",
+            "seconds": self._rows * self._period / self._rate if self._rate else 0.0,
+            "frames": self.frames,
+            "skipped": self.skipped,
+            "reconnections": self.video.reconnections,
+            "events": self.events,
+            "has_learnt": bool(watching) and not self.is_learning,
+            "drift": max((watcher.drift for watcher in watching), default=0.0),
+        }
+
+    def save_normal(self, path: Path) -> None:
+        """Write what was learnt, and how, to a file for `load_normal`."""
+        options = {name: self._options[name] for name in ("learn", "length", "step", "order", "kernel")}
+        learnt = [None if watcher is None else watcher.learnt for watcher in self._watchers]
+        save_normal(path, Normal(self.bag, self._rate, self.settings["size"], options, learnt))
+
+    def _save(self) -> None:
+        """Write a checkpoint."""
+        self._saved, self._is_due = time.monotonic(), False
+        if self.checkpoint is not None and self._rate:
+            self._attempt(save_values, self.checkpoint, "Checkpoint", self._state())
+
+    def _state(self) -> dict[str, Any]:
+        """Return all that is needed to continue."""
+        position = self._positions[0] if self._positions else self._next
+        return {
+            "settings": self.settings,
+            "position": asdict(position),
+            "frames": self.frames - len(self._positions),
+            "rows": self._rows,
+            "rate": self._rate,
+            "began": self._began,
+            "events": self.events,
+            "open": self._open,
+            "skipped": self.skipped,
+            "table_length": None if self._table is None else self._table.length,
+            "watchers": pack(self._watchers),
+        }
+
+    def _continue(self, path: Path) -> None:
+        """Read a checkpoint."""
+        state = load_values(path, "Checkpoint")
+        try:
+            for name, value in self.settings.items():
+                if state["settings"].get(name) != value:
+                    raise FileError(
+                        f"{path} is a checkpoint of another session: its {name} is "
+                        f"{state['settings'].get(name)!r}, not {value!r}; use the same options, or remove it"
+                    )
+            self._next = Position(**state["position"])
+            self.frames, self._rows, self._rate = state["frames"], state["rows"], state["rate"]
+            self.events, self._skipped, self._began = state["events"], state["skipped"], state["began"]
+            self._open, self._table_length = state["open"], state["table_length"]
+            if self._began is not None:  # the times of a live video go on by the time of day
+                self._next = replace(self._next, time=max(self._next.time, self.now() - self._began))
+            self._watchers = unpack(state["watchers"])
+        except FileError:
+            raise
+        except Exception as error:  # a damaged or malicious file may raise any exception
+            raise FileError(f"{path} is not a valid checkpoint: remove it ({error!r})") from error
+
+
+def usual_rate(frames: Sequence[LiveFrame]) -> float:
+    """Measure the rate of frames by their times.
+
+    Most rates are whole numbers, or these divided by 1.001, and the times of most formats are rounded; so a
+    rate within 0.5 % of such a rate becomes the nearest one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> picture = np.zeros((8, 8), np.uint8)
+    >>> frames = [LiveFrame(round(k / 29.97, 3), k, picture, False) for k in range(26)]
+    >>> round(usual_rate(frames), 5)
+    29.97003
+    """
+    intervals = [b.time - a.time for a, b in pairwise(frames) if not b.is_gap]
+    total = sum(intervals)
+    if total <= 0.0:
+        raise ParameterError("the times of the frames are not known, so give the rate of the frames")
+    measured = len(intervals) / total
+    usual = min(
+        (base * max(1, round(measured / base)) for base in (1.0, NTSC)),
+        key=lambda rate: abs(rate - measured),
+    )
+    return usual if abs(usual / measured - 1.0) < 0.005 else measured

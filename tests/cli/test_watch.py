@@ -1,0 +1,256 @@
+"""sysbags watch: sentences, JSON lines, tables, pipes, signals, kill -9, and mistakes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from cli_folder import call
+from sysbags.cli._options import rate_per_second, seconds_of
+from sysbags.datasets import WatchedEvent, make_watching
+from sysbags.errors import ParameterError
+from sysbags.video import write_video
+
+RATE = 10.0
+WINDOWS = ("--length", 20, "--step", 5)
+OPTIONS = ("--learn", "42s", *WINDOWS, "--false-alarms", "1/10min")
+EVENTS = (WatchedEvent(50.0, 58.0, "covered", 1.0), WatchedEvent(66.0, 72.0, "frozen"))
+
+
+@pytest.fixture(scope="module")
+def film():
+    return np.stack(list(make_watching("wheel", 76.0, rate=RATE, events=EVENTS).frames()))
+
+
+@pytest.fixture(scope="module")
+def video(tmp_path_factory, film):
+    path = tmp_path_factory.mktemp("watch") / "wheel.mkv"
+    write_video(path, film, RATE, lossless=True)
+    return path
+
+
+def start(*words, **options):
+    """The command in a process of its own, which prints JSON lines."""
+    command = [sys.executable, "-m", "sysbags", "watch", *map(str, words), "--json-lines"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+def lines(capsys, *words):
+    code, out, err = call(capsys, "watch", *words, "--json-lines")
+    assert (code, err) == (0, "")
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def events_of(records):
+    names = ("start", "end", "peak", "kind", "part", "surprise")
+    return [[record[name] for name in names] for record in records if record["type"] == "event"]
+
+
+def table(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def expected(video, tmp_path_factory):
+    """The table of an undisturbed run."""
+    path = tmp_path_factory.mktemp("expected") / "events.csv"
+    process = start(video, *OPTIONS, "--events", path)
+    assert process.communicate()[1] == b""
+    assert len(table(path)) > 1
+    return table(path)
+
+
+def assert_same_tables(found, expected):
+    decided = ("start", "end", "peak", "duration", "kind", "part", "region")
+    assert [[row[name] for name in decided] for row in found] == [
+        [row[name] for name in decided] for row in expected
+    ]
+    computed = ("surprise", "p_value", "per_day")
+    np.testing.assert_allclose(
+        *([[float(row[name]) for name in computed] for row in rows] for rows in (found, expected)), rtol=1e-6
+    )
+
+
+def test_sentences_json_and_a_model(video, capsys, tmp_path, expected):
+    model, path = tmp_path / "wheel.normal", tmp_path / "events.csv"
+    code, out, err = call(capsys, "watch", video, *OPTIONS, "--save-normal", model, "--events", path)
+    assert (code, err) == (0, "")
+    first, *sentences, last = out.splitlines()
+    assert first.startswith("learnt from 42 s; asked for 144 false alarms per day, seen ")
+    assert "extrapolated" in first
+    assert len([line for line in sentences if line.startswith("event 00:00:5")]) >= 1
+    assert len(sentences) == 2 * len(expected)
+    assert last == f"{len(expected)} events in 00:01:16.000, 760 frames"
+    assert_same_tables(table(path), expected)
+
+    records = lines(capsys, video, "--normal", model, "--false-alarms", "1/10min", "--windows")
+    assert records[0] == {"type": "start", "input": str(video), "regions": []}
+    assert records[1]["type"] == "learnt"
+    assert len([record for record in records if record["type"] == "window"]) == (760 - 20) // 5 + 1
+    later = [event for event in events_of(records) if event[0] > 42.0]
+    assert [event[3:5] for event in later] == [[row["kind"], row["part"]] for row in expected]
+    assert [event[0] for event in later] == [float(row["start"]) for row in expected]
+    assert records[-1]["type"] == "end"
+
+
+def test_a_grid_and_clips(capsys, tmp_path, film):
+    path, clips = tmp_path / "two.mkv", tmp_path / "clips"
+    normal = np.roll(film, 200, axis=0)[:560]
+    write_video(path, np.concatenate([film[:560], normal], axis=2), RATE, lossless=True)
+    records = lines(capsys, path, *OPTIONS, "--grid", "1x2", "--save-clips", clips)
+    assert records[0]["regions"] == ["row 1, column 1", "row 1, column 2"]
+    found = [record for record in records if record["type"] == "event"]
+    assert {record["region"] for record in found} == {"row 1, column 1"}
+    assert sorted(map(str, clips.iterdir())) == sorted(record["clip"] for record in found)
+    mask = tmp_path / "mask.png"
+    import cv2
+
+    cv2.imwrite(str(mask), np.repeat([[0, 0, 7, 7]], 4, axis=0).astype(np.uint8))
+    write_video(path, np.concatenate([normal, film[:560]], axis=2), RATE, lossless=True)
+    records = lines(capsys, path, *OPTIONS, "--mask", mask)
+    assert {record["region"] for record in records if record["type"] == "event"} == {"region 7"}
+
+
+def test_a_pipe_that_stalls(video, expected):
+    """The first part is watched while the rest is not there yet."""
+    data = video.read_bytes()
+    process = start("-", *OPTIONS, stdin=subprocess.PIPE)
+    process.stdin.write(data[: len(data) * 4 // 5])
+    process.stdin.flush()
+    records = []
+    while not records or records[-1]["type"] != "event_start":
+        records.append(json.loads(process.stdout.readline()))
+    out, err = process.communicate(data[len(data) * 4 // 5 :])
+    records += map(json.loads, out.splitlines())
+    assert (process.returncode, err) == (0, b"")
+    found = [record for record in records if record["type"] == "event"]
+    assert [record["start"] for record in found] == [float(row["start"]) for row in expected]
+    assert [record["kind"] for record in found] == [row["kind"] for row in expected]
+
+
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_a_run_that_can_be_continued(video, tmp_path, expected, kind):
+    """The pipe goes on, so that only the signal ends the run."""
+    data = video.read_bytes()
+    words = (*OPTIONS, "--events", tmp_path / "events.csv", "--checkpoint", tmp_path / "state")
+    process = start("-", *words, stdin=subprocess.PIPE)
+    process.stdin.write(data[: len(data) * 4 // 5])
+    process.stdin.flush()
+    while json.loads(process.stdout.readline())["type"] != "event_start":
+        pass
+    process.send_signal(kind)
+    process.wait(60)
+    records = [json.loads(line) for line in process.stdout]
+    assert [record["type"] for record in records][-2:] == ["event", "end"]
+    assert records[-1]["reason"] == "stopped"
+    told = b"sysbags: interrupted\n" if kind == signal.SIGINT else b""
+    assert (process.returncode, process.stderr.read()) == (128 + kind, told)
+    assert (tmp_path / "state").exists()
+    assert 1 <= len(table(tmp_path / "events.csv")) <= len(expected)
+    assert sorted(os.listdir(tmp_path)) == ["events.csv", "state"]  # nothing is half-written
+    process.stdin.close()
+    process.stdout.close()
+    process.stderr.close()
+
+
+# Forks a run of the command ten times, each of which is killed after some lines, one for each window: so the
+# modules are imported only once. Nothing has started a thread before.
+KILLER = """
+import os, signal, sys
+import sysbags.evaluate.compilation, sysbags.watch.session
+from sysbags.cli import main
+counts, words = sys.argv[1:11], sys.argv[11:]
+for count in counts:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.dup2(writing, 1)
+        os._exit(main(words))
+    os.close(writing)
+    with os.fdopen(reading) as lines:
+        for _ in range(int(count)):
+            lines.readline()
+        os.kill(child, signal.SIGKILL)
+        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+"""
+
+
+def test_kill_at_ten_moments(video, tmp_path, expected):
+    path, state = tmp_path / "events.csv", tmp_path / "state"
+    words = [*OPTIONS, "--events", path, "--checkpoint", state, "--checkpoint-every", "0.01s", "--windows"]
+    counts = np.random.default_rng(0).integers(2, 21, 10).tolist()
+    command = [sys.executable, "-c", KILLER, *counts, "watch", video, *words, "--json-lines"]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert state.exists()
+    process = start(video, *words)
+    assert process.communicate()[1] == b""
+    assert process.returncode == 0
+    assert_same_tables(table(path), expected)
+    assert not state.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("nowhere.mp4", "nowhere.mp4 does not exist"),
+        ("{video} --learn soon", "--learn is 'soon', but it must be a time, such as 90s, 10min"),
+        ("{video} --false-alarms 3", "--false-alarms is '3', but it must be a rate, such as 1/day"),
+        ("{video} --learn 30s --length 20", "learn is 30 s, but windows of 2 s need at least 40 s"),
+        ("{video} --normal {video}", "is not a model file of sysbags"),
+        ("{video} --normal m --length 9", "--normal says how frames are described: leave out --length"),
+        ("{video} --normal m --bag flow", "--normal says how frames are described: leave out --bags"),
+        ("{video} --stride 2", "--stride is for clips, but this video may have no end"),
+        ("{video} --order auto", "--order is auto, but all windows must have the same order"),
+        ("{video} --bag sift", "VisualWords has to be fitted to clips first"),
+        ("{video} --grid 3", "grid is '3', but it must be rows and columns"),
+        ("{video} --mask {video}", "cannot be read: it must be a picture"),
+        ("{video} --follow", "follow is for folders of segments"),
+        ("{video} --events {video}", "it is an input and would be overwritten"),
+        ("{video} --save-clips {video}", "which is a file, but it must be a folder"),
+        ("{video} --events a --checkpoint a", "must be different files"),
+        ("{video} --checkpoint {text}", "text.csv is not a model file of sysbags"),
+        ("http://127.0.0.1:9/", "cannot be opened"),
+    ],
+)
+def test_mistakes_are_one_sentence(video, capsys, tmp_path, monkeypatch, words, sentence):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.csv").write_text("start,end\n" * 20)
+    code, out, err = call(capsys, "watch", *words.format(video=video, text="text.csv").split())
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_a_video_that_is_too_short_says_so(video, capsys):
+    code, out, err = call(capsys, "watch", video, "--learn", "10min", *WINDOWS)
+    assert (code, err) == (0, "")
+    assert "the video ended before it was learnt what is normal" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("10min", 600), ("6h", 21600), ("1.5 hours", 5400), ("2 days", 172800)]
+)
+def test_durations(text, seconds):
+    assert seconds_of(text, "--learn") == seconds
+    assert rate_per_second(f"3/{text}", "--rate") == 3 / seconds
+
+
+@pytest.mark.parametrize("text", ["", "5", "s", "-1s", "0min", "1e3s", "nan s", "1..2s", "5 fortnights"])
+def test_mistakes_in_durations(text):
+    with pytest.raises(ParameterError, match="must be a time"):
+        seconds_of(text, "--learn")
+
+
+@pytest.mark.parametrize("text", ["", "1", "/day", "0/day", "-1/h", "1/", "inf/day", "1/fortnight", "1/0s"])
+def test_mistakes_in_rates(text):
+    with pytest.raises(ParameterError, match="must be a rate"):
+        rate_per_second(text, "--false-alarms")
