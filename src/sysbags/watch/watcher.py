@@ -291,7 +291,9 @@ class Watcher:
         surprises = _surprise(tail_p_values(scores, tails))
         seconds = len(scores) * self.windows.step / self.rate
         threshold = threshold_for_rate(surprises, MERGED * self.patience, seconds, self.false_alarms)
-        return tails, surprises, threshold
+        # Kinds of windows that were never seen must be above it.
+        limits = {"high": min(threshold.high, LARGEST), "low": min(threshold.low, LARGEST)}
+        return tails, surprises, threshold._replace(**limits)
 
     def _dated(self, events: list[Event]) -> list[Event]:
         """Say how often normal windows give such an event."""
