@@ -292,8 +292,8 @@ class Watcher:
         seconds = len(scores) * self.windows.step / self.rate
         threshold = threshold_for_rate(surprises, MERGED * self.patience, seconds, self.false_alarms)
         # Kinds of windows that were never seen must be above it.
-        limits = {"high": min(threshold.high, LARGEST), "low": min(threshold.low, LARGEST)}
-        return tails, surprises, threshold._replace(**limits)
+        high, low = (min(level, LARGEST) for level in threshold[:2])
+        return tails, surprises, threshold._replace(high=high, low=low)
 
     def _dated(self, events: list[Event]) -> list[Event]:
         """Say how often normal windows give such an event."""
