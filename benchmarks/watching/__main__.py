@@ -1,6 +1,6 @@
 """Watching a process: false alarms, events that are found, speed and memory, as Markdown tables.
 
-`python -m benchmarks.watching [FOLDER] [--rows rates,events,ranking,windows,speed,memory] [--seeds 20:30]
+`python -m benchmarks.watching [FOLDER] [--rows rates,events,ranking,kinds,windows,speed,memory] [--seeds 20:30]
 [--hours 1] [--page docs/watch.md]`: the videos of the seeds have so many hours to learn from, normal ones,
 and ones with events. With a folder of real clips (one folder per class) sliding windows are measured on
 them, too. With `--page` the tables also replace those of the page.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.machine import facts, fill_page
 from benchmarks.watching import windows
-from benchmarks.watching.detection import Watched, event_rows, ranking_rows, rate_rows, watch_seeds
+from benchmarks.watching.detection import Watched, event_rows, kind_rows, ranking_rows, rate_rows, watch_seeds
 from benchmarks.watching.running import memory_rows, speed_rows
 
 PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "opencv-python-headless", "stumpy", "av")
@@ -30,7 +30,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--rows", default="rates,events,ranking,windows,speed,memory")
+    parser.add_argument("--rows", default="rates,events,ranking,kinds,windows,speed,memory")
     parser.add_argument("--seeds", default="20:30")
     parser.add_argument("--hours", type=float, default=1.0)
     parser.add_argument("--page", type=Path)
@@ -46,6 +46,7 @@ def main() -> None:
         "rates": lambda: rate_rows(watched()),
         "events": lambda: event_rows(watched()),
         "ranking": lambda: ranking_rows(watched()),
+        "kinds": lambda: kind_rows(seeds, arguments.hours),
         "windows": lambda: windows.rows(arguments.folder),
         "speed": speed_rows,
         "memory": memory_rows,
@@ -55,7 +56,7 @@ def main() -> None:
     for name in names:
         folder = ["FOLDER"] if arguments.folder and name == "windows" else []
         given = [f"--{key}={getattr(arguments, key)}" for key in ("seeds", "hours")]
-        sizes = given if name in ("rates", "events", "ranking") else []
+        sizes = given if name in ("rates", "events", "ranking", "kinds") else []
         command = shlex.join(["python", "-m", "benchmarks.watching", *folder, "--rows", name, *sizes])
         lines = [*facts(command, PACKAGES), ""]
         print("\n".join(lines), flush=True)

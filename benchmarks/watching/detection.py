@@ -8,7 +8,8 @@ the rest. The scenes, the scores and their calibration were chosen on other seed
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,11 +19,11 @@ from benchmarks.watching.rivals import RIVALS, foreground, window_spans
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags.bags import LocalBinaryPatterns
-from sysbags.datasets.watching import SCENES, WatchedEvent, WatchingVideo, make_watching
+from sysbags.datasets.watching import EVENTS, SCENES, WatchedEvent, WatchingVideo, make_watching
 from sysbags.watch import Event, Watcher
 from sysbags.watch.calibration import clusters, threshold_for_rate
 
-__all__ = ["Watched", "event_rows", "ranking_rows", "rate_rows", "watch_seed"]
+__all__ = ["Watched", "event_rows", "kind_rows", "ranking_rows", "rate_rows", "watch_seed"]
 
 LENGTH, STEP, RATE = 100, 10, 10.0
 ASKED = 1.0 / 3600.0
@@ -60,14 +61,12 @@ class Watched:
     events: list[Event]
 
 
-def watch_seed(seed: int, hours: float, rivals: bool) -> Watched:
+def watch_seed(seed: int, hours: float, rivals: bool, kinds: Sequence[str] = ("dynamics",)) -> Watched:
     """Watch the video of a seed: `hours` to learn from, as many normal ones, and as many with events."""
     scene, part = SCENES[seed % len(SCENES)], 3600.0 * hours
     starts = np.arange(2.0 * part + 60.0, 3.0 * part - DURATION, EVERY)
-    planned = [
-        WatchedEvent(start, start + DURATION, "dynamics", STRENGTHS[k % len(STRENGTHS)])
-        for k, start in enumerate(starts.tolist())
-    ]
+    chosen = zip(starts.tolist(), itertools.cycle(itertools.product(STRENGTHS, kinds)), strict=False)
+    planned = [WatchedEvent(start, start + DURATION, kind, strength) for start, (strength, kind) in chosen]
     video = make_watching(scene, 3.0 * part, rate=RATE, events=planned, random_state=seed)
     rows = LocalBinaryPatterns().stream(video.frames())
     watcher = Watcher(rate=RATE, learn=part, false_alarms=ASKED, length=LENGTH, step=STEP)
@@ -121,6 +120,23 @@ def event_rows(watched: list[Watched]) -> Iterator[str]:
         yield f"| {name} | {' | '.join(cells)} | {alarms / hours:.2f} |"
 
 
+def kind_rows(seeds: range, hours: float) -> Iterator[str]:
+    """Lines of the table of events of other kinds that sysbags finds in time at the asked rate."""
+    kinds = [kind for kind in EVENTS if kind != "dynamics"]
+    watched = run(lambda seed: watch_seed(seed, hours, False, kinds), list(seeds), -1, "videos")
+    yield "| scene | " + " | ".join(kinds) + " |"
+    yield "| --- |" + " ---: |" * len(kinds)
+    for scene, chosen in _scenes(watched):
+        pairs = [(event.kind, _is_found(one, event)) for one in chosen for event in one.video.events]
+        shares = (np.mean([hit for kind, hit in pairs if kind == wanted]) for wanted in kinds)
+        yield f"| {scene} | {' | '.join(f'{100.0 * share:.0f}' for share in shares)} |"
+
+
+def _is_found(one: Watched, event: WatchedEvent) -> bool:
+    """Return whether sysbags finds an event in time."""
+    return any(event.start <= alarm.start <= event.start + WITHIN for alarm in one.events)
+
+
 def ranking_rows(watched: list[Watched]) -> Iterator[str]:
     """Lines of the table of areas under the precision-recall curve, in the part with events."""
     yield "| method | " + " | ".join(scene for scene, _ in _scenes(watched)) + " |"
@@ -157,7 +173,7 @@ def _found(one: Watched, name: str) -> dict[float, list[bool]]:
     found: dict[float, list[bool]] = {strength: [] for strength in STRENGTHS}
     for event in one.video.events:
         if name == SYSBAGS:
-            hit = any(event.start <= alarm.start <= event.start + WITHIN for alarm in one.events)
+            hit = _is_found(one, event)
         else:
             hit = bool(np.any(values[(stops > event.start) & (stops <= event.start + WITHIN)] >= limit))
         found[event.strength].append(hit)
