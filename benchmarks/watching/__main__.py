@@ -1,9 +1,9 @@
 """Watching a process: false alarms, events that are found, speed and memory, as Markdown tables.
 
 `python -m benchmarks.watching [FOLDER] [--rows rates,events,ranking,kinds,windows,speed,memory]
-[--seeds 20:30] [--hours 1] [--page docs/watch.md]`: the videos of the seeds have so many hours to learn from,
-normal ones, and ones with events. With a folder of real clips (one folder per class) sliding windows are
-measured on them, too. With `--page` the tables also replace those of the page.
+[--seeds 20:30] [--hours 1] [--page docs/watch.md]`: the videos of the seeds have so many normal hours, twice
+as many to learn from, and half as many with events. With a folder of real clips (one folder per class)
+sliding windows are measured on them, too. With `--page` the tables also replace those of the page.
 """
 
 from __future__ import annotations

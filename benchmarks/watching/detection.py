@@ -13,19 +13,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from joblib import Parallel, delayed
 
 from benchmarks.watching.metrics import auc_pr, vus_pr, window_labels
 from benchmarks.watching.rivals import RIVALS, foreground, window_spans
-from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags.bags import LocalBinaryPatterns
-from sysbags.datasets.watching import EVENTS, SCENES, WatchedEvent, WatchingVideo, make_watching
+from sysbags.datasets.watching import EVENTS, SCENES, WatchedEvent, make_watching
 from sysbags.watch import Event, Watcher
 from sysbags.watch.calibration import clusters, threshold_for_rate
 
 __all__ = ["Watched", "event_rows", "kind_rows", "ranking_rows", "rate_rows", "watch_seed"]
 
 LENGTH, STEP, RATE = 100, 10, 10.0
+PARTS = (2.0, 1.0, 0.5)  # to learn from, normal, and with events, in units of the hours that are asked for
 ASKED = 1.0 / 3600.0
 EVERY, DURATION = 150.0, 60.0  # seconds from one event to the next, and of each
 STRENGTHS = (0.5, 1.0)
@@ -43,7 +44,8 @@ class Watched:
     scene : str
     normal, changed : tuple of float
         Start and stop of the normal part and of the part with events, in seconds.
-    video : WatchingVideo
+    planned : tuple of WatchedEvent
+        What happens in the video.
     windows : (n, 2) array of int
         Start and stop of each window, in rows.
     surprise : dict of str to (n,) array
@@ -55,21 +57,22 @@ class Watched:
     scene: str
     normal: tuple[float, float]
     changed: tuple[float, float]
-    video: WatchingVideo
+    planned: tuple[WatchedEvent, ...]
     windows: IntArray
     surprise: dict[str, Array]
     events: list[Event]
 
 
 def watch_seed(seed: int, hours: float, rivals: bool, kinds: Sequence[str] = ("dynamics",)) -> Watched:
-    """Watch the video of a seed: `hours` to learn from, as many normal ones, and as many with events."""
-    scene, part = SCENES[seed % len(SCENES)], 3600.0 * hours
-    starts = np.arange(2.0 * part + 60.0, 3.0 * part - DURATION, EVERY)
+    """Watch the video of a seed: a part to learn from, a normal one of so many hours, and one with events."""
+    scene, ends = SCENES[seed % len(SCENES)], 3600.0 * hours * np.cumsum(PARTS)
+    learn, normal, total = ends.tolist()
+    starts = np.arange(normal + 60.0, total - DURATION, EVERY)
     chosen = zip(starts.tolist(), itertools.cycle(itertools.product(STRENGTHS, kinds)), strict=False)
     planned = [WatchedEvent(start, start + DURATION, kind, strength) for start, (strength, kind) in chosen]
-    video = make_watching(scene, 3.0 * part, rate=RATE, events=planned, random_state=seed)
+    video = make_watching(scene, total, rate=RATE, events=planned, random_state=seed)
     rows = LocalBinaryPatterns().stream(video.frames())
-    watcher = Watcher(rate=RATE, learn=part, false_alarms=ASKED, length=LENGTH, step=STEP)
+    watcher = Watcher(rate=RATE, learn=learn, false_alarms=ASKED, length=LENGTH, step=STEP)
     verdicts, events = [], []
     for first in range(0, len(rows), 1000):
         judged, ended = watcher.update(rows[first : first + 1000])
@@ -80,19 +83,19 @@ def watch_seed(seed: int, hours: float, rivals: bool, kinds: Sequence[str] = ("d
     own = np.array([np.nan if one.kind == "learning" else one.surprise for one in verdicts])
     surprise = {SYSBAGS: own}
     if rivals:
-        half = int(0.5 * part * RATE)
+        half = int(0.5 * learn * RATE)
         later = windows[windows[:, 0] >= half] - half
         scores = {name: score(rows[:half], rows[half:], later) for name, score in RIVALS.items()}
-        frames = list(video.frames())
-        scores["MOG2 background subtractor"] = foreground(frames[:half], frames[half:], later)
+        frames = video.frames()
+        scores["MOG2 background subtractor"] = foreground(itertools.islice(frames, half), frames, later)
         for name, values in scores.items():
             surprise[name] = np.concatenate([np.full(len(windows) - len(values), np.nan), values])
-    return Watched(scene, (part, 2.0 * part), (2.0 * part, 3.0 * part), video, windows, surprise, events)
+    return Watched(scene, (learn, normal), (normal, total), video.events, windows, surprise, events)
 
 
 def watch_seeds(seeds: range, hours: float, rivals: bool) -> list[Watched]:
     """Watch the videos of some seeds."""
-    return run(lambda seed: watch_seed(seed, hours, rivals), list(seeds), -1, "videos")
+    return list(Parallel(n_jobs=-1)(delayed(watch_seed)(seed, hours, rivals) for seed in seeds))
 
 
 def rate_rows(watched: list[Watched]) -> Iterator[str]:
@@ -123,11 +126,11 @@ def event_rows(watched: list[Watched]) -> Iterator[str]:
 def kind_rows(seeds: range, hours: float) -> Iterator[str]:
     """Lines of the table of events of other kinds that sysbags finds in time at the asked rate."""
     kinds = [kind for kind in EVENTS if kind != "dynamics"]
-    watched = run(lambda seed: watch_seed(seed, hours, False, kinds), list(seeds), -1, "videos")
+    watched = Parallel(n_jobs=-1)(delayed(watch_seed)(seed, hours, False, kinds) for seed in seeds)
     yield "| scene | " + " | ".join(kinds) + " |"
     yield "| --- |" + " ---: |" * len(kinds)
     for scene, chosen in _scenes(watched):
-        pairs = [(event.kind, _is_found(one, event)) for one in chosen for event in one.video.events]
+        pairs = [(event.kind, _is_found(one, event)) for one in chosen for event in one.planned]
         shares = (np.mean([hit for kind, hit in pairs if kind == wanted]) for wanted in kinds)
         yield f"| {scene} | {' | '.join(f'{100.0 * share:.0f}' for share in shares)} |"
 
@@ -171,7 +174,7 @@ def _found(one: Watched, name: str) -> dict[float, list[bool]]:
     """Return for each strength which events are found in time."""
     values, stops, limit = _series(one, name)
     found: dict[float, list[bool]] = {strength: [] for strength in STRENGTHS}
-    for event in one.video.events:
+    for event in one.planned:
         if name == SYSBAGS:
             hit = _is_found(one, event)
         else:
@@ -193,5 +196,5 @@ def _areas(one: Watched, name: str) -> tuple[float, float]:
     """Return AUC-PR and VUS-PR of a method in the part with events."""
     values, stops, _ = _series(one, name)
     inside = stops - LENGTH / RATE >= one.changed[0]
-    labels = window_labels(one.windows[inside], one.video.events, RATE)
+    labels = window_labels(one.windows[inside], one.planned, RATE)
     return auc_pr(labels, values[inside]), vus_pr(labels, values[inside], 2 * LENGTH // STEP)
