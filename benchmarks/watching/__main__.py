@@ -1,9 +1,10 @@
 """Watching a process: false alarms, events that are found, speed and memory, as Markdown tables.
 
-`python -m benchmarks.watching [FOLDER] [--rows rates,events,ranking,kinds,windows,speed,memory]
+`python -m benchmarks.watching [FOLDER] [--rows rates,events,ranking,kinds,joined,windows,speed,memory]
 [--seeds 20:30] [--hours 1] [--page docs/watch.md]`: the videos of the seeds have so many normal hours, twice
 as many to learn from, and half as many with events. With a folder of real clips (one folder per class)
-sliding windows are measured on them, too. With `--page` the tables also replace those of the page.
+they are joined and watched, and sliding windows are measured on them. With `--page` the tables also replace
+those of the page.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from pathlib import Path
 
 from benchmarks.machine import facts, fill_page
 from benchmarks.watching import windows
-from benchmarks.watching.detection import Watched, event_rows, kind_rows, ranking_rows, rate_rows, watch_seeds
+from benchmarks.watching.detection import (
+    Watched,
+    event_rows,
+    joined_rows,
+    kind_rows,
+    ranking_rows,
+    rate_rows,
+    watch_seeds,
+)
 from benchmarks.watching.running import memory_rows, speed_rows
 
 PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "opencv-python-headless", "stumpy", "av")
@@ -30,7 +39,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--rows", default="rates,events,ranking,kinds,windows,speed,memory")
+    parser.add_argument("--rows", default="rates,events,ranking,kinds,joined,windows,speed,memory")
     parser.add_argument("--seeds", default="20:30")
     parser.add_argument("--hours", type=float, default=1.0)
     parser.add_argument("--page", type=Path)
@@ -47,6 +56,7 @@ def main() -> None:
         "events": lambda: event_rows(watched()),
         "ranking": lambda: ranking_rows(watched()),
         "kinds": lambda: kind_rows(seeds, arguments.hours),
+        "joined": lambda: joined_rows(arguments.folder),
         "windows": lambda: windows.rows(arguments.folder),
         "speed": speed_rows,
         "memory": memory_rows,
@@ -54,7 +64,7 @@ def main() -> None:
     if unknown := set(names) - set(rows):
         parser.error(f"--rows has {', '.join(sorted(unknown))}, but it must be some of {', '.join(rows)}")
     for name in names:
-        folder = ["FOLDER"] if arguments.folder and name == "windows" else []
+        folder = ["FOLDER"] if arguments.folder and name in ("joined", "windows") else []
         given = [f"--{key}={getattr(arguments, key)}" for key in ("seeds", "hours")]
         sizes = given if name in ("rates", "events", "ranking", "kinds") else []
         command = shlex.join(["python", "-m", "benchmarks.watching", *folder, "--rows", name, *sizes])

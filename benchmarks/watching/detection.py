@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -19,14 +20,17 @@ from benchmarks.watching.metrics import auc_pr, vus_pr, window_labels
 from benchmarks.watching.rivals import RIVALS, foreground, window_spans
 from sysbags._common.types import Array, IntArray
 from sysbags.bags import LocalBinaryPatterns
-from sysbags.datasets.watching import EVENTS, SCENES, WatchedEvent, make_watching
+from sysbags.datasets.joined import join_clips
+from sysbags.datasets.watching import EVENTS, SCENES, WatchedEvent, WatchingVideo, make_watching
 from sysbags.watch import Event, Watcher
 from sysbags.watch.calibration import clusters, threshold_for_rate
 
-__all__ = ["Watched", "event_rows", "kind_rows", "ranking_rows", "rate_rows", "watch_seed"]
+__all__ = ["Watched", "event_rows", "joined_rows", "kind_rows", "ranking_rows", "rate_rows", "watch_seed"]
 
 LENGTH, STEP, RATE = 100, 10, 10.0
 PARTS = (2.0, 1.0, 0.5)  # to learn from, normal, and with events, in units of the hours that are asked for
+JOINED = (1200.0, 1800.0)  # seconds to learn from, and to watch, of clips that are joined
+CLASSES = ("fire", "ocean", "traffic", "rain")
 ASKED = 1.0 / 3600.0
 EVERY, DURATION = 150.0, 60.0  # seconds from one event to the next, and of each
 STRENGTHS = (0.5, 1.0)
@@ -71,6 +75,17 @@ def watch_seed(seed: int, hours: float, rivals: bool, kinds: Sequence[str] = ("d
     chosen = zip(starts.tolist(), itertools.cycle(itertools.product(STRENGTHS, kinds)), strict=False)
     planned = [WatchedEvent(start, start + DURATION, kind, strength) for start, (strength, kind) in chosen]
     video = make_watching(scene, total, rate=RATE, events=planned, random_state=seed)
+    return _watch(scene, video, learn, normal, rivals)
+
+
+def watch_joined(folder: Path, name: str) -> Watched:
+    """Watch clips of a class, joined, with cuts to other classes; sources are learnt or watched, not both."""
+    video = join_clips(folder, name, sum(JOINED), learn=JOINED[0], every=60.0, duration=20.0, random_state=20)
+    return _watch(name, video, JOINED[0], JOINED[0], True)
+
+
+def _watch(name: str, video: WatchingVideo, learn: float, normal: float, rivals: bool) -> Watched:
+    """Watch a video: learn until a time, and expect nothing until another."""
     rows = LocalBinaryPatterns().stream(video.frames())
     watcher = Watcher(rate=RATE, learn=learn, false_alarms=ASKED, length=LENGTH, step=STEP)
     verdicts, events = [], []
@@ -85,12 +100,13 @@ def watch_seed(seed: int, hours: float, rivals: bool, kinds: Sequence[str] = ("d
     if rivals:
         half = int(0.5 * learn * RATE)
         later = windows[windows[:, 0] >= half] - half
-        scores = {name: score(rows[:half], rows[half:], later) for name, score in RIVALS.items()}
+        scores = {rival: score(rows[:half], rows[half:], later) for rival, score in RIVALS.items()}
         frames = video.frames()
         scores["MOG2 background subtractor"] = foreground(itertools.islice(frames, half), frames, later)
-        for name, values in scores.items():
-            surprise[name] = np.concatenate([np.full(len(windows) - len(values), np.nan), values])
-    return Watched(scene, (learn, normal), (normal, total), video.events, windows, surprise, events)
+        for rival, values in scores.items():
+            surprise[rival] = np.concatenate([np.full(len(windows) - len(values), np.nan), values])
+    changed = (normal, video.count / RATE)
+    return Watched(name, (learn, normal), changed, video.events, windows, surprise, events)
 
 
 def watch_seeds(seeds: range, hours: float, rivals: bool) -> list[Watched]:
@@ -152,11 +168,16 @@ def ranking_rows(watched: list[Watched]) -> Iterator[str]:
         yield f"| {name} | {' | '.join(cells)} |"
 
 
+def joined_rows(folder: Path | None) -> Iterator[str]:
+    """Lines of the table of areas for clips of some classes, joined."""
+    if folder is not None:
+        yield from ranking_rows(Parallel(n_jobs=-1)(delayed(watch_joined)(folder, name) for name in CLASSES))
+
+
 def _scenes(watched: list[Watched]) -> Iterator[tuple[str, list[Watched]]]:
     """Yield the videos of each scene, and all of them."""
-    for scene in SCENES:
-        if chosen := [one for one in watched if one.scene == scene]:
-            yield scene, chosen
+    for scene in dict.fromkeys(one.scene for one in watched):
+        yield scene, [one for one in watched if one.scene == scene]
     yield TOGETHER, watched
 
 
