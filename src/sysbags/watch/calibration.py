@@ -23,7 +23,7 @@ __all__ = [
 
 PEAKS = 20  # to which a tail is fitted
 LASTING = 10.0  # an event lasts while the surprise is above the level of so many times its rate
-TINY = 1e-9  # the smallest scale of a tail
+TINY = 1e-6  # the smallest scale of a tail, relative to its start
 SMALLEST = 1e-300  # p-value
 
 
@@ -136,7 +136,8 @@ def fit_tail(normal: Array, gap: int, *, drift: bool = False) -> Tail:
             np.mean(np.maximum(first[:k] - second[m], 0.0)),
             np.mean(np.maximum(second[:m] - first[k], 0.0)),
         ]
-    return Tail(float(highest[count]), max(float(np.max(scales)), TINY), count)
+    start = float(highest[count])
+    return Tail(start, max(float(np.max(scales)), TINY * (1.0 + abs(start))), count)
 
 
 def _highest(series: Array, gap: int, peaks: int) -> tuple[Array, int]:

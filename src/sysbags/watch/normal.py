@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -185,11 +185,11 @@ class Scorer:
         self._earlier.append((window.stop, one))
         return np.asarray(np.log(scores + TINY))
 
-    def nearest(self, means: dict[str, EmbeddedWindow]) -> str:
+    def nearest(self, means: Sequence[tuple[str, EmbeddedWindow]]) -> str:
         """Return the name of the mean nearest to the window that was scored last; empty if there is none."""
         distances = {
             name: self._parts(embedded_gram(mean.observers[None], mean.stack, self.embedded)).sum()
-            for name, mean in means.items()
+            for name, mean in means
         }
         return min(distances, key=distances.__getitem__, default="")
 
@@ -235,9 +235,11 @@ def _embedded(system: System, features: Array) -> EmbeddedWindow:
     return EmbeddedWindow(coefficients.T @ features, SystemStack.of([system]))
 
 
-def embed_means(embedding: Embedding, means: Mapping[str, System]) -> dict[str, EmbeddedWindow]:
+def embed_means(
+    embedding: Embedding, means: Sequence[tuple[str, System]]
+) -> tuple[tuple[str, EmbeddedWindow], ...]:
     """Embed systems with a name."""
-    return {name: _embedded(mean, embedding.features(mean.samples)) for name, mean in means.items()}
+    return tuple((name, _embedded(mean, embedding.features(mean.samples))) for name, mean in means)
 
 
 def squared_norms(rows: Array, kernel: KernelLike) -> Array:

@@ -141,8 +141,8 @@ class Watcher:
                 f"learn is {learn:g} s, but windows of {length / rate:g} s need at least "
                 f"{2.0 * SMALLEST * length / rate:g} s to learn from"
             )
-        self.classes = dict(classes or {})
-        for name, mean in self.classes.items():
+        self.classes = tuple((classes or {}).items())
+        for name, mean in self.classes:
             if (mean.kernel, mean.normal_form) != (kernel, self.windows.normal_form):
                 raise ParameterError(
                     f"the mean of {name!r} has the kernel {mean.kernel!r} and the form {mean.normal_form!r}, "
@@ -290,7 +290,7 @@ class Watcher:
         tails = fit_tails(scores, self.patience)
         surprises = _surprise(tail_p_values(scores, tails))
         seconds = len(scores) * self.windows.step / self.rate
-        threshold = threshold_for_rate(surprises, MERGED * self.patience, seconds, self.false_alarms)
+        threshold = threshold_for_rate(surprises, self.patience, seconds, self.false_alarms)
         # Kinds of windows that were never seen must be above it.
         high, low = (min(level, LARGEST) for level in threshold[:2])
         return tails, surprises, threshold._replace(high=high, low=low)
