@@ -87,7 +87,7 @@ def test_tails_are_monotone_and_continuous(normal, overlap, seed):
         below = scores[:, s] <= tail.start
         assert (p[below, s] >= conformal[below]).all()  # never less than what was counted
         # Just beyond the start, as many peaks are expected as were seen, each in as many windows as overlap.
-        # The next number is at most 2e-14 away, and scales are at least 1e-9.
+        # The next number is at most 2e-14 away, and scales are at least 1e-6.
         just_above = np.full((1, normal.shape[1]), np.nextafter(tail.start, np.inf))
         share = tail.peaks * overlap / (overlap + len(normal))
         assert tail_p_values(just_above, tails)[0, s] == pytest.approx(share, rel=1e-4)
