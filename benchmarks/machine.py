@@ -9,11 +9,11 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["facts", "fill_page", "peak_memory", "seconds"]
+__all__ = ["facts", "fill_page", "peak_memory", "print_table", "seconds"]
 
 Result = TypeVar("Result")
 
@@ -26,6 +26,20 @@ def facts(command: str, packages: Sequence[str]) -> list[str]:
         f"* command: `{command}`",
         f"* versions: {', '.join(f'{name} {version(name)}' for name in packages)}",
     ]
+
+
+def print_table(
+    rows: Iterable[str], command: str, packages: Sequence[str], page: Path | None, mark: str
+) -> None:
+    """Print facts and the rows of a table as they come, and put them into a page after a mark."""
+    lines = [*facts(command, packages), ""]
+    print("\n".join(lines), flush=True)
+    for line in rows:
+        lines.append(line)
+        print(line, flush=True)
+    print(flush=True)
+    if page:
+        fill_page(page, mark, "\n".join(lines))
 
 
 def version(package: str) -> str:

@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks.machine import facts, fill_page
+from benchmarks.machine import print_table
 from benchmarks.scale.libraries import adding_rows, leave_one_out_rows, memory_rows
 from benchmarks.scale.matrices import cluster_rows, distance_rows
 from benchmarks.scale.search import pivot_rows, search_rows
@@ -52,14 +52,8 @@ def main() -> None:
     for name in names:
         sizes = ["--systems", str(count)] if count != parser.get_default("systems") else []
         command = shlex.join(["python", "-m", "benchmarks.scale", *folder, "--rows", name, *sizes])
-        lines = [*facts(command, PACKAGES), ""]
-        print("\n".join(lines), flush=True)
-        for line in rows[name]():
-            lines.append(line)
-            print(line, flush=True)
-        print(flush=True)
-        if arguments.page:
-            fill_page(arguments.page, f"python -m benchmarks.scale --rows {name}", "\n".join(lines))
+        mark = f"python -m benchmarks.scale --rows {name}"
+        print_table(rows[name](), command, PACKAGES, arguments.page, mark)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks.machine import facts, fill_page
+from benchmarks.machine import print_table
 from benchmarks.watching import windows
 from benchmarks.watching.detection import (
     Watched,
@@ -68,14 +68,8 @@ def main() -> None:
         given = [f"--{key}={getattr(arguments, key)}" for key in ("seeds", "hours")]
         sizes = given if name in ("rates", "events", "ranking", "kinds") else []
         command = shlex.join(["python", "-m", "benchmarks.watching", *folder, "--rows", name, *sizes])
-        lines = [*facts(command, PACKAGES), ""]
-        print("\n".join(lines), flush=True)
-        for line in rows[name]():
-            lines.append(line)
-            print(line, flush=True)
-        print(flush=True)
-        if arguments.page:
-            fill_page(arguments.page, f"python -m benchmarks.watching --rows {name}", "\n".join(lines))
+        mark = f"python -m benchmarks.watching --rows {name}"
+        print_table(rows[name](), command, PACKAGES, arguments.page, mark)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ class Watched:
     events: list[Event]
 
 
-def watch_seed(seed: int, hours: float, rivals: bool, kinds: Sequence[str] = ("dynamics",)) -> Watched:
+def watch_seed(seed: int, hours: float, rivals: bool, kinds: Sequence[str]) -> Watched:
     """Watch the video of a seed: a part to learn from, a normal one of so many hours, and one with events."""
     scene, ends = SCENES[seed % len(SCENES)], 3600.0 * hours * np.cumsum(PARTS)
     learn, normal, total = ends.tolist()
@@ -109,9 +109,11 @@ def _watch(name: str, video: WatchingVideo, learn: float, normal: float, rivals:
     return Watched(name, (learn, normal), changed, video.events, windows, surprise, events)
 
 
-def watch_seeds(seeds: range, hours: float, rivals: bool) -> list[Watched]:
+def watch_seeds(
+    seeds: range, hours: float, rivals: bool, kinds: Sequence[str] = ("dynamics",)
+) -> list[Watched]:
     """Watch the videos of some seeds."""
-    return list(Parallel(n_jobs=-1)(delayed(watch_seed)(seed, hours, rivals) for seed in seeds))
+    return list(Parallel(n_jobs=-1)(delayed(watch_seed)(seed, hours, rivals, kinds) for seed in seeds))
 
 
 def rate_rows(watched: list[Watched]) -> Iterator[str]:
@@ -120,7 +122,7 @@ def rate_rows(watched: list[Watched]) -> Iterator[str]:
     yield "| --- | ---: | ---: | ---: | ---: |"
     for scene, chosen in _scenes(watched):
         hours = sum(one.normal[1] - one.normal[0] for one in chosen) / 3600.0
-        found = sum(one.normal[0] <= event.start < one.normal[1] for one in chosen for event in one.events)
+        found = sum(_alarms(one, SYSBAGS) for one in chosen)
         yield f"| {scene} | {hours:g} | {found} | {found / hours:.2f} | {3600.0 * ASKED:g} |"
 
 
@@ -142,7 +144,7 @@ def event_rows(watched: list[Watched]) -> Iterator[str]:
 def kind_rows(seeds: range, hours: float) -> Iterator[str]:
     """Lines of the table of events of other kinds that sysbags finds in time at the asked rate."""
     kinds = [kind for kind in EVENTS if kind != "dynamics"]
-    watched = Parallel(n_jobs=-1)(delayed(watch_seed)(seed, hours, False, kinds) for seed in seeds)
+    watched = watch_seeds(seeds, hours, rivals=False, kinds=kinds)
     yield "| scene | " + " | ".join(kinds) + " |"
     yield "| --- |" + " ---: |" * len(kinds)
     for scene, chosen in _scenes(watched):

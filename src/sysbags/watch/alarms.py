@@ -19,7 +19,7 @@ class Verdict:
         Times of the window, in seconds.
     new : float
         Time from which on its rows are not in the window before.
-    kind : {"learning", "normal", "change", "still", "looped", ...}
+    kind : {"learning", "normal", "change", "still"}
     surprise : float
         ``-log10`` of the combined p-value; 0 while learning.
     p_value : float
@@ -90,7 +90,7 @@ class Alarm:
     ----------
     high, low : float
     patience : int
-        As many windows as share a row with one of them: what is unusual is in all of these.
+        At least as many windows as have a row in common: what is unusual is in all of these.
 
     Attributes
     ----------
