@@ -210,7 +210,7 @@ def timeline(
     check_share(alpha, "alpha", low="(", high=")")
     check_positive(rate, "rate")
     seed = seed_of(random_state)
-    windows = _windows(stream, length, step, order, kernel, n_jobs)
+    windows = _windows(stream, length, step, order, kernel)
     lag = _lag(windows)
     with_system = [k for k, window in enumerate(windows) if window.system is not None]
     if not with_system:
@@ -257,9 +257,7 @@ def timeline(
     )
 
 
-def _windows(
-    stream: Any, length: int, step: int, order: int | str, kernel: KernelLike, n_jobs: int | None
-) -> list[Window]:
+def _windows(stream: Any, length: int, step: int, order: int | str, kernel: KernelLike) -> list[Window]:
     """Cut a stream into windows with their systems; windows are returned as they are."""
     if isinstance(stream, Sequence) and stream and all(isinstance(item, Window) for item in stream):
         return list(stream)
@@ -271,7 +269,6 @@ def _windows(
             f"the stream has {len(rows)} rows, but a window has {length}: "
             "use a longer clip or a smaller length"
         )
-
     return window_systems(rows, length, step, order=order, kernel=kernel)
 
 
