@@ -55,7 +55,7 @@ def test_the_whole_way(paths, tmp_path, name):
     for path, stream in zip(paths, streams, strict=True):
         np.testing.assert_allclose(stream.sum(axis=1), 1.0, rtol=1e-12)
         assert stream.min() >= 0.0
-        assert len(stream) in (11, 12)  # flow is between frames
+        assert len(stream) in (10, 11, 12)  # flow is between frames, and LBP-TOP compares three
         if not bag.requires_fit:
             np.testing.assert_array_equal(bag.stream(path), stream)
     model = Pipeline(

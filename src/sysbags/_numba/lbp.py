@@ -29,11 +29,13 @@ from sysbags._common.types import Array, IntArray
 from sysbags._numba import compiled
 
 __all__ = [
+    "Bytes",
     "count_nearest",
     "count_nearest_of_regions",
     "count_patterns",
     "count_patterns_of_regions",
     "pattern_bins",
+    "share_of_sides",
 ]
 
 SAFE_BEGIN, SAFE_END = 2, 512
@@ -232,8 +234,8 @@ def count_patterns(
         counts[k] += turns[0, k] + turns[1, k] + turns[2, k] + turns[3, k]
 
 
-@compiled(wrapper=False)
-def _share(first: Any, second: Any) -> Any:
+@compiled()
+def share_of_sides(first: Any, second: Any) -> Any:
     """What the corners beside the centre, less it, add to the opposite corner; rounded down, see the top."""
     s = np.int32(np.add(first, second))
     return np.int16(np.right_shift(np.multiply(s, RATIO), SIXTEEN))
@@ -248,13 +250,13 @@ def _encode_nearest(above: Bytes, row: Bytes, below: Bytes, codes: Bytes) -> Non
         up, down = np.subtract(np.int16(above[c + 1]), g), np.subtract(np.int16(below[c + 1]), g)
         codes[c] = (
             (BIT_0 if right >= ZERO else NONE)
-            | (BIT_1 if np.add(np.int16(above[c + 2]), _share(up, right)) >= g else NONE)
+            | (BIT_1 if np.add(np.int16(above[c + 2]), share_of_sides(up, right)) >= g else NONE)
             | (BIT_2 if up >= ZERO else NONE)
-            | (BIT_3 if np.add(np.int16(above[c]), _share(up, left)) >= g else NONE)
+            | (BIT_3 if np.add(np.int16(above[c]), share_of_sides(up, left)) >= g else NONE)
             | (BIT_4 if left >= ZERO else NONE)
-            | (BIT_5 if np.add(np.int16(below[c]), _share(down, left)) >= g else NONE)
+            | (BIT_5 if np.add(np.int16(below[c]), share_of_sides(down, left)) >= g else NONE)
             | (BIT_6 if down >= ZERO else NONE)
-            | (BIT_7 if np.add(np.int16(below[c + 2]), _share(down, right)) >= g else NONE)
+            | (BIT_7 if np.add(np.int16(below[c + 2]), share_of_sides(down, right)) >= g else NONE)
         )
 
 

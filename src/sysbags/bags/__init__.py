@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sysbags.bags.flow import OpticalFlow as OpticalFlow
     from sysbags.bags.lbp import LocalBinaryPatterns as LocalBinaryPatterns
     from sysbags.bags.patch_words import PatchWords as PatchWords
+    from sysbags.bags.planes import PlanePatterns as PlanePatterns
     from sysbags.bags.union import BagUnion as BagUnion
     from sysbags.bags.words import VisualWords as VisualWords
 

@@ -15,6 +15,7 @@ from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer
 from sysbags.bags.base import BagTransformer, pool, video_name
 from sysbags.bags.lbp import LocalBinaryPatterns
+from sysbags.bags.planes import PlanePatterns
 from sysbags.errors import FileError, ParameterError
 from sysbags.video import Frame, Video
 
@@ -26,10 +27,11 @@ MOST_REGIONS = 1000
 class Regions:
     """Describe each cell of a grid, or each region of a mask, by a bag of its own.
 
-    Frames are read once for all regions. With `LocalBinaryPatterns` the patterns are those of the whole
-    frame, each counted in the region of its pixel: at the border of a region its neighbours in other regions
-    are compared, and the counts of a grid sum to those of the frame. Any other bag describes crops of the
-    frame; for a region of a mask, which may have any shape, this is the smallest rectangle around it.
+    Frames are read once for all regions. With `LocalBinaryPatterns` and `PlanePatterns` the patterns
+    are those of the whole frame, each counted in the region of its pixel: at the border of a region its
+    neighbours in other regions are compared, and the counts of a grid sum to those of the frame. Any
+    other bag describes crops of the frame; for a region of a mask, which may have any shape, this is the
+    smallest rectangle around it.
 
     Parameters
     ----------
@@ -112,7 +114,7 @@ class Regions:
 
     def masses(self, frames: Iterator[Frame]) -> Iterator[Array]:
         """Turn frames into masses over bins for each region, (cells, p)."""
-        if isinstance(self.bag, LocalBinaryPatterns):
+        if isinstance(self.bag, (LocalBinaryPatterns, PlanePatterns)):
             return self.bag.masses_of_regions(frames, self.labels)
         # The bags take turns, so that few frames are in memory.
         copies = tee(frames, len(self.names))

@@ -95,6 +95,7 @@ CLASSES = {
                 {"window": 3, "step": 1},
             ),
         ),
+        BagClass("PlanePatterns", "sysbags.bags.planes", tuning=({}, {"window": 3, "step": 1})),
         BagClass(
             "VisualWords",
             "sysbags.bags.words",
@@ -136,6 +137,7 @@ BAGS = {
     bag.name: bag
     for bag in (
         NamedBag("lbp", "LBP", CLASSES["LocalBinaryPatterns"]),
+        NamedBag("lbp-top", "LBP-TOP", CLASSES["PlanePatterns"]),
         NamedBag("surf", "SURF word", CLASSES["VisualWords"], {"descriptor": "surf"}),
         NamedBag("sift", "SIFT word", CLASSES["VisualWords"], {"descriptor": "sift"}),
         NamedBag("flow", "flow", CLASSES["OpticalFlow"]),

@@ -121,7 +121,7 @@ def _use_metrics() -> None:
 def _use_clips() -> None:
     """Turn two short clips into systems, by every function that is compiled for that."""
     from sysbags.bags.lbp import LocalBinaryPatterns
-    from sysbags.comparators.lbptop import LBPTOP
+    from sysbags.bags.planes import PlanePatterns
     from sysbags.datasets.generated import make_clips
     from sysbags.distances.gram import cross_gram
     from sysbags.systems.identification import identify
@@ -131,7 +131,8 @@ def _use_clips() -> None:
         clips, _ = make_clips(folder, per_class=1, frames=8, height=32, width=32, textures=["rain", "fire"])
         systems = [identify(LocalBinaryPatterns().stream(clip), order=2) for clip in clips]
         LocalBinaryPatterns(16, 2, "uniform").stream(clips[0])
-        LBPTOP().vector(clips[0])
+        for radii in ((1, 1, 1), (2, 1, 1)):
+            PlanePatterns(radii).stream(clips[0])
     stable_transition([[1.0], [2.0], [4.0]])
     for dtype in (np.float64, np.float32):
         cross_gram(systems, dtype=dtype)
