@@ -96,7 +96,9 @@ def test_options_of_some_bags_are_refused_by_others():
         make_bag("flow", keep_aspect=True)
     with pytest.raises(ParameterError, match=r"^--words is for the bags surf, sift and patch-words, but"):
         check_option("lbp", "words", "--words")
-    with pytest.raises(ParameterError, match="the bag is 'nothing', but it must be one of 'lbp', 'lbp-top', 'surf'"):
+    with pytest.raises(
+        ParameterError, match="the bag is 'nothing', but it must be one of 'lbp', 'lbp-top', 'surf'"
+    ):
         make_bag("nothing")
 
 

@@ -56,27 +56,28 @@ def encode_planes(
     codes[:] = 0
     for plane in range(3):
         for p in range(corners.shape[1]):
-            bit, (k, l, m, n) = np.uint8(1 << p), corners[plane, p]
+            bit, places = np.uint8(1 << p), (corners[plane, p] + np.array([first + rt, ry, rx])).T
+            times, rows, columns = places[0] % depth, places[1], places[2]
             a, b, c, d = (
-                window[(first + rt + k[0]) % depth, ry + k[1] :, rx + k[2] :],
-                window[(first + rt + l[0]) % depth, ry + l[1] :, rx + l[2] :],
-                window[(first + rt + m[0]) % depth, ry + m[1] :, rx + m[2] :],
-                window[(first + rt + n[0]) % depth, ry + n[1] :, rx + n[2] :],
+                window[times[0], rows[0] :, columns[0] :],
+                window[times[1], rows[1] :, columns[1] :],
+                window[times[2], rows[2] :, columns[2] :],
+                window[times[3], rows[3] :, columns[3] :],
             )
             for y in range(height - 2 * ry):
-                center, row = middle[y + ry, rx:], codes[plane, y]
+                center, codes_of_row = middle[y + ry, rx:], codes[plane, y]
                 if weights[plane, p, 0] == 1.0:
-                    _add_exact(a[y], center, bit, row)
+                    _add_exact(a[y], center, bit, codes_of_row)
                 elif not nearest:
-                    _add_interpolated(a[y], b[y], c[y], d[y], weights[plane, p], center, bit, row)
+                    _add_interpolated(a[y], b[y], c[y], d[y], weights[plane, p], center, bit, codes_of_row)
                 elif p == 1:  # first the corner that is opposite to the center
-                    _add_diagonal(d[y], b[y], c[y], center, bit, row)
+                    _add_diagonal(d[y], b[y], c[y], center, bit, codes_of_row)
                 elif p == 3:
-                    _add_diagonal(c[y], a[y], d[y], center, bit, row)
+                    _add_diagonal(c[y], a[y], d[y], center, bit, codes_of_row)
                 elif p == 5:
-                    _add_diagonal(a[y], b[y], c[y], center, bit, row)
+                    _add_diagonal(a[y], b[y], c[y], center, bit, codes_of_row)
                 else:
-                    _add_diagonal(b[y], a[y], d[y], center, bit, row)
+                    _add_diagonal(b[y], a[y], d[y], center, bit, codes_of_row)
 
 
 @compiled(wrapper=False)

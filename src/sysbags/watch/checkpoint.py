@@ -23,6 +23,7 @@ from sysbags.storage import load_values, save_values
 from sysbags.systems.system import System
 from sysbags.watch.alarms import Alarm, Event
 from sysbags.watch.calibration import Tail, Tails, Threshold
+from sysbags.watch.levels import Level
 from sysbags.watch.motion import Motion
 from sysbags.watch.normal import SCORES, EmbeddedWindow, NormalProcess, Scorer
 from sysbags.watch.watcher import Learnt, Rate, Watcher
@@ -33,7 +34,19 @@ __all__ = ["Normal", "check_learnt", "load_normal", "pack", "save_normal", "unpa
 CLASSES: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
-        *(Alarm, Columns, EmbeddedWindow, Event, Learnt, Motion, NormalProcess, Rate, Scorer, SlidingKernel),
+        *(
+            Alarm,
+            Columns,
+            EmbeddedWindow,
+            Event,
+            Learnt,
+            Level,
+            Motion,
+            NormalProcess,
+            Rate,
+            Scorer,
+            SlidingKernel,
+        ),
         *(System, SystemStack, Tail, Tails, Threshold, Watcher, Window, Windows),
     )
 }
@@ -151,7 +164,7 @@ def check_learnt(learnt: Any) -> Learnt:
     if not isinstance(learnt, Learnt) or not isinstance(learnt.process, NormalProcess):
         raise ParameterError("it does not hold what a watcher has learnt")
     process = learnt.process
-    lengths = {"s": 2 * len(SCORES)}  # of a window, and means over windows
+    lengths = {"s": len(SCORES)}
     for obj in (learnt, process, process.stack, process.motion):
         for name, form in FORMS[type(obj).__name__].items():
             array = np.asarray(getattr(obj, name))

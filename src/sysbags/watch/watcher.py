@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ from sysbags.watch.calibration import (
     tail_p_values,
     threshold_for_rate,
 )
+from sysbags.watch.levels import Level
 from sysbags.watch.normal import PARTS, SCORES, NormalProcess, Scorer, embed_means, fit_normal, squared_norms
 from sysbags.watch.windows import Window, Windows
 
@@ -35,7 +35,7 @@ SMALLEST = 10  # windows that share no row, in each half of the time to learn
 MERGED = 2  # windows that share no row, between two events
 DAY = 86400.0
 LARGEST = 300.0  # surprise, of a kind of window that was never seen while learning
-REFITS = 20  # times that the normal scores are counted again while half of them are replaced
+MEMORY = 12.0  # half of the normal windows are replaced after so many times the time of following
 GROUPS = {part: [s for s, name in enumerate(SCORES) if name.endswith(part)] for part in PARTS}
 GROUPS["transition"] += [s for s, name in enumerate(SCORES) if name.startswith("spectrum")]
 
@@ -46,7 +46,7 @@ class Learnt(NamedTuple):
     Attributes
     ----------
     process : NormalProcess
-    scores : (n, 22) array
+    scores : (n, 11) array
         Of normal windows that took no part in `process`, in the order of time.
     failures : int
         Number of such windows without a system.
@@ -91,8 +91,10 @@ class Watcher:
     order : int, default=5
     kernel : str or callable, default="chi2"
     adapt : float, optional
-        Seconds after which half of what is normal has been replaced by newer windows. Windows of an event
-        are not used, unless it lasts for longer than this. By default normal stays what it was.
+        Follow slow changes, such as daylight: scores are compared with their median over so many seconds
+        before. Windows of an event are not used, unless it lasts for longer than this. After 12 times as
+        long, half of the windows that others are compared with are newer ones. By default normal stays what
+        it was.
     classes : mapping of str to System, optional
         Means of classes, such as ``sysbags.frechet_mean(...).system``, in the unit-variance form. Verdicts
         and events then name the nearest one.
@@ -152,7 +154,6 @@ class Watcher:
         self.references: list[Window] = []
         self.seen = 0  # windows so far
         self.scores: list[Array] = []
-        self.recent: deque[Array] = deque(maxlen=self.patience)  # scores of the last windows
         self.failures = 0
         self.followed = self.oldest = 0  # windows that were followed, and the reference to replace next
         self.process: NormalProcess | None = None
@@ -172,8 +173,6 @@ class Watcher:
         verdicts, events = [], []
         with ONE_BLAS_THREAD:  # small matrices take longer with several
             for window in self.windows.update(rows):
-                if window.system is None:
-                    self.recent.clear()  # means are over consecutive windows
                 verdict = self._judge(window)
                 verdicts.append(verdict)
                 if self.threshold is not None and verdict.kind != "learning":
@@ -184,7 +183,6 @@ class Watcher:
         """Begin new windows, because rows are missing: `rows` of them, as far as is known."""
         self.offset += self.windows.count + rows
         self.windows.reset()
-        self.recent.clear()
         if self.process is not None:
             self._scorer.reset()
 
@@ -210,13 +208,12 @@ class Watcher:
             usual = self.failures > 0
             p = (self.patience + self.failures) / (self.patience + len(self.scores) + self.failures)
             return replace(verdict, kind="still", p_value=p, surprise=0.0 if usual else LARGEST)
-        scores = self._scores(window)
-        p_values = tail_p_values(scores[None], self.tails)[0]
+        scores = self._scorer.score(window)
+        p_values = tail_p_values((scores - self._level.median)[None], self.tails)[0]
         surprise = float(_surprise(p_values))
-        p_values = combine_p_values(p_values.reshape(2, -1).T)  # of a window, and of those before it
         parts = {part: float(combine_p_values(p_values[group])) for part, group in GROUPS.items()}
-        if self.adapt is not None and self._is_followed(surprise, stop):
-            self._follow(scores)
+        if self.adapt is not None:
+            self._follow(scores, self._is_usual(surprise, stop))
         return replace(
             verdict,
             kind="change" if surprise >= self._alarm.high else "normal",
@@ -227,18 +224,10 @@ class Watcher:
             p_values=dict(zip(SCORES, p_values.tolist(), strict=True)),
         )
 
-    def _is_followed(self, surprise: float, stop: float) -> bool:
+    def _is_usual(self, surprise: float, stop: float) -> bool:
         """Return whether a window counts as normal: it is, or what it belongs to has lasted long enough."""
         event = self._alarm.event
         return surprise < self._alarm.low if event is None else stop - event.start > (self.adapt or 0.0)
-
-    def _scores(self, window: Window) -> Array:
-        """Return the scores of a window, and their means over all windows that share a row with it."""
-        self.recent.append(self._scorer.score(window))
-        recent = np.array(self.recent)
-        known = ~np.isnan(recent)
-        means = np.where(known, recent, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-        return np.concatenate([recent[-1], np.where(known.any(axis=0), means, np.nan)])
 
     def _learn(self, window: Window) -> None:
         """Collect a window: first those that others are compared with, then scores."""
@@ -259,7 +248,7 @@ class Watcher:
         if window.system is None:
             self.failures += 1
         else:
-            self.scores.append(self._scores(window))
+            self.scores.append(self._scorer.score(window))
         if seconds >= self.learn:
             _check_count(len(self.scores), SMALLEST * self.patience // 2)
             self._watch(Learnt(process, np.array(self.scores), self.failures))
@@ -270,13 +259,22 @@ class Watcher:
         self.scores = list(learnt.scores)
         self._scorer = Scorer(learnt.process)
         self._means = embed_means(learnt.process.embedding, self.classes)
-        self._calibrate()
+        self._level, relative = self._relative(learnt.scores)
+        self._calibrate(relative)
         assert self.threshold is not None
         self._alarm = Alarm(self.threshold.high, self.threshold.low, MERGED * self.patience)
 
-    def _calibrate(self) -> None:
+    def _relative(self, scores: Array) -> tuple[Level, Array]:
+        """Return the level after normal windows, and the score of each minus the level before it."""
+        span = 0 if self.adapt is None else max(1, round(self.adapt * self.rate / self.windows.step))
+        level, relative = Level(span, self.patience), []
+        for row in scores:
+            relative.append(row - level.median)
+            level.update(row, is_usual=True)
+        return level, np.array(relative)
+
+    def _calibrate(self, scores: Array) -> None:
         """Choose the threshold by the scores of normal windows."""
-        scores = np.array(self.scores)
         self.tails, self.surprises, self.threshold = self._limits(scores)
         half, found = len(scores) // 2, 0
         for judged, others in ((scores[:half], scores[half:]), (scores[half:], scores[:half])):
@@ -303,26 +301,21 @@ class Watcher:
             for event in events
         ]
 
-    def _follow(self, scores: Array) -> None:
-        """Let the window that was scored last take the place of the oldest one, if it is time."""
+    def _follow(self, scores: Array, is_usual: bool) -> None:
+        """Let the window that was scored last change the level, and take the place of the oldest one."""
         assert self.adapt is not None
         assert self.process is not None
-        half = self.adapt * self.rate / self.windows.step  # windows after which half is replaced
-        self.followed += 1
-        if self.followed % max(1, round(2.0 * half / len(self.process.observers))) == 0:
-            scorer, count = self._scorer, len(self.process.observers)
+        self._level.update(scores, is_usual)
+        self.followed += is_usual
+        scorer, count = self._scorer, len(self.process.observers)
+        every = 2.0 * MEMORY * self.adapt * self.rate / self.windows.step / count
+        if is_usual and self.followed % max(1, round(every)) == 0:
             norms = squared_norms(scorer.rows, self.windows.kernel)
             self.process = self.process.replaced(self.oldest, scorer.embedded, scorer.features, norms)
             self.oldest = (self.oldest + 1) % count
-            if self.oldest % max(1, count // REFITS) == 0:
+            if self.oldest == 0:
                 self.process = self.process.moved()
             scorer.normal = self.process
-        if self.followed % max(1, round(2.0 * half / len(self.scores))) == 0:
-            self.scores = [*self.scores[1:], scores]
-        if self.followed % max(1, round(half / REFITS)) == 0:
-            self._calibrate()
-            assert self.threshold is not None
-            self._alarm.high, self._alarm.low = self.threshold.high, self.threshold.low
 
     @property
     def drift(self) -> float:
