@@ -1,9 +1,10 @@
 """False alarms on normal video, and events whose dynamics alone change, for sysbags and other methods.
 
 Each video has a part to learn from, a normal part, and a part with events of the kind "dynamics". All methods
-see the same local binary patterns, but the background subtractor, which sees the frames. The threshold of
-each method is chosen by the same rule, from its scores in the second half of the time to learn; none has seen
-the rest. The scenes, the scores and their calibration were chosen on other seeds.
+see the same patterns, but the background subtractor, which sees the frames. Slow changes of light and wind
+are followed, by all methods in the same way: scores are compared with their median in the minutes before. The
+threshold of each method is chosen by the same rule, from its scores in the second half of the time to learn;
+none has seen the rest. The scenes, the bag, the scores and their calibration were chosen on other seeds.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from joblib import Parallel, delayed
 from benchmarks.watching.metrics import auc_pr, vus_pr, window_labels
 from benchmarks.watching.rivals import RIVALS, foreground, window_spans
 from sysbags._common.types import Array, IntArray
-from sysbags.bags import LocalBinaryPatterns
+from sysbags.bags import LocalBinaryPatterns, PlanePatterns
+from sysbags.bags.base import BagTransformer
 from sysbags.datasets.joined import join_clips
 from sysbags.datasets.watching import EVENTS, SCENES, WatchedEvent, WatchingVideo, make_watching
-from sysbags.watch import Event, Watcher
+from sysbags.watch import Watcher
 from sysbags.watch.calibration import clusters, threshold_for_rate
+from sysbags.watch.levels import Level
 
 __all__ = ["Watched", "event_rows", "joined_rows", "kind_rows", "ranking_rows", "rate_rows", "watch_seed"]
 
@@ -32,11 +35,19 @@ PARTS = (2.0, 1.0, 0.5)  # to learn from, normal, and with events, in units of t
 JOINED = (1200.0, 1800.0)  # seconds to learn from, and to watch, of clips that are joined
 CLASSES = ("fire", "ocean", "traffic", "rain")
 ASKED = 1.0 / 3600.0
+ADAPT = 300.0  # seconds
 EVERY, DURATION = 150.0, 60.0  # seconds from one event to the next, and of each
 STRENGTHS = (0.5, 1.0)
+MERGED = 2 * LENGTH // STEP  # windows between two alarms, as in `Watcher`
 WITHIN = 2.0 * LENGTH / RATE  # seconds in which an event must be found
 SYSBAGS = "sysbags"
 TOGETHER = "all"
+# Bags and times of following; the first is used for the rivals.
+OWN = {
+    SYSBAGS: (PlanePatterns(), ADAPT),
+    "sysbags, without --adapt": (PlanePatterns(), None),
+    "sysbags, LBP": (LocalBinaryPatterns(), ADAPT),
+}
 
 
 @dataclass(frozen=True)
@@ -54,8 +65,10 @@ class Watched:
         Start and stop of each window, in rows.
     surprise : dict of str to (n,) array
         Of each method; NaN while it learns.
-    events : list of Event
-        Of sysbags.
+    limits : dict of str to float
+        Of each method: an alarm begins at this surprise.
+    alarms : dict of str to int
+        How many false alarms each method gives in the normal part.
     """
 
     scene: str
@@ -64,7 +77,8 @@ class Watched:
     planned: tuple[WatchedEvent, ...]
     windows: IntArray
     surprise: dict[str, Array]
-    events: list[Event]
+    limits: dict[str, float]
+    alarms: dict[str, int]
 
 
 def watch_seed(seed: int, hours: float, rivals: bool, kinds: Sequence[str]) -> Watched:
@@ -86,27 +100,82 @@ def watch_joined(folder: Path, name: str) -> Watched:
 
 def _watch(name: str, video: WatchingVideo, learn: float, normal: float, rivals: bool) -> Watched:
     """Watch a video: learn until a time, and expect nothing until another."""
-    rows = LocalBinaryPatterns().stream(video.frames())
-    watcher = Watcher(rate=RATE, learn=learn, false_alarms=ASKED, length=LENGTH, step=STEP)
+    changed = (normal, video.count / RATE)
+    windows = window_spans(video.count, LENGTH, STEP)
+    result = Watched(name, (learn, normal), changed, video.events, windows, {}, {}, {})
+    for own, (bag, adapt) in OWN.items():
+        if own == SYSBAGS or rivals:
+            rows = _rows(bag, video)
+            _watch_by_sysbags(result, own, rows, adapt)
+            if own == SYSBAGS and rivals:
+                _watch_by_rivals(result, rows, video)
+    return result
+
+
+def _rows(bag: BagTransformer, video: WatchingVideo) -> Array:
+    """Return a row for each frame: the first and the last again, where a bag compares it with others."""
+    rows = bag.stream(video.frames())
+    missing = video.count - len(rows)
+    return np.pad(rows, ((missing // 2, missing - missing // 2), (0, 0)), mode="edge")
+
+
+def _watch_by_sysbags(result: Watched, name: str, rows: Array, adapt: float | None) -> None:
+    """Add what sysbags says about a video."""
+    learn, normal = result.normal
+    watcher = Watcher(rate=RATE, learn=learn, false_alarms=ASKED, length=LENGTH, step=STEP, adapt=adapt)
     verdicts, events = [], []
     for first in range(0, len(rows), 1000):
         judged, ended = watcher.update(rows[first : first + 1000])
         verdicts += judged
         events += ended
+    assert watcher.threshold is not None
     events += watcher.finish()
-    windows = window_spans(len(rows), LENGTH, STEP)
-    own = np.array([np.nan if one.kind == "learning" else one.surprise for one in verdicts])
-    surprise = {SYSBAGS: own}
-    if rivals:
-        half = int(0.5 * learn * RATE)
-        later = windows[windows[:, 0] >= half] - half
-        scores = {rival: score(rows[:half], rows[half:], later) for rival, score in RIVALS.items()}
-        frames = video.frames()
-        scores["MOG2 background subtractor"] = foreground(itertools.islice(frames, half), frames, later)
-        for rival, values in scores.items():
-            surprise[rival] = np.concatenate([np.full(len(windows) - len(values), np.nan), values])
-    changed = (normal, video.count / RATE)
-    return Watched(name, (learn, normal), changed, video.events, windows, surprise, events)
+    result.surprise[name] = np.array([np.nan if v.kind == "learning" else v.surprise for v in verdicts])
+    result.limits[name] = watcher.threshold.high
+    result.alarms[name] = sum(learn <= event.start < normal for event in events)
+
+
+def _watch_by_rivals(result: Watched, rows: Array, video: WatchingVideo) -> None:
+    """Add what other methods say about a video."""
+    learn, normal = result.normal
+    half, windows = int(0.5 * learn * RATE), result.windows
+    later = windows[windows[:, 0] >= half] - half
+    scores = {rival: score(rows[:half], rows[half:], later) for rival, score in RIVALS.items()}
+    frames = video.frames()
+    scores["MOG2 background subtractor"] = foreground(itertools.islice(frames, half), frames, later)
+    stops = (later[:, 1] + half) / RATE
+    for rival, values in scores.items():
+        followed, limit = followed_scores(values, int(np.count_nonzero(stops <= learn)))
+        missing = np.full(len(windows) - len(values), np.nan)
+        result.surprise[rival] = np.concatenate([missing, followed])
+        result.limits[rival] = limit
+        inside = followed[(stops > learn) & (stops <= normal)]
+        result.alarms[rival] = int(np.count_nonzero(clusters(inside, MERGED)[1] >= limit))
+
+
+def followed_scores(values: Array, learnt: int) -> tuple[Array, float]:
+    """Return scores minus their recent level, and the threshold for the asked rate.
+
+    This is what `Watcher` does with `adapt`: windows in an alarm do not change the level.
+
+    Parameters
+    ----------
+    values : (n,) array
+    learnt : int
+        Number of the first ones, which are known to be normal.
+    """
+    level = Level(round(ADAPT * RATE / STEP), LENGTH // STEP)
+    relative: list[float] = []
+    limit, low = np.inf, np.inf
+    for place, value in enumerate(values):
+        if place == learnt:
+            known = np.array(relative)[~np.isnan(relative)]
+            limits = threshold_for_rate(known, MERGED, learnt * STEP / RATE, ASKED)
+            limit, low = limits.high, limits.low
+        relative.append(value - float(np.squeeze(level.median)))
+        lasting = np.array(relative[-MERGED:])
+        level.update(np.array([value]), is_usual=not (lasting >= low).any())
+    return np.nan_to_num(np.array(relative)), limit
 
 
 def watch_seeds(
@@ -118,12 +187,13 @@ def watch_seeds(
 
 def rate_rows(watched: list[Watched]) -> Iterator[str]:
     """Lines of the table of false alarms in normal video."""
-    yield "| scene | normal hours | false alarms | per hour | asked |"
-    yield "| --- | ---: | ---: | ---: | ---: |"
+    names = [name for name in OWN if name in watched[0].alarms]
+    yield "| scene | normal hours | " + " | ".join(names) + " | asked |"
+    yield "| --- | ---: |" + " ---: |" * (1 + len(names))
     for scene, chosen in _scenes(watched):
         hours = sum(one.normal[1] - one.normal[0] for one in chosen) / 3600.0
-        found = sum(_alarms(one, SYSBAGS) for one in chosen)
-        yield f"| {scene} | {hours:g} | {found} | {found / hours:.2f} | {3600.0 * ASKED:g} |"
+        rates = (f"{sum(one.alarms[name] for one in chosen) / hours:.2f}" for name in names)
+        yield f"| {scene} | {hours:g} | {' | '.join(rates)} | {3600.0 * ASKED:g} |"
 
 
 def event_rows(watched: list[Watched]) -> Iterator[str]:
@@ -136,7 +206,7 @@ def event_rows(watched: list[Watched]) -> Iterator[str]:
             found = [_found(one, name) for one in chosen]
             shares = (np.mean(np.concatenate([each[s] for each in found])) for s in STRENGTHS)
             cells.append(" / ".join(f"{100.0 * share:.0f}" for share in shares))
-        alarms = sum(_alarms(one, name) for one in watched)
+        alarms = sum(one.alarms[name] for one in watched)
         hours = sum(one.normal[1] - one.normal[0] for one in watched) / 3600.0
         yield f"| {name} | {' | '.join(cells)} | {alarms / hours:.2f} |"
 
@@ -148,14 +218,16 @@ def kind_rows(seeds: range, hours: float) -> Iterator[str]:
     yield "| scene | " + " | ".join(kinds) + " |"
     yield "| --- |" + " ---: |" * len(kinds)
     for scene, chosen in _scenes(watched):
-        pairs = [(event.kind, _is_found(one, event)) for one in chosen for event in one.planned]
+        pairs = [(event.kind, _is_found(one, SYSBAGS, event)) for one in chosen for event in one.planned]
         shares = (np.mean([hit for kind, hit in pairs if kind == wanted]) for wanted in kinds)
         yield f"| {scene} | {' | '.join(f'{100.0 * share:.0f}' for share in shares)} |"
 
 
-def _is_found(one: Watched, event: WatchedEvent) -> bool:
-    """Return whether sysbags finds an event in time."""
-    return any(event.start <= alarm.start <= event.start + WITHIN for alarm in one.events)
+def _is_found(one: Watched, name: str, event: WatchedEvent) -> bool:
+    """Return whether a method gives an alarm in time."""
+    stops = one.windows[:, 1] / RATE
+    inside = (stops > event.start) & (stops <= event.start + WITHIN)
+    return bool(np.any(one.surprise[name][inside] >= one.limits[name]))
 
 
 def ranking_rows(watched: list[Watched]) -> Iterator[str]:
@@ -183,41 +255,16 @@ def _scenes(watched: list[Watched]) -> Iterator[tuple[str, list[Watched]]]:
     yield TOGETHER, watched
 
 
-def _series(one: Watched, name: str) -> tuple[Array, Array, float]:
-    """Return the scores of a method, the times when windows end, and its threshold."""
-    values, stops = one.surprise[name], one.windows[:, 1] / RATE
-    if name == SYSBAGS:  # the threshold is its own: events
-        return values, stops, np.nan
-    used = values[(stops <= one.normal[0]) & np.isfinite(values)]
-    limit = threshold_for_rate(used, LENGTH // STEP, len(used) * STEP / RATE, ASKED)
-    return values, stops, limit.high
-
-
 def _found(one: Watched, name: str) -> dict[float, list[bool]]:
     """Return for each strength which events are found in time."""
-    values, stops, limit = _series(one, name)
     found: dict[float, list[bool]] = {strength: [] for strength in STRENGTHS}
     for event in one.planned:
-        if name == SYSBAGS:
-            hit = _is_found(one, event)
-        else:
-            hit = bool(np.any(values[(stops > event.start) & (stops <= event.start + WITHIN)] >= limit))
-        found[event.strength].append(hit)
+        found[event.strength].append(_is_found(one, name, event))
     return found
-
-
-def _alarms(one: Watched, name: str) -> int:
-    """Return how many alarms a method gives in the normal part."""
-    values, stops, limit = _series(one, name)
-    if name == SYSBAGS:
-        return sum(one.normal[0] <= event.start < one.normal[1] for event in one.events)
-    inside = (stops > one.normal[0]) & (stops <= one.normal[1])
-    return int(np.count_nonzero(clusters(values[inside], LENGTH // STEP)[1] >= limit))
 
 
 def _areas(one: Watched, name: str) -> tuple[float, float]:
     """Return AUC-PR and VUS-PR of a method in the part with events."""
-    values, stops, _ = _series(one, name)
-    inside = stops - LENGTH / RATE >= one.changed[0]
-    labels = window_labels(one.windows[inside], one.planned, RATE)
-    return auc_pr(labels, values[inside]), vus_pr(labels, values[inside], 2 * LENGTH // STEP)
+    inside = one.windows[:, 0] / RATE >= one.changed[0]
+    labels, values = window_labels(one.windows[inside], one.planned, RATE), one.surprise[name][inside]
+    return auc_pr(labels, values), vus_pr(labels, values, 2 * LENGTH // STEP)

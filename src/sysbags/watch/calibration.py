@@ -107,7 +107,7 @@ class Tail(NamedTuple):
         return float(self.start + factor * self.scale)
 
 
-def fit_tail(normal: Array, gap: int, *, drift: bool = False) -> Tail:
+def fit_tail(normal: Array, gap: int) -> Tail:
     """Learn how often a series has high peaks, from its `PEAKS` highest ones, or all if there are fewer.
 
     Parameters
@@ -116,10 +116,6 @@ def fit_tail(normal: Array, gap: int, *, drift: bool = False) -> Tail:
         Scores of consecutive windows.
     gap : int
         Peaks are more than so many windows apart.
-    drift : bool, default=False
-        Expect that normal changes slowly. Then one half of the series has higher peaks than the other, and
-        the rest of the video may have even higher ones, so the scale is not below the mean excess of the
-        peaks of one half over the level of the other half.
 
     Examples
     --------
@@ -127,25 +123,12 @@ def fit_tail(normal: Array, gap: int, *, drift: bool = False) -> Tail:
     >>> tail.peaks, round(float(tail.expected(tail.level(1.0))), 12)
     (20, 1.0)
     """
-    highest, count = _highest(normal, gap, PEAKS)
-    scales = [np.mean(highest[:count] - highest[count])]
-    if drift:
-        half = len(normal) // 2
-        (first, k), (second, m) = (_highest(part, gap, count // 2) for part in (normal[:half], normal[half:]))
-        scales += [
-            np.mean(np.maximum(first[:k] - second[m], 0.0)),
-            np.mean(np.maximum(second[:m] - first[k], 0.0)),
-        ]
-    start = float(highest[count])
-    return Tail(start, max(float(np.max(scales)), TINY * (1.0 + abs(start))), count)
-
-
-def _highest(series: Array, gap: int, peaks: int) -> tuple[Array, int]:
-    """Return the heights of all peaks, the highest first, and how many of them are above the next."""
-    heights = np.sort(clusters(series, gap)[1])[::-1]
+    heights = np.sort(clusters(normal, gap)[1])[::-1]
     if len(heights) == 1:
         heights = np.repeat(heights, 2)
-    return heights, max(min(peaks, len(heights) - 1), 1)
+    count = max(min(PEAKS, len(heights) - 1), 1)
+    start = float(heights[count])
+    return Tail(start, max(float(np.mean(heights[:count] - start)), TINY * (1.0 + abs(start))), count)
 
 
 class Tails(NamedTuple):
@@ -170,7 +153,7 @@ def fit_tails(normal: Array, overlap: int) -> Tails:
     """Learn the distributions of scores from those of consecutive normal windows, (n, S); NaN is left out."""
     known = tuple(series[~np.isnan(series)] for series in normal.T)
     nothing = Tail(np.inf, 1.0, 1)  # no score is beyond it
-    tails = [fit_tail(series, overlap, drift=True) if len(series) > 1 else nothing for series in known]
+    tails = [fit_tail(series, overlap) if len(series) > 1 else nothing for series in known]
     return Tails(known, tuple(tails), overlap)
 
 

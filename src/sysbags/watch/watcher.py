@@ -285,8 +285,11 @@ class Watcher:
 
     def _limits(self, scores: Array) -> tuple[Tails, Array, Threshold]:
         """Return the distributions of normal scores, the surprise of each window, and the threshold."""
-        tails = fit_tails(scores, self.patience)
-        surprises = _surprise(tail_p_values(scores, tails))
+        # Later windows took no part in the distributions: so each half is judged by those of the other.
+        halves = scores[: len(scores) // 2], scores[len(scores) // 2 :]
+        tails, first, second = (fit_tails(part, self.patience) for part in (scores, *halves))
+        judged = (tail_p_values(part, other) for part, other in zip(halves, (second, first), strict=True))
+        surprises = _surprise(np.concatenate(list(judged)))
         seconds = len(scores) * self.windows.step / self.rate
         threshold = threshold_for_rate(surprises, self.patience, seconds, self.false_alarms)
         # Kinds of windows that were never seen must be above it.
