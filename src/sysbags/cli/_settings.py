@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
     from sysbags.classifiers import SystemIdentifier
 
-__all__ = ["DEFAULT", "Settings", "check_network", "with_settings"]
+__all__ = ["DEFAULT", "WATCHED", "Settings", "check_network", "with_settings"]
 
 PANEL = "Frames, bags and systems"
 DEFAULT = "lbp"
+WATCHED = "lbp-top"  # sees in a few frames whether something is slower
 READING = ("start", "stop", "stride", "max_frames", "size")
 PARAMETERS = {"network": "model", "network_stride": "size"}  # a parameter of the bags that an option is for
 WORDS, NETWORKS, MODELS = (" and ".join(names_with_option(option)) for option in ("words", "size", "model"))
@@ -43,7 +44,7 @@ class Settings:
             "--bag",
             help=f"What is counted in a frame: {', '.join(BAGS)}; several with commas.",
             metavar="BAG[,BAG...]",
-            show_default=DEFAULT,
+            show_default=f"{DEFAULT}; {WATCHED} for watch",
             rich_help_panel=PANEL,
         ),
     ] = None

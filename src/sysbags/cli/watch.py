@@ -18,7 +18,7 @@ import typer
 from sysbags._common.documents import json_text
 from sysbags.cli._options import rate_per_second, seconds_of
 from sysbags.cli._output import check_out, note, number, say
-from sysbags.cli._settings import Settings, with_settings
+from sysbags.cli._settings import WATCHED, Settings, with_settings
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
@@ -66,7 +66,11 @@ def watch(
     windows: Annotated[bool, typer.Option("--windows", help="Report each window too.")] = False,
     adapt: Annotated[
         str | None,
-        typer.Option(metavar="TIME", show_default="never", help="Time in which half of normal is renewed."),
+        typer.Option(
+            metavar="TIME",
+            show_default="never",
+            help="Follow what changes slower than in this time, such as daylight: 5min.",
+        ),
     ] = None,
     length: Annotated[
         int | None, typer.Option(metavar="N", min=2, show_default="100", help="Bags in a window.")
@@ -121,6 +125,7 @@ def watch(
         found = load_normal(normal)
         bag, options["normal"] = found.bag, found
     else:
+        settings = replace(settings, bags=settings.bags or WATCHED)
         is_network = "size" in _bag_options(settings)
         plain = settings.make_bags() if is_network else replace(settings, size=None).make_bags()
         bag = plain if grid is None and mask is None else Regions(plain, grid, mask)
