@@ -188,7 +188,7 @@ class Windows:
             values, vectors = lapack_eigenpairs(K, n)
         else:
             values, vectors, steps = found
-            self._steps = steps - max(1, steps // 10)  # the next window may need fewer
+            self._steps = steps - 1  # the next window may need fewer
         total, kept = vectors.sum(axis=1), max(0, self.length - self.step)
         self._start = np.concatenate([total[self.length - kept :], total[: self.length - kept]])
         return values, vectors
