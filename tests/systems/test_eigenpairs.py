@@ -1,10 +1,11 @@
 """Eigenpairs by Lanczos against LAPACK."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sysbags._numba.lanczos import tridiagonal_eigenpairs
+from sysbags._numba.lanczos import tridiagonal_eigenvalues, tridiagonal_eigenvector
 from sysbags.systems.eigenpairs import leading_eigenpairs
 
 
@@ -16,22 +17,56 @@ def centred_matrix(values, size, seed):
     return 0.5 * (matrix + matrix.T), basis
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     size=st.integers(1, 40),
+    count=st.integers(1, 7),
     seed=st.integers(0, 9),
     zero=st.booleans(),
+    decay=st.sampled_from([1.0, 0.5]),
 )
-def test_tridiagonal_matrices_are_decomposed(size, seed, zero):
+def test_tridiagonal_matrices_have_the_eigenpairs_of_numpy(size, count, seed, zero, decay):
     rng = np.random.default_rng(seed)
-    diagonal, beside = rng.standard_normal((2, size))
+    diagonal, beside = rng.standard_normal((2, size)) * decay ** np.arange(size)
     beside[size // 2] *= not zero
+    count = min(count, size)
     T = np.diag(diagonal) + np.diag(beside[:-1], 1) + np.diag(beside[:-1], -1)
-    values, vectors, converged = tridiagonal_eigenpairs(diagonal, beside)
+    values, converged = tridiagonal_eigenvalues(diagonal, beside, count)
+    expected = np.linalg.eigvalsh(T)[::-1]
     assert converged
-    np.testing.assert_allclose(np.sort(values), np.linalg.eigvalsh(T), rtol=0, atol=1e-13)
-    np.testing.assert_allclose(vectors @ T, values[:, None] * vectors, rtol=0, atol=1e-13)
-    np.testing.assert_allclose(vectors @ vectors.T, np.eye(size), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(values, expected[:count], rtol=0, atol=1e-13)
+    for k in range(count):
+        vector = np.empty(size)
+        residual = tridiagonal_eigenvector(diagonal, beside, values[k], vector)
+        assert np.linalg.norm(vector) == pytest.approx(1.0, abs=1e-13)
+        # The residual that is returned is the true one, and round-off if no other eigenvalue is close.
+        assert np.linalg.norm(T @ vector - values[k] * vector) == pytest.approx(residual, abs=1e-13)
+        if np.sum(np.abs(expected - values[k]) < 1e-6) == 1:
+            assert residual < 1e-13
+
+
+def test_eigenvalues_that_decay_slowly_are_proven_by_cholesky():
+    # The bound from trace and norm of what is left is far above the third eigenvalue.
+    values = np.concatenate([[1.0, 0.9, 0.8], np.linspace(0.7, 0.3, 90)])
+    matrix, basis = centred_matrix(values, 120, 0)
+    rest = values[30:]
+    assert rest.mean() + np.sqrt((rest.size - 1) * rest.var()) > 1.0
+    found = leading_eigenpairs(matrix, 3, np.random.default_rng(0).standard_normal(120))
+    assert found is not None
+    np.testing.assert_allclose(found[0], values[:3], rtol=0, atol=1e-13)
+    np.testing.assert_allclose(np.abs(found[1].T @ basis[:, :3]), np.eye(3), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize(("top", "leading"), [(2.0, False), (0.85, True)])
+def test_an_eigenvector_that_the_start_lacks_is_noticed_by_cholesky(top, leading):
+    # Blocks that do not interact: the start lies in the first, whose largest eigenvalue is 1.
+    first = centred_matrix(np.concatenate([[1.0], np.linspace(0.8, 0.3, 49)]), 60, 0)[0]
+    second = centred_matrix(np.linspace(top, 0.3, 50), 60, 0)[0]
+    zero = np.zeros((60, 60))
+    start = np.concatenate([np.random.default_rng(0).standard_normal(60), np.zeros(60)])
+    start[:60] -= start[:60].mean()
+    found = leading_eigenpairs(np.block([[first, zero], [zero, second]]), 1, start)
+    assert (found is not None) == leading
 
 
 @settings(max_examples=60, deadline=None)

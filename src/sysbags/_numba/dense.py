@@ -11,7 +11,7 @@ import numpy as np
 from sysbags._common.types import Array
 from sysbags._numba import compiled
 
-__all__ = ["square_norm", "svd"]
+__all__ = ["dot", "orthogonalise", "square_norm", "svd"]
 
 
 @compiled(wrapper=False)
@@ -40,6 +40,39 @@ def square_norm(matrix: Array) -> float:
         for j in range(matrix.shape[1]):
             total += matrix[i, j] * matrix[i, j]
     return total
+
+
+@compiled(wrapper=False)
+def orthogonalise(work: Array, right: Array) -> None:
+    """Make the rows of `work` orthogonal by Jacobi rotations, in place; `right` is rotated alike."""
+    n = work.shape[0]
+    squares = np.empty(n)
+    for _ in range(60):
+        largest = 0.0
+        for p in range(n):
+            squares[p] = dot(work[p], work[p])
+        for p in range(n - 1):
+            for q in range(p + 1, n):
+                pp, qq, pq = squares[p], squares[q], dot(work[p], work[q])
+                top = 0.0
+                for k in range(n):
+                    top = max(top, squares[k])
+                # Next to the largest column, a column of rounding errors has no direction.
+                if min(pp, qq) <= 1e-32 * top:
+                    continue
+                cosine = abs(pq) / np.sqrt(pp * qq)
+                largest = max(largest, cosine)
+                if cosine <= 1e-16:
+                    continue
+                zeta = (qq - pp) / (2.0 * pq)
+                t = np.copysign(1.0, zeta) / (abs(zeta) + np.sqrt(1.0 + zeta * zeta))
+                c = 1.0 / np.sqrt(1.0 + t * t)
+                rotate_rows(work[p], work[q], c, c * t)
+                rotate_rows(right[p], right[q], c, c * t)
+                squares[p], squares[q] = max(pp - t * pq, 0.0), qq + t * pq
+        # Jacobi ends quadratically: from here the next sweep would find nothing above round-off.
+        if largest < 1e-13:
+            break
 
 
 @compiled(wrapper=False)
@@ -74,32 +107,7 @@ def svd(matrix: Array) -> tuple[Array, Array, Array]:
         for j in range(n):
             right[i, j] = 1.0 if i == j else 0.0
             work[j, i] = matrix[i, j] / scale
-    for _ in range(60):
-        largest = 0.0
-        for p in range(n):
-            squares[p] = dot(work[p], work[p])
-        for p in range(n - 1):
-            for q in range(p + 1, n):
-                pp, qq, pq = squares[p], squares[q], dot(work[p], work[q])
-                top = 0.0
-                for k in range(n):
-                    top = max(top, squares[k])
-                # Next to the largest column, a column of rounding errors has no direction.
-                if min(pp, qq) <= 1e-32 * top:
-                    continue
-                cosine = abs(pq) / np.sqrt(pp * qq)
-                largest = max(largest, cosine)
-                if cosine <= 1e-16:
-                    continue
-                zeta = (qq - pp) / (2.0 * pq)
-                t = np.copysign(1.0, zeta) / (abs(zeta) + np.sqrt(1.0 + zeta * zeta))
-                c = 1.0 / np.sqrt(1.0 + t * t)
-                rotate_rows(work[p], work[q], c, c * t)
-                rotate_rows(right[p], right[q], c, c * t)
-                squares[p], squares[q] = max(pp - t * pq, 0.0), qq + t * pq
-        # Jacobi ends quadratically: from here the next sweep would find nothing above round-off.
-        if largest < 1e-13:
-            break
+    orthogonalise(work, right)
     for p in range(n):
         squares[p] = np.sqrt(dot(work[p], work[p]))
     left, values, right_transposed = np.empty((n, n)), np.empty(n), np.empty((n, n))

@@ -298,15 +298,25 @@ def append_rows(
     lists = np.zeros(starts[count] * GROUP, np.uint32)
     values = np.full(starts[count] * GROUP, empty, tiles.dtype)
     fill_lists(samples, starts, floor, unit, intersection, lists, values)
-    line, sums = np.empty(length, tiles.dtype), np.zeros(count)
-    for i in range(count):
-        slot = (oldest + i) % size
-        tile, column = tiles[slot // width], slot % width
-        _encode(samples[i], floor, unit, intersection, line)
-        for k in range(length):
-            sums[i] += samples[i, k]
-            tile[k, column] = line[k]
-        column_sums[slot // width, column] = sums[i]
+    lines, sums = np.empty((LANES, length), tiles.dtype), np.zeros(count)
+    # A few rows at a time, whose entries of one bin are neighbours, as in `fill_tiles`.
+    for top in range(0, count, LANES):
+        bottom = min(top + LANES, count)
+        for i in range(top, bottom):
+            _encode(samples[i], floor, unit, intersection, lines[i - top])
+            for k in range(length):
+                sums[i] += samples[i, k]
+            slot = (oldest + i) % size
+            column_sums[slot // width, slot % width] = sums[i]
+        at = top
+        while at < bottom:  # from here to the end of the tile or of the ring
+            slot = (oldest + at) % size
+            tile, column = tiles[slot // width], slot % width
+            together = min(bottom - at, min(width - column, size - slot))
+            for k in range(length):
+                for i in range(together):
+                    tile[k, column + i] = lines[at - top + i, k]
+            at += together
     block = np.empty((count, size))
     groups = lists.reshape((-1, GROUP)), values.reshape((-1, GROUP))
     kernel_rows(
@@ -318,13 +328,17 @@ def append_rows(
         for j in range(np.uint64(kept)):
             target[j] = source[j]
     for i in range(count):
+        target = matrix[kept + i]
         for j in range(size):
-            # Of two new rows the one with the smaller number is taken as the row, as in a matrix at once.
-            first, second = (j - kept, kept + i) if kept <= j < kept + i else (i, j)
-            slot = begin + second
-            value = block[first, slot if slot < size else slot - size]
-            matrix[kept + i, j] = value
-            matrix[j, kept + i] = value
+            slot = begin + j
+            target[j] = block[i, slot if slot < size else slot - size]
+        # Of two new rows the one with the smaller number is taken as the row, as in a matrix at once.
+        for j in range(i):
+            target[kept + j] = matrix[kept + j, kept + i]
+    for j in range(kept):
+        target = matrix[j]
+        for i in range(count):
+            target[kept + i] = matrix[kept + i, j]
 
 
 @compiled()

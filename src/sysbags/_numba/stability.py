@@ -6,15 +6,15 @@ import numpy as np
 
 from sysbags._common.types import Array
 from sysbags._numba import compiled
-from sysbags._numba.dense import svd
+from sysbags._numba.dense import dot, orthogonalise, svd
 
 __all__ = [
     "accelerated_gradient",
     "clip_singular_values",
     "largest_singular_value",
     "least_squares",
+    "one_step_errors",
     "optimality_gap",
-    "relative_error",
 ]
 
 CHECK_EVERY = 10
@@ -22,7 +22,7 @@ SMALLEST_PIVOT = 0.01
 
 
 @compiled()
-def least_squares(X: Array) -> tuple[Array, float]:
+def least_squares(X: Array) -> tuple[Array, float, Array, Array]:
     """Minimise ``||X2 - A X1||_F`` over A by the normal equations, for states that are far from dependent.
 
     Parameters
@@ -35,9 +35,11 @@ def least_squares(X: Array) -> tuple[Array, float]:
     A : (n, n) array
     norm : float
         Its largest singular value, or -1 if a state is nearly a combination of the others: A has no meaning.
+    G, H : (n, n) arrays
+        `X1 X1'` and `X2 X1'`, with the states in columns.
     """
     size, n = X.shape
-    G, H, A = np.zeros((n, n)), np.zeros((n, n)), np.empty((n, n))
+    G, H, A, L = np.zeros((n, n)), np.zeros((n, n)), np.empty((n, n)), np.zeros((n, n))
     for t in range(size - 1):
         for i in range(n):
             for j in range(n):
@@ -51,41 +53,49 @@ def least_squares(X: Array) -> tuple[Array, float]:
         for j in range(i + 1):
             pivot = G[i, j] / (scale[i] * scale[j])
             for k in range(j):
-                pivot -= G[i, k] * G[j, k]
+                pivot -= L[i, k] * L[j, k]
             if j < i:
-                G[i, j] = pivot / G[j, j]
+                L[i, j] = pivot / L[j, j]
             elif pivot >= SMALLEST_PIVOT:
-                G[i, i] = np.sqrt(pivot)
+                L[i, i] = np.sqrt(pivot)
             else:
-                return A, -1.0
+                return A, -1.0, G, H
     for row in range(n):
         for i in range(n):
             value = H[row, i] / scale[i]
             for k in range(i):
-                value -= G[i, k] * A[row, k]
-            A[row, i] = value / G[i, i]
+                value -= L[i, k] * A[row, k]
+            A[row, i] = value / L[i, i]
         for i in range(n - 1, -1, -1):
             value = A[row, i]
             for k in range(i + 1, n):
-                value -= G[k, i] * A[row, k]
-            A[row, i] = value / G[i, i]
+                value -= L[k, i] * A[row, k]
+            A[row, i] = value / L[i, i]
         for i in range(n):
             A[row, i] /= scale[i]
-    return A, svd(A)[1][0]
+    return A, svd(A)[1][0], G, H
 
 
 @compiled()
-def relative_error(X: Array, A: Array) -> float:
-    """Return ``||X2 - A X1||_F / ||X2||_F`` for states X, (N, n)."""
-    error, total = 0.0, 0.0
-    for t in range(X.shape[0] - 1):
-        for i in range(X.shape[1]):
-            difference = X[t + 1, i]
-            total += difference * difference
-            for j in range(X.shape[1]):
-                difference -= A[i, j] * X[t, j]
-            error += difference * difference
-    return float(np.sqrt(error / total))
+def one_step_errors(X: Array, A: Array) -> tuple[Array, float]:
+    """Return the mean of `e_t e_t'` with ``e_t = x_{t+1} - A x_t``, and ``||X2 - A X1||_F / ||X2||_F``."""
+    size, n = X.shape
+    covariance, error, total = np.zeros((n, n)), np.empty(n), 0.0
+    for t in range(size - 1):
+        for i in range(n):
+            error[i] = X[t + 1, i]
+            total += X[t + 1, i] * X[t + 1, i]
+            for j in range(n):
+                error[i] -= A[i, j] * X[t, j]
+        for i in range(n):
+            for j in range(n):
+                covariance[i, j] += error[i] * error[j]
+    squares = 0.0
+    for i in range(n):
+        squares += covariance[i, i]
+        for j in range(n):
+            covariance[i, j] /= size - 1
+    return covariance, float(np.sqrt(squares / total))
 
 
 @compiled()
@@ -108,6 +118,29 @@ def clip_singular_values(matrix: Array, bound: float) -> Array:
             for j in range(n):
                 clipped[i, j] += weight * right[k, j]
     return clipped
+
+
+@compiled(wrapper=False)
+def _clip(matrix: Array, bound: float, right: Array) -> Array:
+    """Do what `clip_singular_values` does, from right singular vectors (rows) of a similar matrix.
+
+    They become those of this matrix: from a good start, few of Jacobi's rotations are needed.
+    """
+    n = matrix.shape[0]
+    work, clipped, outside = np.zeros((n, n)), np.zeros((n, n)), False
+    for k in range(n):
+        for i in range(n):
+            for j in range(n):
+                work[k, i] += matrix[i, j] * right[k, j]
+    orthogonalise(work, right)
+    for k in range(n):
+        value = np.sqrt(dot(work[k], work[k]))
+        outside = outside or value > bound
+        factor = bound / value if value > bound else 1.0
+        for i in range(n):
+            for j in range(n):
+                clipped[i, j] += factor * work[k, i] * right[k, j]
+    return clipped if outside else matrix.copy()
 
 
 @compiled()
@@ -170,18 +203,19 @@ def accelerated_gradient(
     """
     n = G.shape[0]
     A = clip_singular_values(start, bound)
-    ahead = A.copy()
+    ahead, right = A.copy(), np.eye(n)
     momentum = 1.0
     for iteration in range(max_iterations):
         if iteration % CHECK_EVERY == 0:
             gap = optimality_gap(A, G, H, bound)
             if gap <= tolerance:
                 return A, gap
+            right = np.eye(n)  # afresh, as rotations add up round-off
         step = descent(ahead, G, H)
         for i in range(n):
             for j in range(n):
                 step[i, j] += ahead[i, j]
-        following = clip_singular_values(step, bound)
+        following = _clip(step, bound, right)
         uphill = 0.0
         for i in range(n):
             for j in range(n):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.linalg.lapack
 
 from sysbags._common.types import Array
-from sysbags._numba.lanczos import proven_eigenpairs
+from sysbags._numba.lanczos import converged_eigenpairs
 
 __all__ = ["FIRST_STEPS", "leading_eigenpairs"]
 
@@ -27,6 +28,9 @@ def leading_eigenpairs(
     * For any ``sigma > rho``, the matrix has as many eigenvalues above sigma as the Schur complement
       ``T - sigma + B' (sigma - R)^(-1) B`` has above 0, so no more than n if the next eigenvalue of T is
       below ``sigma - b^2 / (sigma - rho)``.
+    * Where the eigenvalues decay slowly, rho is too large for that. Then Cholesky's factorisation shows
+      that ``sigma - K + V Lambda V'`` is positive definite, for sigma between the last of the n eigenvalues
+      and the next. As ``V Lambda V'`` has rank n, the matrix K has at most n eigenvalues above sigma.
 
     The error of an eigenvector is at most its residual over the distance of its eigenvalue to the next one.
     The process is continued until this is below 1e-12 for all of them, or until the residuals are round-off,
@@ -49,7 +53,7 @@ def leading_eigenpairs(
         Descending.
     vectors : (N, n) array
     steps : int
-        How many were needed. Instead of all three None is returned if ``20 + N / 4`` steps did not suffice.
+        How many were needed. Instead of all three None is returned if ``20 + N / 2`` steps did not suffice.
 
     Examples
     --------
@@ -61,9 +65,20 @@ def leading_eigenpairs(
     True
     """
     size = matrix.shape[0]
-    limit = min(size - 2, 20 + size // 4)
+    limit = min(size - 2, 20 + size // 2)
     if limit <= count:
         return None
     trace, square = float(matrix.trace()), float(np.vdot(matrix, matrix))
-    values, vectors, steps = proven_eigenpairs(matrix, trace, square, count, start, steps, limit)
-    return (values, vectors.T, steps) if steps else None
+    values, vectors, sigma, steps = converged_eigenpairs(matrix, trace, square, count, start, steps, limit)
+    if steps == 0 or not (np.isnan(sigma) or _none_above(sigma, matrix, values, vectors)):
+        return None
+    return values, vectors.T, steps
+
+
+def _none_above(sigma: float, matrix: Array, values: Array, vectors: Array) -> bool:
+    """Whether the matrix without the given eigenpairs has no eigenvalue above sigma, by Cholesky."""
+    rest = (vectors.T * values) @ vectors
+    rest -= matrix
+    rest.ravel()[:: rest.shape[0] + 1] += sigma
+    # Transposed, as LAPACK's arrays are Fortran's: nothing is copied.
+    return bool(scipy.linalg.lapack.dpotrf(rest.T, lower=1, clean=0, overwrite_a=1)[1] == 0)

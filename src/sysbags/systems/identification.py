@@ -11,9 +11,10 @@ import scipy.linalg
 from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import check_choice, check_integer, check_share, check_stream, kernel_name
 from sysbags._numba.principal import centred, coordinates
+from sysbags._numba.stability import one_step_errors
 from sysbags.errors import OrderError, ParameterError, StreamError
 from sysbags.kernels.functions import check_kernel, kernel_matrix
-from sysbags.systems.stability import STABILITIES, one_step_noise, prediction_error, transition_of_states
+from sysbags.systems.stability import STABILITIES, transition_of_states
 from sysbags.systems.system import NORMAL_FORMS, System
 
 __all__ = [
@@ -184,6 +185,7 @@ def system_of_kernel(
     scale = np.sqrt(eigenvalues if normal_form == "orthonormal" else np.full(n, float(size)))
     alpha, X = coordinates(np.ascontiguousarray(V), scale)
     A = transition_of_states(X, stability, 1.0 - margin)
+    errors, residual = one_step_errors(X, A)
     return System.of_valid(
         transition=A,
         samples=Y,
@@ -193,8 +195,8 @@ def system_of_kernel(
         eigenvalues=eigenvalues,
         explained=min(float(eigenvalues.sum() / trace), 1.0),
         states=X,
-        residual=prediction_error(X, A),
-        noise=one_step_noise(X, A),
+        residual=residual,
+        noise=errors,
         normal_form=normal_form,
         _observer_gram=alpha.T @ k @ alpha,
         _mean_norm=mean,

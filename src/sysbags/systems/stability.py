@@ -13,8 +13,8 @@ from sysbags._numba.stability import (
     clip_singular_values,
     largest_singular_value,
     least_squares,
+    one_step_errors,
     optimality_gap,
-    relative_error,
 )
 from sysbags.errors import StreamError
 
@@ -87,17 +87,16 @@ def transition_of_states(
     X: Array, stability: str, bound: float, largest_newton_order: int = LARGEST_NEWTON_ORDER
 ) -> Array:
     """Do what `stable_transition` does, with the bound of the spectral norm, for contiguous states."""
-    X1, X2 = X[:-1], X[1:]
-    free, norm = least_squares(X)
+    free, norm, G, H = least_squares(X)
     if norm < 0.0:
         # Contiguous, so that the functions are compiled for one layout only.
-        free = np.ascontiguousarray(np.linalg.lstsq(X1, X2, rcond=None)[0].T, dtype=np.float64)
+        free = np.ascontiguousarray(np.linalg.lstsq(X[:-1], X[1:], rcond=None)[0].T, dtype=np.float64)
         norm = float(np.linalg.norm(free, 2))
     if stability == "none" or norm <= bound:
         return free
     if stability == "clip":
         return clip_singular_values(free, bound)
-    return _constrained(X1.T @ X1, X2.T @ X1, free, bound, largest_newton_order)
+    return _constrained(G, H, free, bound, largest_newton_order)
 
 
 def prediction_error(states: Array, transition: Array) -> float:
@@ -108,7 +107,7 @@ def prediction_error(states: Array, transition: Array) -> float:
     >>> prediction_error(np.array([[1.0], [2.0], [4.0]]), np.array([[2.0]]))
     0.0
     """
-    return relative_error(np.ascontiguousarray(states), np.ascontiguousarray(transition))
+    return one_step_errors(np.ascontiguousarray(states), np.ascontiguousarray(transition))[1]
 
 
 def one_step_noise(states: Array, transition: Array) -> Array:
@@ -122,8 +121,7 @@ def one_step_noise(states: Array, transition: Array) -> Array:
     >>> one_step_noise(np.array([[1.0], [2.0], [5.0]]), np.array([[2.0]]))
     array([[0.5]])
     """
-    errors = states[1:] - states[:-1] @ transition.T
-    return np.asarray(errors.T @ errors / len(errors))
+    return one_step_errors(np.ascontiguousarray(states), np.ascontiguousarray(transition))[0]
 
 
 def _constrained(G: Array, H: Array, free: Array, bound: float, largest_newton_order: int) -> Array:

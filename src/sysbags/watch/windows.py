@@ -160,7 +160,8 @@ class Windows:
 
     def _window(self) -> Window:
         """Return the window that ends here."""
-        new, self._pending = np.concatenate(self._pending), []
+        new = self._pending[0] if len(self._pending) == 1 else np.concatenate(self._pending)
+        self._pending = []
         if self._sliding is None:
             self._sliding = SlidingKernel(new, self.kernel)
         else:
@@ -188,7 +189,7 @@ class Windows:
             values, vectors = lapack_eigenpairs(K, n)
         else:
             values, vectors, steps = found
-            self._steps = steps - max(1, steps // 10)  # the next window may need fewer
+            self._steps = steps - 1  # the next window may need fewer, and a test costs more than a step
         total, kept = vectors.sum(axis=1), max(0, self.length - self.step)
         self._start = np.concatenate([total[self.length - kept :], total[: self.length - kept]])
         return values, vectors
