@@ -16,10 +16,10 @@ from sysbags.bags.regions import Regions
 from sysbags.datasets import WatchedEvent, make_streams, make_watching
 from sysbags.errors import FileError, ParameterError, StreamError
 from sysbags.storage import load_values, save_values
-from sysbags.video import LiveFrame, frames, write_video
+from sysbags.video import LiveFrame, frames, usual_rate, write_video
 from sysbags.watch import Watcher
 from sysbags.watch.checkpoint import load_normal, pack, unpack
-from sysbags.watch.session import Session, usual_rate
+from sysbags.watch.session import Session
 
 RATE = 10.0
 OPTIONS = {"learn": 42.0, "false_alarms": 1 / 600, "length": 20, "step": 5}
@@ -205,10 +205,12 @@ def test_a_session_that_breaks_off_continues(video, tmp_path, bag, times):
 
 
 def test_a_session_that_is_stopped_continues(video, tmp_path):
-    """The event that is open is written, and goes on afterwards as if nothing had been."""
-    options = {"checkpoint": tmp_path / "state", "events": tmp_path / "events.csv"}
-    expected = watched(video, events=options["events"])
+    """The event that is open is written, and goes on afterwards as if nothing had been, its clip as well."""
+    options = {"events": tmp_path / "events.csv", "clips": tmp_path / "clips"}
+    expected = watched(video, **options)
     table = options["events"].read_text()
+    clips = [list(frames(path)) for path in sorted(options["clips"].iterdir())]
+    options["checkpoint"] = tmp_path / "state"
     session, records = Session(video, LocalBinaryPatterns(), **OPTIONS, **options), []
 
     def report(record):
@@ -222,6 +224,10 @@ def test_a_session_that_is_stopped_continues(video, tmp_path):
     assert len(options["events"].read_text().splitlines()) == 2
     assert_same_events(watched(video, **options), expected)
     assert options["events"].read_text() == table
+    again = [list(frames(path)) for path in sorted(options["clips"].iterdir())]
+    assert [len(clip) for clip in again] == [len(clip) for clip in clips]
+    for found, shown in zip(again, clips, strict=True):
+        np.testing.assert_allclose(found, shown, atol=2)  # the same pictures, encoded again
 
 
 def test_a_checkpoint_of_another_session_is_refused(video, tmp_path):
@@ -422,3 +428,11 @@ def test_the_rate_is_measured():
     assert math.isclose(usual_rate(at([0.0, 3.0, 6.0])), 1 / 3)
     with pytest.raises(ParameterError, match="give the rate"):
         usual_rate(at([0.0]))
+
+
+def test_the_rate_that_a_file_states(pictures, tmp_path):
+    """Measured, it would be taken for 24 frames per second."""
+    path = tmp_path / "odd.mkv"
+    write_video(path, pictures[:60], 24.1, lossless=True)
+    (end,) = of("end", watched(path))
+    assert end["seconds"] == pytest.approx(60 / 24.1, rel=1e-6)
