@@ -211,13 +211,14 @@ for count in counts:
 
 def test_kill_at_ten_moments(video, tmp_path, expected):
     path, state = tmp_path / "events.csv", tmp_path / "state"
-    words = [*OPTIONS, "--events", path, "--checkpoint", state, "--checkpoint-every", "0.01s", "--windows"]
+    words = [video, *OPTIONS, "--events", path, "--checkpoint", state]
+    often = ["--checkpoint-every", "0.01s", "--windows", "--json-lines"]
     counts = np.random.default_rng(0).integers(2, 21, 10).tolist()
-    command = [sys.executable, "-c", KILLER, *counts, "watch", video, *words, "--json-lines"]
+    command = [sys.executable, "-c", KILLER, *counts, "watch", *words, *often]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert state.exists()
-    process = start(video, *words)
+    process = start(*words)
     assert process.communicate()[1] == b""
     assert process.returncode == 0
     assert_same_tables(table(path), expected)

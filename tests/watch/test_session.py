@@ -45,6 +45,19 @@ def video(tmp_path_factory, pictures):
     return path
 
 
+@pytest.fixture(scope="module")
+def other():
+    """Another wheel without events."""
+    return film(60.0, (), random_state=1)
+
+
+@pytest.fixture(scope="module")
+def learnt(video, tmp_path_factory):
+    """The records of a session, and the file of what it has learnt."""
+    model = tmp_path_factory.mktemp("learnt") / "wheel.normal"
+    return watched(video, normal_out=model), model
+
+
 def watched(source, bag=None, **options):
     """The records of a session."""
     records = []
@@ -128,23 +141,21 @@ def test_a_clip_that_cannot_be_written_loses_no_event(video, tmp_path):
     assert all(record["text"].startswith("cannot write") for record in of("note", records))
 
 
-def test_what_was_learnt_gives_the_same_events(video, tmp_path):
-    model = tmp_path / "wheel.normal"
-    learnt = watched(video, normal_out=model)
+def test_what_was_learnt_gives_the_same_events(video, learnt):
+    expected, model = learnt
     normal = load_normal(model)
     assert normal.options == {"learn": 42.0, "length": 20, "step": 5, "order": 5, "kernel": "chi2"}
     records = []
     Session(video, normal.bag, normal=normal, false_alarms=OPTIONS["false_alarms"]).run(records.append)
     # the windows of the time to learn are judged too
-    assert_same_events([record for record in records if record.get("start", 99.0) > 42.0], learnt)
+    assert_same_events([record for record in records if record.get("start", 99.0) > 42.0], expected)
     with pytest.raises(ParameterError, match="has 5 frames per second, but normal was learnt at 10"):
         Session(video, normal.bag, normal=normal, rate=5.0).run(records.append)
 
 
-def test_a_file_of_what_was_learnt_is_checked(video, tmp_path):
+def test_a_file_of_what_was_learnt_is_checked(video, tmp_path, learnt):
     model = tmp_path / "wheel.normal"
-    watched(video, normal_out=model)
-    values = load_values(model, "Normal")
+    values = load_values(learnt[1], "Normal")
     for entry in values["learnt"]:
         if isinstance(entry, dict) and entry["type"] == "Motion":
             entry["state"]["center"] = 3
@@ -257,18 +268,17 @@ def test_a_folder_continues_with_new_segments(pictures, tmp_path):
 # --- regions
 
 
-def test_an_event_in_a_cell_names_it(tmp_path):
-    left, right = film(60.0, ()), film(60.0, EVENTS[:1], random_state=1)
+def test_an_event_in_a_cell_names_it(tmp_path, pictures, other):
     path = tmp_path / "two.mkv"
-    write_video(path, np.concatenate([left, right], axis=2), RATE, lossless=True)
+    write_video(path, np.concatenate([other, pictures[:600]], axis=2), RATE, lossless=True)
     records = watched(path, Regions(LocalBinaryPatterns(), grid="1x2"))
     assert {record["region"] for record in of("event", records)} == {"row 1, column 2"}
     assert [record["region"] for record in of("learnt", records)] == ["row 1, column 1", "row 1, column 2"]
     assert {record["asked_per_day"] for record in of("learnt", records)} == {72.0}  # half of 1 in 10 minutes
 
 
-def test_a_cell_where_nothing_moves_is_left_out(tmp_path):
-    moving = film(45.0, ())
+def test_a_cell_where_nothing_moves_is_left_out(tmp_path, other):
+    moving = other[:450]
     path, model = tmp_path / "sky.mkv", tmp_path / "model"
     write_video(path, np.concatenate([np.full_like(moving, 99), moving], axis=1), RATE, lossless=True)
     # the cell above shares a line of patterns with the one below, so there is a line between them
@@ -366,12 +376,13 @@ def test_the_times_of_a_feed_go_on_by_the_clock(pictures, tmp_path):
     assert b"word" not in (tmp_path / "state").read_bytes()
 
 
-def test_regions_are_at_the_same_frame_in_a_checkpoint(tmp_path):
-    """Of two regions, the first one has an event, and the session breaks off after its first checkpoint."""
-    both = np.concatenate([film(60.0, EVENTS[:1]), film(60.0, EVENTS[:1], random_state=1)], axis=2)
+def test_regions_are_at_the_same_frame_in_a_checkpoint(tmp_path, pictures):
+    """Two regions have an event; the session breaks off after the checkpoint at the first one."""
+    both = np.concatenate([pictures[:600], pictures[:600, :, ::-1]], axis=2)
     path, bag = tmp_path / "two.mkv", Regions(LocalBinaryPatterns(), grid=(1, 2))
     write_video(path, both, RATE, lossless=True)
     expected = watched(path, bag)
+    assert {record["region"] for record in of("event", expected)} == set(bag.names)
     session = Session(path, bag, **OPTIONS, checkpoint=tmp_path / "state")
 
     def report(record):
