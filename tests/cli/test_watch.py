@@ -12,11 +12,12 @@ import sys
 import numpy as np
 import pytest
 
-from cli_folder import call
+from cli_folder import call, call_json
 from sysbags.cli._options import rate_per_second, seconds_of
 from sysbags.datasets import WatchedEvent, make_watching
 from sysbags.errors import ParameterError
 from sysbags.video import write_video
+from sysbags.watch.checkpoint import load_normal
 
 RATE = 10.0
 WINDOWS = ("--length", 20, "--step", 5)
@@ -100,16 +101,41 @@ def test_sentences_json_and_a_model(video, capsys, tmp_path, expected):
     assert [event[0] for event in later] == [float(row["start"]) for row in expected]
     assert records[-1]["type"] == "end"
 
+    told = call_json(capsys, "inspect", model)
+    expected_facts = {"kind": "Normal", "frames_per_second": RATE, "size": None, "learn_seconds": 42.0}
+    expected_facts |= {"length": 20, "step": 5, "order": 5, "kernel": "chi2", "systems": []}
+    assert {name: told[name] for name in expected_facts} == expected_facts
+    assert told["bag"].startswith("LocalBinaryPatterns(")
+    (region,) = told["regions"]
+    learnt = load_normal(model).learnt[0]
+    assert region == {
+        "region": None,
+        "normal_windows": len(learnt.process.observers),
+        "scored_windows": len(learnt.scores),
+    }
+    code, out, err = call(capsys, "inspect", model)
+    assert (code, err) == (0, "")
+    assert "learn seconds" in out
+    code, out, err = call(capsys, "inspect", model, "--plot", tmp_path / "p.png")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
 
 def test_a_grid_and_clips(capsys, tmp_path, film):
     path, clips = tmp_path / "two.mkv", tmp_path / "clips"
     normal = np.roll(film, 200, axis=0)[:560]
     write_video(path, np.concatenate([film[:560], normal], axis=2), RATE, lossless=True)
-    records = lines(capsys, path, *OPTIONS, "--grid", "1x2", "--save-clips", clips)
+    model = tmp_path / "two.normal"
+    records = lines(capsys, path, *OPTIONS, "--grid", "1x2", "--save-clips", clips, "--save-normal", model)
     assert records[0]["regions"] == ["row 1, column 1", "row 1, column 2"]
     found = [record for record in records if record["type"] == "event"]
     assert {record["region"] for record in found} == {"row 1, column 1"}
     assert sorted(map(str, clips.iterdir())) == sorted(record["clip"] for record in found)
+    told = call_json(capsys, "inspect", model)["regions"]
+    assert [region["region"] for region in told] == records[0]["regions"]
+    assert all(region["normal_windows"] > 20 for region in told)
+    code, out, err = call(capsys, "inspect", model)
+    assert (code, err) == (0, "")
+    assert all(name in out for name in records[0]["regions"])
     mask = tmp_path / "mask.png"
     import cv2
 
@@ -185,13 +211,14 @@ for count in counts:
 
 def test_kill_at_ten_moments(video, tmp_path, expected):
     path, state = tmp_path / "events.csv", tmp_path / "state"
-    words = [*OPTIONS, "--events", path, "--checkpoint", state, "--checkpoint-every", "0.01s", "--windows"]
+    words = [video, *OPTIONS, "--events", path, "--checkpoint", state]
+    often = ["--checkpoint-every", "0.01s", "--windows", "--json-lines"]
     counts = np.random.default_rng(0).integers(2, 21, 10).tolist()
-    command = [sys.executable, "-c", KILLER, *counts, "watch", video, *words, "--json-lines"]
+    command = [sys.executable, "-c", KILLER, *counts, "watch", *words, *often]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert state.exists()
-    process = start(video, *words)
+    process = start(*words)
     assert process.communicate()[1] == b""
     assert process.returncode == 0
     assert_same_tables(table(path), expected)

@@ -123,19 +123,3 @@ def test_another_kind_is_another_event():
     # Still windows that are usual are quiet ones.
     found = run(Alarm(HIGH, LOW, 2), verdicts_of([4.0, 0.0, 0.0], ["normal", "still", "still"]))
     assert [(t, event.kind) for t, event in found] == [(2, "change")]
-
-
-def test_an_event_can_be_written_as_json():
-    event = Event(start=1.0, end=2.0, peak=1.5, kind="change", surprise=4.0, p_value=1e-4, part="mean")
-    assert event.to_json() == {
-        "start": 1.0,
-        "end": 2.0,
-        "peak": 1.5,
-        "kind": "change",
-        "surprise": 4.0,
-        "p_value": 1e-4,
-        "part": "mean",
-        "nearest": "",
-        "per_day": 0.0,
-        "is_open": False,
-    }

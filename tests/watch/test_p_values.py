@@ -194,7 +194,7 @@ def test_the_rate_of_exponential_peaks(asked):
     # exponential amounts (Renyi). A new peak exceeds that one with mean probability (K + 1) / (n + 1), and,
     # averaged over the fitted scale, the threshold with asked / K of this. So the mean number of exceedances
     # among n new peaks is known exactly: it is 5 % above the one asked for, for K = 20.
-    n, K, draws = 300, 20, 2000
+    n, K, draws = 300, 20, 700
     rng = np.random.default_rng(0)
     counts = np.empty(draws)
     for draw in range(draws):

@@ -25,7 +25,7 @@ def cost(points, changes):
     total = 0.0
     for start, stop in itertools.pairwise([0, *changes, len(points)]):
         own = points[start:stop]
-        total += sum(np.sum((a - b) ** 2) for a in own for b in own) / (2 * len(own))
+        total += np.sum((own[:, None] - own) ** 2) / (2 * len(own))
     return total
 
 

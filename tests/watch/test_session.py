@@ -16,10 +16,10 @@ from sysbags.bags.regions import Regions
 from sysbags.datasets import WatchedEvent, make_streams, make_watching
 from sysbags.errors import FileError, ParameterError, StreamError
 from sysbags.storage import load_values, save_values
-from sysbags.video import LiveFrame, frames, write_video
+from sysbags.video import LiveFrame, frames, usual_rate, write_video
 from sysbags.watch import Watcher
 from sysbags.watch.checkpoint import load_normal, pack, unpack
-from sysbags.watch.session import Session, usual_rate
+from sysbags.watch.session import Session
 
 RATE = 10.0
 OPTIONS = {"learn": 42.0, "false_alarms": 1 / 600, "length": 20, "step": 5}
@@ -43,6 +43,19 @@ def video(tmp_path_factory, pictures):
     path = tmp_path_factory.mktemp("session") / "wheel.mkv"
     write_video(path, pictures, RATE, lossless=True)
     return path
+
+
+@pytest.fixture(scope="module")
+def other():
+    """Another wheel without events."""
+    return film(60.0, (), random_state=1)
+
+
+@pytest.fixture(scope="module")
+def learnt(video, tmp_path_factory):
+    """The records of a session, and the file of what it has learnt."""
+    model = tmp_path_factory.mktemp("learnt") / "wheel.normal"
+    return watched(video, normal_out=model), model
 
 
 def watched(source, bag=None, **options):
@@ -128,23 +141,21 @@ def test_a_clip_that_cannot_be_written_loses_no_event(video, tmp_path):
     assert all(record["text"].startswith("cannot write") for record in of("note", records))
 
 
-def test_what_was_learnt_gives_the_same_events(video, tmp_path):
-    model = tmp_path / "wheel.normal"
-    learnt = watched(video, normal_out=model)
+def test_what_was_learnt_gives_the_same_events(video, learnt):
+    expected, model = learnt
     normal = load_normal(model)
     assert normal.options == {"learn": 42.0, "length": 20, "step": 5, "order": 5, "kernel": "chi2"}
     records = []
     Session(video, normal.bag, normal=normal, false_alarms=OPTIONS["false_alarms"]).run(records.append)
     # the windows of the time to learn are judged too
-    assert_same_events([record for record in records if record.get("start", 99.0) > 42.0], learnt)
+    assert_same_events([record for record in records if record.get("start", 99.0) > 42.0], expected)
     with pytest.raises(ParameterError, match="has 5 frames per second, but normal was learnt at 10"):
         Session(video, normal.bag, normal=normal, rate=5.0).run(records.append)
 
 
-def test_a_file_of_what_was_learnt_is_checked(video, tmp_path):
+def test_a_file_of_what_was_learnt_is_checked(video, tmp_path, learnt):
     model = tmp_path / "wheel.normal"
-    watched(video, normal_out=model)
-    values = load_values(model, "Normal")
+    values = load_values(learnt[1], "Normal")
     for entry in values["learnt"]:
         if isinstance(entry, dict) and entry["type"] == "Motion":
             entry["state"]["center"] = 3
@@ -205,10 +216,12 @@ def test_a_session_that_breaks_off_continues(video, tmp_path, bag, times):
 
 
 def test_a_session_that_is_stopped_continues(video, tmp_path):
-    """The event that is open is written, and goes on afterwards as if nothing had been."""
-    options = {"checkpoint": tmp_path / "state", "events": tmp_path / "events.csv"}
-    expected = watched(video, events=options["events"])
+    """The event that is open is written, and goes on afterwards as if nothing had been, its clip as well."""
+    options = {"events": tmp_path / "events.csv", "clips": tmp_path / "clips"}
+    expected = watched(video, **options)
     table = options["events"].read_text()
+    clips = [list(frames(path)) for path in sorted(options["clips"].iterdir())]
+    options["checkpoint"] = tmp_path / "state"
     session, records = Session(video, LocalBinaryPatterns(), **OPTIONS, **options), []
 
     def report(record):
@@ -222,6 +235,10 @@ def test_a_session_that_is_stopped_continues(video, tmp_path):
     assert len(options["events"].read_text().splitlines()) == 2
     assert_same_events(watched(video, **options), expected)
     assert options["events"].read_text() == table
+    again = [list(frames(path)) for path in sorted(options["clips"].iterdir())]
+    assert [len(clip) for clip in again] == [len(clip) for clip in clips]
+    for found, shown in zip(again, clips, strict=True):
+        np.testing.assert_allclose(found, shown, atol=2)  # the same pictures, encoded again
 
 
 def test_a_checkpoint_of_another_session_is_refused(video, tmp_path):
@@ -251,18 +268,17 @@ def test_a_folder_continues_with_new_segments(pictures, tmp_path):
 # --- regions
 
 
-def test_an_event_in_a_cell_names_it(tmp_path):
-    left, right = film(60.0, ()), film(60.0, EVENTS[:1], random_state=1)
+def test_an_event_in_a_cell_names_it(tmp_path, pictures, other):
     path = tmp_path / "two.mkv"
-    write_video(path, np.concatenate([left, right], axis=2), RATE, lossless=True)
+    write_video(path, np.concatenate([other, pictures[:600]], axis=2), RATE, lossless=True)
     records = watched(path, Regions(LocalBinaryPatterns(), grid="1x2"))
     assert {record["region"] for record in of("event", records)} == {"row 1, column 2"}
     assert [record["region"] for record in of("learnt", records)] == ["row 1, column 1", "row 1, column 2"]
     assert {record["asked_per_day"] for record in of("learnt", records)} == {72.0}  # half of 1 in 10 minutes
 
 
-def test_a_cell_where_nothing_moves_is_left_out(tmp_path):
-    moving = film(45.0, ())
+def test_a_cell_where_nothing_moves_is_left_out(tmp_path, other):
+    moving = other[:450]
     path, model = tmp_path / "sky.mkv", tmp_path / "model"
     write_video(path, np.concatenate([np.full_like(moving, 99), moving], axis=1), RATE, lossless=True)
     # the cell above shares a line of patterns with the one below, so there is a line between them
@@ -361,12 +377,13 @@ def test_the_times_of_a_feed_go_on_by_the_clock(pictures, tmp_path):
     assert b"word" not in (tmp_path / "state").read_bytes()
 
 
-def test_regions_are_at_the_same_frame_in_a_checkpoint(tmp_path):
-    """Of two regions, the first one has an event, and the session breaks off after its first checkpoint."""
-    both = np.concatenate([film(60.0, EVENTS[:1]), film(60.0, EVENTS[:1], random_state=1)], axis=2)
+def test_regions_are_at_the_same_frame_in_a_checkpoint(tmp_path, pictures):
+    """Two regions have an event; the session breaks off after the checkpoint at the first one."""
+    both = np.concatenate([pictures[:600], pictures[:600, :, ::-1]], axis=2)
     path, bag = tmp_path / "two.mkv", Regions(LocalBinaryPatterns(), grid=(1, 2))
     write_video(path, both, RATE, lossless=True)
     expected = watched(path, bag)
+    assert {record["region"] for record in of("event", expected)} == set(bag.names)
     session = Session(path, bag, **OPTIONS, checkpoint=tmp_path / "state")
 
     def report(record):
@@ -423,3 +440,11 @@ def test_the_rate_is_measured():
     assert math.isclose(usual_rate(at([0.0, 3.0, 6.0])), 1 / 3)
     with pytest.raises(ParameterError, match="give the rate"):
         usual_rate(at([0.0]))
+
+
+def test_the_rate_that_a_file_states(pictures, tmp_path):
+    """Measured, it would be taken for 24 frames per second."""
+    path = tmp_path / "odd.mkv"
+    write_video(path, pictures[:60], 24.1, lossless=True)
+    (end,) = of("end", watched(path))
+    assert end["seconds"] == pytest.approx(60 / 24.1, rel=1e-6)

@@ -59,7 +59,7 @@ def test_one_process_has_one_phase():
     """The stated rate is 0.05; of 20 streams, 4 or more are divided with a probability of 0.02."""
     divided = 0
     for seed in range(20):
-        result = timeline(processes(100 + seed, frames=600)[seed % 3], **SIZES, n_jobs=2)
+        result = timeline(processes(100 + seed, frames=400)[seed % 3], **SIZES, n_jobs=2)
         divided += len(result.phases) > 1
     assert divided <= 3
 
@@ -91,7 +91,8 @@ def test_windows_threads_and_parameters(abac):
     for other in (timeline(result.windows), timeline(stream, **SIZES, n_jobs=2)):
         assert other.phases == result.phases
         assert other.penalty == result.penalty
-    assert len(timeline(result.windows, penalty=1e9).phases) == 1
+    part = result.windows[20:50]  # with a change in its middle
+    assert [len(timeline(part, penalty=penalty).phases) for penalty in (result.penalty, 1e9)] == [2, 1]
     two = timeline(result.windows, phases=2)
     assert two.change_points == result.change_points
     assert [kind.label for kind in two.kinds] == [0, 1]

@@ -14,7 +14,7 @@ from sysbags.errors import OrderError, VideoWarning
 if TYPE_CHECKING:
     from sysbags.systems.system import System
 
-__all__ = ["clip_facts", "container_facts", "is_saved", "saved_facts", "spectrum", "system_facts"]
+__all__ = ["clip_facts", "is_saved", "normal_facts", "saved_facts", "spectrum", "system_facts"]
 
 Named = list[tuple[str, "System"]]
 
@@ -40,12 +40,15 @@ def saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
     from sysbags.storage import describe, load
     from sysbags.systems.system import System
 
-    about, saved = describe(file), load(file)
+    about = describe(file)
     facts: dict[str, Any] = {
         "kind": about["kind"],
         "bytes": file.stat().st_size,
         "versions": about["versions"],
     }
+    if about["kind"] == "Normal":
+        return facts | normal_facts(file), []
+    saved = load(file)
     if isinstance(saved, (System, FrechetMean)):
         return facts, [(file.stem, saved if isinstance(saved, System) else saved.system)]
     if isinstance(saved, list):
@@ -79,9 +82,36 @@ def saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
     ]
 
 
+def normal_facts(file: Path) -> dict[str, Any]:
+    """Return the facts of a file that ``sysbags watch --save-normal`` wrote."""
+    from sysbags.bags.regions import Regions
+    from sysbags.watch.checkpoint import load_normal
+
+    normal = load_normal(file)
+    bag, names = normal.bag, [None]
+    if isinstance(bag, Regions):
+        bag, names = bag.bag, bag.names
+    options = dict(normal.options)
+    return {
+        "bag": " ".join(str(bag).split()),
+        "frames_per_second": normal.rate,
+        "size": normal.size,
+        "learn_seconds": options.pop("learn"),
+        **options,
+        "regions": [
+            {
+                "region": name,
+                "normal_windows": 0 if learnt is None else len(learnt.process.observers),
+                "scored_windows": 0 if learnt is None else len(learnt.scores),
+            }
+            for name, learnt in zip(names, normal.learnt, strict=True)
+        ],
+    }
+
+
 def clip_facts(file: Path, settings: Settings) -> tuple[dict[str, Any], Named]:
     """Return the facts of a clip, and its system, if it has one, under the name of its bag."""
-    from sysbags.video import frames
+    from sysbags.video import container_facts, frames
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", VideoWarning)  # there is a note when the clip is read for its bags
@@ -98,20 +128,6 @@ def clip_facts(file: Path, settings: Settings) -> tuple[dict[str, Any], Named]:
         facts["note"] = str(error)
         return facts, []
     return facts, [(settings.names()[0], clips.systems[0][0])]
-
-
-def container_facts(file: Path) -> dict[str, Any]:
-    """Return the facts in the header of a video file."""
-    import av
-
-    with av.open(str(file)) as container:
-        stream = container.streams.video[0]
-        rate = stream.average_rate
-        return {
-            "codec": stream.codec_context.name,
-            "frames_per_second": None if rate is None else float(rate),
-            "seconds": None if container.duration is None else container.duration / av.time_base,
-        }
 
 
 def system_facts(system: System) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``sysbags inspect``: the facts of a model, a system or a clip."""
+"""``sysbags inspect``: the facts of a model, a system, a normal process or a clip."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def inspect(
 
     An eigenvalue of the transition is an oscillation: its angle gives the period, its modulus the rate of
     decay, both in bags (one bag per frame, unless --window is larger). The options for frames, bags and
-    systems are for clips.
+    systems are for clips. For a file of ``sysbags watch --save-normal``, the bag, the options and the
+    numbers of windows are shown.
 
     Example: sysbags inspect clip.mp4 --plot clip.png
     """
@@ -58,7 +59,7 @@ def inspect(
 
 
 def _show(facts: dict[str, Any]) -> None:
-    systems = facts.pop("systems")
+    systems, regions = facts.pop("systems"), facts.pop("regions", [])
     rows: list[tuple[str, Any]] = []
     for name, value in facts.items():
         if name == "steps":
@@ -74,6 +75,12 @@ def _show(facts: dict[str, Any]) -> None:
         say("Spectrum of the transition")
         show_table(
             [head.replace("_", " ") for head in waves[0]], [map(_text, wave.values()) for wave in waves]
+        )
+    elif regions:
+        say("")
+        show_table(
+            [head.replace("_", " ") for head in regions[0]],
+            [map(_text, row.values()) for row in regions],
         )
     elif systems:
         say("")

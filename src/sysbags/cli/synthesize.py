@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from sysbags._common.stages import Stages
-from sysbags.cli._facts import container_facts
 from sysbags.cli._options import Json
 from sysbags.cli._output import check_out, number, print_json, say, show_table
 from sysbags.cli._reading import read_clips
@@ -60,7 +59,7 @@ def synthesize(
 
     from sysbags._common.parallel import with_progress
     from sysbags.systems.synthesis import frame_order
-    from sysbags.video import frames, reordered_frames, write_video
+    from sysbags.video import container_facts, frames, reordered_frames, write_video
     from sysbags.video.writing import check_format
 
     if not 0.0 < seconds <= LONGEST:

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from sysbags._common.stages import Stages
-from sysbags.cli._facts import container_facts
 from sysbags.cli._options import Json, NJobs, RandomState, number_or_auto
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
 from sysbags.cli._reading import warnings_as_notes
@@ -127,6 +126,8 @@ def timeline(
 
 def _framerate(clip: Path) -> float:
     """Return the frames per second of a file."""
+    from sysbags.video import container_facts
+
     rate = container_facts(clip)["frames_per_second"] if clip.is_file() else None
     if rate is None:
         note(f"{clip} has no frame rate: {USUAL_RATE:g} frames per second are assumed, see --framerate")

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from sysbags._common.types import Array, IntArray, KernelLike
 from sysbags.distances.blocks import Block, Collection, Tiling, products
-from sysbags.distances.embedding import Embedding, check_embedding
+from sysbags.distances.embedding import Embedding, check_embedding, embedded_products
 from sysbags.distances.tiles import TileWork, check_memory
 from sysbags.kernels.functions import check_precision
 from sysbags.systems.lazy import LazySystems
@@ -26,7 +26,15 @@ from sysbags.systems.validation import check_same_space, check_systems
 if TYPE_CHECKING:
     from sysbags.systems.system import System
 
-__all__ = ["CrossGram", "SystemStack", "Tiling", "cross_gram", "tile_gram", "tile_work"]
+__all__ = [
+    "CrossGram",
+    "SystemStack",
+    "Tiling",
+    "cross_gram",
+    "embedded_cross_gram",
+    "tile_gram",
+    "tile_work",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +150,51 @@ class CrossGram:
             symmetric,
             self.approximate,
         )
+
+
+def embedded_cross_gram(
+    first: npt.NDArray[Any],
+    second: npt.NDArray[Any],
+    rows: SystemStack,
+    columns: SystemStack,
+    *,
+    approximate: bool,
+    restore: bool = True,
+) -> CrossGram:
+    """Return the CrossGram of embedded systems, by products alone.
+
+    Parameters
+    ----------
+    first, second : (K, n + 1, d), (L, m + 1, d) arrays
+        Observers and means, see `EmbeddedSystems`.
+    rows, columns : SystemStack
+        The small matrices of the same systems; the same object twice for systems with themselves.
+    approximate : bool
+        See `CrossGram`.
+    restore : bool, default=True
+        Estimate what the embedding has lost, see `embedded_products`.
+
+    Examples
+    --------
+    >>> import sysbags
+    >>> from sysbags.datasets import make_streams
+    >>> streams, _ = make_streams(classes=2, per_class=2, frames=40, bins=8)
+    >>> systems = [sysbags.identify(stream, order=2, kernel="linear") for stream in streams]
+    >>> observers = Embedding.fit(systems).transform(systems).observers
+    >>> stack = SystemStack.of(systems)
+    >>> gram = embedded_cross_gram(observers, observers, stack, stack, approximate=False)
+    >>> np.allclose(gram.observer, sysbags.cross_gram(systems).observer, atol=1e-5)
+    True
+    """
+    products = embedded_products(first, second, rows.norms, columns.norms, restore=restore)
+    return CrossGram(
+        np.ascontiguousarray(products[..., :-1, :-1]),
+        products[..., -1, -1].copy(),
+        rows,
+        columns,
+        symmetric=rows is columns,
+        approximate=approximate,
+    )
 
 
 def cross_gram(

@@ -12,8 +12,8 @@ import scipy.linalg
 
 from sysbags._common.types import Array
 from sysbags._common.validation import kernel_name
-from sysbags.distances.embedding import Embedding, embedded_products
-from sysbags.distances.gram import CrossGram, SystemStack
+from sysbags.distances.embedding import Embedding
+from sysbags.distances.gram import CrossGram, SystemStack, embedded_cross_gram
 from sysbags.errors import IncompatibleSystemsError
 from sysbags.systems.compression import feature_product
 from sysbags.systems.system import System
@@ -114,15 +114,8 @@ class EmbeddedStack(NamedTuple):
 
     def cross_gram(self, columns: EmbeddedStack) -> CrossGram:
         """Return the CrossGram of these systems with others in the same embedding, by products alone."""
-        products = embedded_products(
-            self.observers, columns.observers, self.stack.norms, columns.stack.norms, restore=False
-        )
-        return CrossGram(
-            np.ascontiguousarray(products[..., :-1, :-1]),
-            products[..., -1, -1].copy(),
-            self.stack,
-            columns.stack,
-            False,
+        return embedded_cross_gram(
+            self.observers, columns.observers, self.stack, columns.stack, approximate=False, restore=False
         )
 
     def subset(self, indices: Any) -> EmbeddedStack:

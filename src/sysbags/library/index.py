@@ -13,8 +13,8 @@ from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer, check_weight
 from sysbags.distances.alignment import transition_spectra
 from sysbags.distances.alignment_matrix import alignment_bounds, alignment_matrix, mean_term
-from sysbags.distances.embedding import EmbeddedSystems, Embedding, check_embedding, embedded_products
-from sysbags.distances.gram import CrossGram, SystemStack, Tiling, cross_gram
+from sysbags.distances.embedding import EmbeddedSystems, Embedding, check_embedding
+from sysbags.distances.gram import CrossGram, SystemStack, Tiling, cross_gram, embedded_cross_gram
 from sysbags.errors import ParameterError
 from sysbags.systems.lazy import LazySystems
 from sysbags.systems.system import System
@@ -304,21 +304,19 @@ class SystemIndex:
         self, places: IntArray, query: SystemStack, embedded: EmbeddedSystems, *, restore: bool = True
     ) -> CrossGram:
         """Return the CrossGram of some systems with a system, in the embedding."""
-        observers = self.embedded.observers
+        observers, stack = self.embedded.observers, self._stack
         most = 2 * len(places) > len(observers)  # then it takes longer to copy them than to multiply all
-        chosen = slice(None) if most else places
-        products = embedded_products(
-            observers[chosen], embedded.observers, self._norms[chosen], query.norms, restore=restore
-        )
-        products = products[places] if most else products
-        return CrossGram(
-            products[..., :-1, :-1],
-            products[..., -1, -1],
-            self._stack.subset(places),
+        if not most:
+            observers, stack = observers[places], stack.subset(places)
+        gram = embedded_cross_gram(
+            observers,
+            embedded.observers,
+            stack,
             query,
-            symmetric=False,
             approximate=self.embedding.size is not None,
+            restore=restore,
         )
+        return gram.subset(places) if most else gram
 
     def _safe_bounds(self, places: IntArray, query: SystemStack, embedded: EmbeddedSystems) -> Array:
         """Return lower bounds of the squared distances, whatever the embedding has lost."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from sysbags._common.warnings import collect_warnings, summary_of_warnings
+from sysbags.video.decoding import container_facts
 from sysbags.video.feeds import without_password
 from sysbags.video.live import LiveVideo, open_live
 from sysbags.video.reading import Frame, Reader, SharedVideo, Video, frames, frames_of_several
-from sysbags.video.timing import LiveFrame, Position
+from sysbags.video.timing import LiveFrame, Position, usual_rate
 from sysbags.video.writing import reordered_frames, write_video
 
 __all__ = [
@@ -18,11 +19,13 @@ __all__ = [
     "SharedVideo",
     "Video",
     "collect_warnings",
+    "container_facts",
     "frames",
     "frames_of_several",
     "open_live",
     "reordered_frames",
     "summary_of_warnings",
+    "usual_rate",
     "without_password",
     "write_video",
 ]

@@ -12,7 +12,17 @@ from typing import IO, Any
 import av
 from av.stream import Disposition
 
-__all__ = ["ERRORS", "MAX_PIXELS", "Damage", "decoded", "is_cut", "main_stream", "open_bytes", "reason_of"]
+__all__ = [
+    "ERRORS",
+    "MAX_PIXELS",
+    "Damage",
+    "container_facts",
+    "decoded",
+    "is_cut",
+    "main_stream",
+    "open_bytes",
+    "reason_of",
+]
 
 MAX_PIXELS = 2**27  # 16384 x 8192: a damaged header must not exhaust the memory
 ERRORS = (av.FFmpegError, MemoryError, OSError, OverflowError, ValueError)
@@ -174,6 +184,26 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
             raise Damage(f"{NO_VIDEO} ({reason_of(error)})") from None
         container = stack.enter_context(open_bytes(_Nameless(file)))
         yield container, main_stream(container)
+
+
+def container_facts(path: Path) -> dict[str, Any]:
+    r"""Return what the header of a video file says; None for what it does not.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "clip.y4m"
+    >>> _ = path.write_bytes(b"YUV4MPEG2 W8 H8 F25:2 Cmono\n" + 30 * (b"FRAME\n" + bytes(64)))
+    >>> container_facts(path)
+    {'codec': 'rawvideo', 'frames_per_second': 12.5, 'seconds': 2.4}
+    """
+    with _opened(path) as (container, stream):
+        rate = stream.average_rate
+        return {
+            "codec": stream.codec_context.name,
+            "frames_per_second": None if rate is None else float(rate),
+            "seconds": None if container.duration is None else container.duration / av.time_base,
+        }
 
 
 def open_bytes(file: Any) -> Any:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
+from sysbags.errors import ParameterError
 from sysbags.video.pixels import Converter, Frame
 from sysbags.video.reading import END, Ticks
 
-__all__ = ["FrameSequence", "LiveFrame", "Position"]
+__all__ = ["FrameSequence", "LiveFrame", "Position", "usual_rate"]
 
 LEAST_JUMP = Fraction(1)  # seconds
 JITTER = Fraction(1, 5)  # seconds: the timestamps of some cameras go back a little, which is no gap
 JUMP_FRAMES = 10  # a later frame than this many intervals follows a gap
 USUAL_STAY = Fraction(1, 25)  # seconds, where nothing is known
 MICROSECONDS = 10**6
+ROUNDING = 0.0011  # seconds between exact times and those of formats that store milliseconds
+NTSC = 1000 / 1001
 
 
 @dataclass(frozen=True)
@@ -234,3 +238,41 @@ class FrameSequence:
 def _exact(time: float) -> Fraction:
     """Return a stored time, which is a whole number of microseconds."""
     return Fraction(round(time * MICROSECONDS), MICROSECONDS)
+
+
+def usual_rate(frames: Sequence[LiveFrame], stated: float | None = None) -> float:
+    """Measure the rate of frames by their times.
+
+    A stated rate is used if all times agree with it. Otherwise: most rates are whole numbers, or these
+    divided by 1.001, and the times of most formats are rounded; so a rate within 0.5 % of such a rate
+    becomes the nearest one.
+
+    Parameters
+    ----------
+    frames : sequence of LiveFrame
+        The first ones of a video.
+    stated : float, optional
+        The rate in the header of a file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> picture = np.zeros((8, 8), np.uint8)
+    >>> frames = [LiveFrame(round(k / 29.97, 3), k, picture, False) for k in range(26)]
+    >>> round(usual_rate(frames), 5)
+    29.97003
+    >>> usual_rate(frames, stated=29.97), usual_rate(frames, stated=25.0) == usual_rate(frames)
+    (29.97, True)
+    """
+    if stated and all(abs(b.time - frames[0].time - k / stated) < ROUNDING for k, b in enumerate(frames)):
+        return stated
+    intervals = [b.time - a.time for a, b in pairwise(frames) if not b.is_gap]
+    total = sum(intervals)
+    if total <= 0.0:
+        raise ParameterError("the times of the frames are not known, so give the rate of the frames")
+    measured = len(intervals) / total
+    usual = min(
+        (base * max(1, round(measured / base)) for base in (1.0, NTSC)),
+        key=lambda rate: abs(rate - measured),
+    )
+    return usual if abs(usual / measured - 1.0) < 0.005 else measured

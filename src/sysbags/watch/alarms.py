@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 __all__ = ["Alarm", "Event", "Verdict"]
 
@@ -73,10 +72,6 @@ class Event:
     nearest: str = ""
     per_day: float = 0.0
     is_open: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a dict for JSON."""
-        return asdict(self)
 
 
 class Alarm:

@@ -11,7 +11,7 @@ import numpy as np
 
 from sysbags.video import Frame, LiveFrame, write_video
 
-__all__ = ["Recorder"]
+__all__ = ["MARGIN", "Recorder"]
 
 LINES = 240  # of the pictures of a clip, at most
 MARGIN = 5.0  # seconds before and after an event
@@ -51,7 +51,8 @@ class Recorder:
     def __init__(self, folder: Path, rate: float, delay: float) -> None:
         self.folder, self.rate = folder, rate
         self._last: deque[Picture] = deque(maxlen=math.ceil((MARGIN + delay) * rate))
-        self._clips: dict[str, list[Picture]] = {}  # of the open events, by their regions
+        self._starts: dict[str, float] = {}  # of the clips of open events, by their regions
+        self._clips: dict[str, list[Picture]] = {}
         self._size: tuple[int, int] | None = None  # width and height
 
     def add(self, frame: LiveFrame) -> None:
@@ -67,13 +68,15 @@ class Recorder:
             small = np.asarray(cv2.resize(small, self._size, interpolation=cv2.INTER_AREA), np.uint8)
         picture = frame.time, _encoded(small)
         self._last.append(picture)
-        for clip in self._clips.values():
-            if not clip or picture[0] < clip[0][0] + LONGEST:
+        for region, clip in self._clips.items():
+            begin = self._starts[region]
+            if begin <= picture[0] and (not clip or picture[0] < clip[0][0] + LONGEST):
                 clip.append(picture)
 
     def begin(self, region: str, start: float) -> None:
         """Begin a clip for an event that has started at a time."""
-        self._clips[region] = [picture for picture in self._last if picture[0] >= start - MARGIN]
+        self._starts[region] = begin = start - MARGIN
+        self._clips[region] = [picture for picture in self._last if picture[0] >= begin]
 
     def end(self, region: str, end: float, name: str) -> Path:
         """Write the clip of the event of a region that has ended, and return its path."""

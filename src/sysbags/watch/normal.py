@@ -11,8 +11,8 @@ import numpy as np
 from sysbags._common.types import Array, KernelLike
 from sysbags.distances.alignment import transition_spectra
 from sysbags.distances.alignment_matrix import alignment_bounds, alignment_parts
-from sysbags.distances.embedding import Embedding, embedded_products
-from sysbags.distances.gram import CrossGram, SystemStack
+from sysbags.distances.embedding import Embedding
+from sysbags.distances.gram import CrossGram, SystemStack, embedded_cross_gram
 from sysbags.kernels.functions import feature_map, kernel_matrix
 from sysbags.systems.system import System
 from sysbags.watch.motion import Motion, fit_motion, innovation_parts, spectrum_scores
@@ -128,8 +128,7 @@ def fit_normal(
     observers = np.stack([one.observers for one in embedded])
     stack = SystemStack.of(systems)
     first, second = np.triu_indices(len(systems), 1)
-    products = embedded_products(observers, observers, stack.norms, stack.norms)
-    gram = CrossGram(products[..., :-1, :-1], products[..., -1, -1], stack, stack, True, True)
+    gram = embedded_cross_gram(observers, observers, stack, stack, approximate=True)
     parts = alignment_parts(gram, np.column_stack([first, second]), 1.0, 1.0).mean(axis=0) + TINY
     weights = (float(parts[1] / parts[0]), float(parts[1] / parts[2]))
     spectra, motion = transition_spectra(stack.transition), fit_motion(features, norms, STATES)
@@ -226,8 +225,7 @@ class Scorer:
 
 def embedded_gram(observers: Array, stack: SystemStack, one: EmbeddedWindow) -> CrossGram:
     """Return the CrossGram of windows with another one, from their embedding."""
-    products = embedded_products(observers, one.observers[None], stack.norms, one.stack.norms)
-    return CrossGram(products[..., :-1, :-1], products[..., -1, -1], stack, one.stack, False, True)
+    return embedded_cross_gram(observers, one.observers[None], stack, one.stack, approximate=True)
 
 
 def _embedded(system: System, features: Array) -> EmbeddedWindow:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,19 +20,26 @@ from sysbags.bags.live import LiveBag
 from sysbags.bags.regions import Regions
 from sysbags.errors import FileError, ParameterError, StreamError, SysbagsError
 from sysbags.storage import load_values, save_values
-from sysbags.video import LiveFrame, Position, collect_warnings, open_live, without_password
+from sysbags.video import (
+    LiveFrame,
+    Position,
+    collect_warnings,
+    container_facts,
+    open_live,
+    usual_rate,
+    without_password,
+)
 from sysbags.watch.alarms import Event, Verdict
 from sysbags.watch.checkpoint import Normal, pack, save_normal, unpack
-from sysbags.watch.clips import Recorder
+from sysbags.watch.clips import MARGIN, Recorder
 from sysbags.watch.records import EventTable, event_record
 from sysbags.watch.watcher import DAY, Learnt, Watcher
 
-__all__ = ["Session", "usual_rate"]
+__all__ = ["Session"]
 
 OF_THE_END = ("end", "duration")  # what is known when an event has ended
 MEASURED = 25  # intervals between frames, from which the rate of a video is measured
 TOLERANCE = 0.01  # relative, between the rate of a video and that of what was learnt
-NTSC = 1000 / 1001
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -57,7 +64,7 @@ class Session:
     learn, false_alarms, length, step, order, kernel, adapt
         See `Watcher`; `length` and `step` count bags.
     rate : float, optional
-        Frames per second; by default all frames, whose rate is measured.
+        Frames per second; by default all frames, at the rate that a video file states, or that is measured.
     size : int, optional
         The short side of the frames, in pixels.
     normal : Normal, optional
@@ -181,7 +188,7 @@ class Session:
             colour=single.colour,
             rate=rate,
             size=size,
-            start=self._next,
+            start=self._next if clips is None else self._rewound(Path(source), self._next),
             on_event=self._heard,
             **live,
         )
@@ -271,7 +278,10 @@ class Session:
         before = self.video.position
         for frame in self.video:
             after = self.video.position
-            waiting.append(Placed(frame, before, after))
+            if frame.index < self._next.index and self._recorder is not None:
+                self._recorder.add(frame)  # it has been watched before
+            else:
+                waiting.append(Placed(frame, before, after))
             before = after
             if not self._rate and len(waiting) <= MEASURED and self._fixed_rate is None:
                 continue
@@ -284,7 +294,9 @@ class Session:
             yield from waiting
 
     def _measure(self, frames: Sequence[LiveFrame]) -> None:
-        self._rate = self._fixed_rate or usual_rate(frames)
+        path = Path(self.video.source)
+        stated = container_facts(path)["frames_per_second"] if path.is_file() else None
+        self._rate = self._fixed_rate or usual_rate(frames, stated)
         if self.video.is_live:
             self._began = self.now() - frames[-1].time
         normal = self.normal
@@ -308,10 +320,25 @@ class Session:
     def _begin(self) -> None:
         """Prepare what needs the rate."""
         if self._clips_path is not None:
-            span = (self._options["length"] + self._options["step"]) * self._period / self._rate
-            self._recorder = Recorder(self._clips_path, self._rate, 2.0 * span)
+            self._recorder = Recorder(self._clips_path, self._rate, self._delay())
             for name, start in self._open.items():
                 self._recorder.begin(name, start)
+
+    def _delay(self) -> float:
+        """Return how long after its start an event is found, in seconds, at most."""
+        rows: int = self._options["length"] + self._options["step"]
+        return 2.0 * rows * self._period / self._rate
+
+    def _rewound(self, source: Path, position: Position) -> Position:
+        """Return where to read from, so that clips have the seconds before a session that continues.
+
+        Only files, and the segment of a folder that was being read, can be read again.
+        """
+        if not self._rate or not (source / position.segment).is_file():
+            return position
+        first = min([position.time - self._delay(), *self._open.values()]) - MARGIN
+        back = min(position.frame, math.ceil((position.time - first) * self._rate))
+        return replace(position, index=position.index - back, frame=position.frame - back)
 
     def _take(self, batch: list[Placed]) -> None:
         """Describe frames, and judge the windows that are complete with them."""
@@ -487,29 +514,3 @@ class Session:
             raise
         except Exception as error:  # a damaged or malicious file may raise any exception
             raise FileError(f"{path} is not a valid checkpoint: remove it ({error!r})") from error
-
-
-def usual_rate(frames: Sequence[LiveFrame]) -> float:
-    """Measure the rate of frames by their times.
-
-    Most rates are whole numbers, or these divided by 1.001, and the times of most formats are rounded; so a
-    rate within 0.5 % of such a rate becomes the nearest one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> picture = np.zeros((8, 8), np.uint8)
-    >>> frames = [LiveFrame(round(k / 29.97, 3), k, picture, False) for k in range(26)]
-    >>> round(usual_rate(frames), 5)
-    29.97003
-    """
-    intervals = [b.time - a.time for a, b in pairwise(frames) if not b.is_gap]
-    total = sum(intervals)
-    if total <= 0.0:
-        raise ParameterError("the times of the frames are not known, so give the rate of the frames")
-    measured = len(intervals) / total
-    usual = min(
-        (base * max(1, round(measured / base)) for base in (1.0, NTSC)),
-        key=lambda rate: abs(rate - measured),
-    )
-    return usual if abs(usual / measured - 1.0) < 0.005 else measured
