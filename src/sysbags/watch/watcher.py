@@ -36,8 +36,11 @@ MERGED = 2  # windows that share no row, between two events
 DAY = 86400.0
 LARGEST = 300.0  # surprise, of a kind of window that was never seen while learning
 MEMORY = 12.0  # half of the normal windows are replaced after so many times the time of following
-GROUPS = {part: [s for s, name in enumerate(SCORES) if name.endswith(part)] for part in PARTS}
-GROUPS["transition"] += [s for s, name in enumerate(SCORES) if name.startswith("spectrum")]
+FOLDS = 5  # parts of the normal windows, each of which is judged by the others
+# A window also differs from the one before when an event has ended, so this alone is no reason for an alarm.
+COMBINED = [s for s, name in enumerate(SCORES) if not name.startswith("previous")]
+GROUPS = {part: [s for s in COMBINED if SCORES[s].endswith(part)] for part in PARTS}
+GROUPS["transition"] += [s for s in COMBINED if SCORES[s].startswith("spectrum")]
 
 
 class Learnt(NamedTuple):
@@ -285,13 +288,14 @@ class Watcher:
 
     def _limits(self, scores: Array) -> tuple[Tails, Array, Threshold]:
         """Return the distributions of normal scores, the surprise of each window, and the threshold."""
-        # Later windows took no part in the distributions: so each half is judged by those of the other.
-        halves = scores[: len(scores) // 2], scores[len(scores) // 2 :]
-        tails, first, second = (fit_tails(part, self.patience) for part in (scores, *halves))
-        judged = (tail_p_values(part, other) for part, other in zip(halves, (second, first), strict=True))
-        surprises = _surprise(np.concatenate(list(judged)))
+        tails = fit_tails(scores, self.patience)
+        # Later windows took no part in the distributions: so each part is judged by those of the others.
+        parts = np.array_split(np.arange(len(scores)), FOLDS)
+        others = (fit_tails(np.delete(scores, part, axis=0), self.patience) for part in parts)
+        p_values = [tail_p_values(scores[part], other) for part, other in zip(parts, others, strict=True)]
+        surprises = _surprise(np.concatenate(p_values))
         seconds = len(scores) * self.windows.step / self.rate
-        threshold = threshold_for_rate(surprises, self.patience, seconds, self.false_alarms)
+        threshold = threshold_for_rate(surprises, MERGED * self.patience, seconds, self.false_alarms)
         # Kinds of windows that were never seen must be above it.
         high, low = (min(level, LARGEST) for level in threshold[:2])
         return tails, surprises, threshold._replace(high=high, low=low)
@@ -339,4 +343,4 @@ def _check_count(count: int, least: int) -> None:
 
 
 def _surprise(p_values: Array) -> Array:
-    return np.asarray(-np.log10(combine_p_values(p_values)))
+    return np.asarray(-np.log10(combine_p_values(p_values[..., COMBINED])))
