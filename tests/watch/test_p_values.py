@@ -98,13 +98,21 @@ def test_a_tail_is_that_of_the_highest_peaks(values, gap):
     heights = sorted((values[i] for i in slow_clusters(values, gap)), reverse=True)
     heights = heights * 2 if len(heights) == 1 else heights
     tail = fit_tail(np.array(values), gap)
-    assert tail.peaks == min(PEAKS, len(heights) - 1)
+    assert tail.peaks == tail.known == max(min(PEAKS, len(heights) // 4), 1)
     assert tail.start == heights[tail.peaks]
     excesses = [height - tail.start for height in heights[: tail.peaks]]
     smallest = 1e-6 * (1.0 + abs(tail.start))
     assert tail.scale == pytest.approx(max(np.mean(excesses), smallest), rel=1e-9)
-    for expected in (tail.peaks, 0.5, 1e-3):
-        assert tail.expected(tail.level(expected)) == pytest.approx(expected, rel=1e-5)
+    more = fit_tail(np.array(values), gap, prior=(10, 2.0))
+    assert (more.start, more.peaks, more.known) == (tail.start, tail.peaks, tail.peaks + 10)
+    assert more.scale == pytest.approx(max((sum(excesses) + 20.0) / more.known, smallest), rel=1e-9)
+    for one in (tail, more):
+        for expected in (one.peaks, 0.5, 1e-3):
+            assert one.expected(one.level(expected)) == pytest.approx(expected, rel=1e-5)
+        # With a scale that is known, high peaks are rarer.
+        level = one.start + one.scale * np.array([0.0, 1.0, 5.0])
+        np.testing.assert_allclose(one.likely(level), one.peaks * np.exp([0.0, -1.0, -5.0]), rtol=1e-9)
+        assert (one.likely(level) <= one.expected(level) * (1.0 + 1e-9)).all()
 
 
 def test_scores_that_are_not_known():

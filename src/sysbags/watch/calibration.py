@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 PEAKS = 20  # to which a tail is fitted
+SHARE = 4  # at most one of so many peaks belongs to the tail
 LASTING = 10.0  # an event lasts while the surprise is above the level of so many times its rate
 TINY = 1e-6  # the smallest scale of a tail, relative to its start
 SMALLEST = 1e-300  # p-value
@@ -86,29 +87,36 @@ class Tail(NamedTuple):
         The mean excess of peaks over it.
     peaks : int
         The number of peaks above it.
+    known : int
+        The number of peaks from which the scale is known.
     """
 
     start: float
     scale: float
     peaks: int
+    known: int
 
     def expected(self, level: Any) -> Any:
         """Return how many peaks above a level are expected in a series as long as the normal one.
 
         If the excess of peaks over the start is exponential with an unknown scale, this is the predictive
-        distribution of the next one, ``peaks (1 + excess / (peaks scale))^-peaks``.
+        distribution of the next one, ``peaks (1 + excess / (known scale))^-known``.
         """
         excess = np.maximum(level - self.start, 0.0)
-        return self.peaks * (1.0 + excess / (self.peaks * self.scale)) ** -self.peaks
+        return self.peaks * (1.0 + excess / (self.known * self.scale)) ** -self.known
+
+    def likely(self, level: Any) -> Any:
+        """Return the same if the scale were known, ``peaks exp(-excess / scale)``."""
+        return self.peaks * np.exp(-np.maximum(level - self.start, 0.0) / self.scale)
 
     def level(self, expected: float) -> float:
         """Return the level above which so many peaks are expected, at most `peaks`."""
-        factor = self.peaks * ((self.peaks / expected) ** (1.0 / self.peaks) - 1.0)
+        factor = self.known * ((self.peaks / expected) ** (1.0 / self.known) - 1.0)
         return float(self.start + factor * self.scale)
 
 
-def fit_tail(normal: Array, gap: int) -> Tail:
-    """Learn how often a series has high peaks, from its `PEAKS` highest ones, or all if there are fewer.
+def fit_tail(normal: Array, gap: int, *, prior: tuple[int, float] = (0, 0.0)) -> Tail:
+    """Learn how often a series has high peaks, from its 20 highest ones, at most a quarter of all.
 
     Parameters
     ----------
@@ -116,6 +124,9 @@ def fit_tail(normal: Array, gap: int) -> Tail:
         Scores of consecutive windows.
     gap : int
         Peaks are more than so many windows apart.
+    prior : (int, float), optional
+        A number of peaks that were seen elsewhere, and the scale of these: a few peaks alone say little about
+        the scale.
 
     Examples
     --------
@@ -126,9 +137,10 @@ def fit_tail(normal: Array, gap: int) -> Tail:
     heights = np.sort(clusters(normal, gap)[1])[::-1]
     if len(heights) == 1:
         heights = np.repeat(heights, 2)
-    count = max(min(PEAKS, len(heights) - 1), 1)
-    start = float(heights[count])
-    return Tail(start, max(float(np.mean(heights[:count] - start)), TINY * (1.0 + abs(start))), count)
+    count = max(min(PEAKS, len(heights) // SHARE), 1)
+    start, known = float(heights[count]), count + prior[0]
+    scale = float(np.sum(heights[:count] - start) + prior[0] * prior[1]) / known
+    return Tail(start, max(scale, TINY * (1.0 + abs(start))), count, known)
 
 
 class Tails(NamedTuple):
@@ -152,7 +164,7 @@ class Tails(NamedTuple):
 def fit_tails(normal: Array, overlap: int) -> Tails:
     """Learn the distributions of scores from those of consecutive normal windows, (n, S); NaN is left out."""
     known = tuple(series[~np.isnan(series)] for series in normal.T)
-    nothing = Tail(np.inf, 1.0, 1)  # no score is beyond it
+    nothing = Tail(np.inf, 1.0, 1, 1)  # no score is beyond it
     tails = [fit_tail(series, overlap) if len(series) > 1 else nothing for series in known]
     return Tails(known, tuple(tails), overlap)
 
@@ -172,7 +184,7 @@ def tail_p_values(scores: Array, tails: Tails) -> Array:
     """
     p = np.empty(scores.shape)
     for s, (column, normal, tail) in enumerate(zip(scores.T, tails.normal, tails.tails, strict=True)):
-        beyond = tail.expected(column) * tails.overlap / (tails.overlap + len(normal))
+        beyond = tail.likely(column) * tails.overlap / (tails.overlap + len(normal))
         within = np.maximum(conformal_p_values(column, normal, tails.overlap), beyond)
         p[:, s] = np.where(column > tail.start, beyond, within)
     return np.where(np.isnan(scores), np.nan, np.maximum(p, SMALLEST))
@@ -232,7 +244,9 @@ class Threshold(NamedTuple):
         return float(self.tail.expected(surprise) / self.seconds)
 
 
-def threshold_for_rate(surprise: Array, gap: int, seconds: float, rate: float) -> Threshold:
+def threshold_for_rate(
+    surprise: Array, gap: int, seconds: float, rate: float, *, prior: tuple[int, float] = (0, 0.0)
+) -> Threshold:
     """Choose a threshold that normal windows exceed as often as asked.
 
     Neighbouring windows share rows, so what is counted are peaks of the series, see `fit_tail`. A rate below
@@ -249,8 +263,10 @@ def threshold_for_rate(surprise: Array, gap: int, seconds: float, rate: float) -
         Time that the windows cover.
     rate : float
         Events per second.
+    prior : (int, float), optional
+        See `fit_tail`.
     """
-    tail = fit_tail(surprise, gap)
+    tail = fit_tail(surprise, gap, prior=prior)
     heights = np.sort(clusters(surprise, gap)[1])[::-1]
 
     def level(events: float) -> float:

@@ -36,6 +36,7 @@ MERGED = 2  # windows that share no row, between two events
 DAY = 86400.0
 LARGEST = 300.0  # surprise, of a kind of window that was never seen while learning
 MEMORY = 12.0  # half of the normal windows are replaced after so many times the time of following
+PRIOR = 10, 0.5  # of uniform p-values the surprise, -log10 p, has the scale 1 / log(10) = 0.43
 FOLDS = 5  # parts of the normal windows, each of which is judged by the others
 # A window also differs from the one before when an event has ended, so this alone is no reason for an alarm.
 COMBINED = [s for s, name in enumerate(SCORES) if not name.startswith("previous")]
@@ -295,7 +296,8 @@ class Watcher:
         p_values = [tail_p_values(scores[part], other) for part, other in zip(parts, others, strict=True)]
         surprises = _surprise(np.concatenate(p_values))
         seconds = len(scores) * self.windows.step / self.rate
-        threshold = threshold_for_rate(surprises, MERGED * self.patience, seconds, self.false_alarms)
+        gap = MERGED * self.patience
+        threshold = threshold_for_rate(surprises, gap, seconds, self.false_alarms, prior=PRIOR)
         # Kinds of windows that were never seen must be above it.
         high, low = (min(level, LARGEST) for level in threshold[:2])
         return tails, surprises, threshold._replace(high=high, low=low)
