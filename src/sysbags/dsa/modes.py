@@ -244,6 +244,6 @@ def _kernel_principal(
         rows = rows / n_delays
     order = check_rank(rank) or "auto"
     theta = identify(rows, order, kernel, normal_form="unit-variance", stability="none")
-    if theta.states is None or theta.eigenvalues is None:
-        raise ParameterError("the system has no states, but kernel dynamic modes need them")
+    assert theta.states is not None
+    assert theta.eigenvalues is not None
     return theta.states / np.sqrt(len(rows)), np.sqrt(theta.eigenvalues)

@@ -11,7 +11,7 @@ import numpy as np
 from sysbags._common.parallel import run
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, KernelLike
-from sysbags._common.validation import check_choice, check_weight
+from sysbags._common.validation import check_choice, check_integer, check_weight
 from sysbags.dsa.delays import Trials, choose_delays
 from sysbags.dsa.modes import DynamicModes, check_rank, fit_trials, rank_range
 from sysbags.dsa.scores import Score, angular_distance, euclidean_distance, wasserstein_distance
@@ -178,11 +178,15 @@ class DSA:
         systems = [*first, *second]
         _check_inputs(systems)
         sizes = [len(first)] if self.Y is None else [len(first), len(second)]
-        intervals = _per_system(self.delay_interval, "delay_interval", sizes)
+        intervals = [
+            check_integer(interval, "delay_interval")
+            for interval in _per_system(self.delay_interval, "delay_interval", sizes)
+        ]
         ranks = [check_rank(rank) for rank in _per_system(self.rank, "rank", sizes)]
-        delays = _per_system(self.n_delays, "n_delays", sizes)
-        if self.n_delays == "auto":
+        if isinstance(self.n_delays, str) and self.n_delays == "auto":
             delays = [choose_delays(systems, intervals, ranks, self.lamb, self.n_jobs)] * len(systems)
+        else:
+            delays = [check_integer(n, "n_delays") for n in _per_system(self.n_delays, "n_delays", sizes)]
         if "auto" in ranks or (self.kernel is not None and None in ranks):
             ranks = self._common_rank(systems, delays, intervals, ranks)
 
