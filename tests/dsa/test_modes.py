@@ -160,6 +160,7 @@ def test_delays_of_noisy_series_help_prediction():
         (np.ones((2, 2, 2, 2)), {}, StreamError, r"but it must be \(time, channels\), or"),
         (np.empty((0, 3)), {}, StreamError, "data is empty"),
         ([], {}, StreamError, "data is an empty list"),
+        ([[[1.0, 2.0], [3.0]]], {}, StreamError, r"data\[0\] is ragged"),
         ([np.ones((5, 2)), np.ones((5, 3))], {}, StreamError, "have 2 and 3 channels"),
         ([np.ones((5, 2)), np.ones(3)], {}, StreamError, r"data\[1\] has shape \(3,\)"),
         (np.array([[1.0], [np.nan], [1.0]]), {}, StreamError, "data holds nan at index"),

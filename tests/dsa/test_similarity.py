@@ -67,6 +67,23 @@ def test_dsa_metric_itself_agrees(method):
     assert DSA(x, y, **options).fit_score() == pytest.approx(expected, abs=1e-3)
 
 
+def test_unequal_ranks_as_in_dsa_metric():
+    """Eigenvalues of unequal numbers are two uniform distributions; the number is from dsa-metric 2.0.2."""
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal((50, 3)).cumsum(axis=0) for _ in range(2))
+    assert DSA(x, y, n_delays=2, rank=(3, 4)).fit_score() == pytest.approx(0.15716161, abs=1e-5)
+
+
+def test_inputs_alone_as_in_dsa_metric():
+    pytest.importorskip("DSA")
+    from DSA.simdist_controllability import ControllabilitySimilarityTransformDist
+
+    B1, B2 = np.random.default_rng(0).standard_normal((2, 4, 3))
+    expected = ControllabilitySimilarityTransformDist.compare_B(B1, B2, "angular")
+    score = angular_distance(np.eye(4), np.eye(4), (B1, B2), weights=(0.0, 1.0)).score
+    assert score == pytest.approx(expected, abs=SAME)
+
+
 def test_data_in_all_its_forms():
     x, y, trials, ragged = four_systems()
     dsa = DSA(x, y, rank=4, score_method="angular")
@@ -231,6 +248,8 @@ x = np.random.default_rng(0).standard_normal((20, 2))
         (([x, None],), {}, r"X\[1\] "),
         (("clip.mp4", x), {}, "X holds .* must hold real numbers"),
         (([x, 0.0 * x],), {}, r"X\[1\] is 0 everywhere"),
+        (([x, 0.0 * x],), {"rank": "auto"}, r"X\[1\] is 0 everywhere"),
+        (([x, 0.0 * x],), {"n_delays": "auto"}, r"X\[1\] is 0 everywhere"),
         (([x, x],), {"score_method": "cosine"}, "score_method is 'cosine', but it must be one of 'angular'"),
         (([x, x],), {"n_delays": 30}, r"trial 0 of X\[0\] has 20 time points, but n_delays=30"),
         (([x, x],), {"n_delays": "many"}, "n_delays is 'many'"),

@@ -38,7 +38,7 @@ class DSA:
     All of them are distances: **0 means the same dynamics, and a larger score means less similar ones**. The
     score of a system with itself is exactly 0, and the score does not change by a single bit when X and Y are
     exchanged. With inputs the systems are ``z_{t+1} = A z_t + B u_t``, and the same rotation acts on A and B,
-    see `euclidean_distance`.
+    see `euclidean_distance`; dsa-metric's InputDSA aligns controllability matrices instead.
 
     The arguments and the scores are those of the class of the same name in the package dsa-metric, where that
     one finds the best rotation. Three things differ. Transitions of unequal ranks are padded with
@@ -283,7 +283,7 @@ class DSA:
             k for k, rank in enumerate(ranks) if rank == "auto" or (rank is None and self.kernel is not None)
         ]
         found, largest = np.transpose(run(ranges, automatic, self.n_jobs, "ranks"))
-        rank = min(int(found.max()), int(largest.min()))
+        rank = max(1, min(int(found.max()), int(largest.min())))
         return [rank if k in automatic else given for k, given in enumerate(ranks)]
 
 

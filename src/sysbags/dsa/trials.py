@@ -43,9 +43,7 @@ def delay_embed(data: npt.ArrayLike, n_delays: int = 1, delay_interval: int = 1)
     array([[ 1., 11.,  0., 10.],
            [ 2., 12.,  1., 11.]])
     """
-    array = check_matrix(data, "data", (None,) * max(2, np.ndim(data)), MEANING, StreamError)
-    if array.ndim > 3:
-        raise StreamError(f"data has shape {array.shape}, but it must be {MEANING}")
+    array = _check_array(data, "data")
     check_integer(n_delays, "n_delays")
     check_integer(delay_interval, "delay_interval")
     span = (n_delays - 1) * delay_interval
@@ -85,9 +83,17 @@ def check_trials(data: Any, name: str) -> list[Array]:
 
 def _split(data: Any, name: str) -> list[Array]:
     """Return the trials of an array with two or three dimensions."""
-    if np.ndim(data) == 3 and not isinstance(data, (list, tuple)):
-        return list(check_matrix(data, name, (None, None, None), MEANING, StreamError))
-    return [check_matrix(data, name, (None, None), MEANING, StreamError)]
+    array = _check_array(data, name)
+    return list(array) if array.ndim == 3 else [array]
+
+
+def _check_array(data: Any, name: str) -> Array:
+    """Return a finite array with two or three dimensions."""
+    try:
+        has_trials = np.ndim(data) == 3
+    except ValueError:  # ragged rows, which are refused below
+        has_trials = False
+    return check_matrix(data, name, (None,) * (3 if has_trials else 2), MEANING, StreamError)
 
 
 def check_controls(control: Any, trials: Sequence[Array], name: str) -> list[Array]:
