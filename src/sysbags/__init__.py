@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sysbags import bags as bags
     from sysbags import comparators as comparators
     from sysbags import datasets as datasets
+    from sysbags import dsa as dsa
     from sysbags import evaluate as evaluate
     from sysbags import kernels as kernels
     from sysbags import library as library
@@ -60,6 +61,7 @@ _MODULES = {
     "comparators": "sysbags",
     "cross_gram": "sysbags.distances.gram",
     "datasets": "sysbags",
+    "dsa": "sysbags",
     "evaluate": "sysbags",
     "frechet_mean": "sysbags.means",
     "identify": "sysbags.systems",

@@ -1,0 +1,249 @@
+"""Dynamic mode decomposition: the linear system that predicts each delay-embedded row from the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sysbags._common.types import Array, KernelLike
+from sysbags._common.validation import check_integer, check_matrix, check_weight
+from sysbags.dsa.trials import check_controls, check_trials, embedded_trials
+from sysbags.errors import OrderError, ParameterError, StreamError
+from sysbags.kernels.functions import check_kernel
+from sysbags.systems.identification import identify
+
+__all__ = ["DynamicModes", "check_rank", "fit_dmd", "fit_trials", "hard_threshold_rank", "rank_range"]
+
+EPSILON = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class DynamicModes:
+    """The result of `fit_dmd`: ``z_{t+1} = A z_t + B u_t``.
+
+    Attributes
+    ----------
+    transition : (rank, rank) array
+        A.
+    control : (rank, inputs) array
+        B; without inputs it has no columns.
+    encoder : (n_delays * channels, rank) array
+        ``z = h @ encoder`` is the state of a delay-embedded row h; empty with a kernel.
+    decoder : (rank, n_delays * channels) array
+        ``z @ decoder`` is the delay-embedded row of a state; empty with a kernel.
+    singular_values : array
+        Of the delay-embedded data, all of them, descending. With a kernel, the square roots of the leading
+        eigenvalues of the centred kernel.
+    """
+
+    transition: Array
+    control: Array
+    encoder: Array
+    decoder: Array
+    singular_values: Array
+
+    @property
+    def rank(self) -> int:
+        """Dimension of the state."""
+        return len(self.transition)
+
+    @cached_property
+    def eigenvalues(self) -> npt.NDArray[np.complex128]:
+        """Eigenvalues of the transition."""
+        return np.linalg.eigvals(self.transition).astype(np.complex128)
+
+
+def fit_dmd(
+    data: Any,
+    *,
+    control: Any = None,
+    n_delays: int = 1,
+    delay_interval: int = 1,
+    rank: int | str | None = None,
+    lamb: float = 0.0,
+    kernel: KernelLike | None = None,
+) -> DynamicModes:
+    """Fit a linear system to the time series of one system.
+
+    The rows of the delay embedding H of all trials (N in total) have the singular value decomposition
+    ``H = V S W'``. The states are the leading columns ``z = N^(1/2) V``, of mean square 1, and the transition
+    A and the input matrix B minimise
+
+        1/N sum_t ||z_{t+1} - A z_t - B u_t||^2 + lamb (||A||^2 + ||B||^2)
+
+    over all time steps within trials. No mean is subtracted. With a kernel, the states are the kernel
+    principal components of the rows by `sysbags.identify` instead, which are centred.
+
+    Parameters
+    ----------
+    data : array_like or list of array_like
+        (time, channels), (trials, time, channels), or a list of trials, whose lengths may differ.
+    control : array_like or list of array_like, optional
+        Inputs u, in the same form as the data, with the same number of time points. A row acts on the step
+        from its own time point to the next.
+    n_delays, delay_interval : int, default=1, 1
+        See `delay_embed`.
+    rank : int, "auto" or None, default=None
+        Dimension of the state. None takes all singular values above round-off, "auto" the number of
+        `hard_threshold_rank`. With a kernel both are the smallest order that explains 95 % of the variance.
+    lamb : float, default=0.0
+        Ridge penalty.
+    kernel : {"chi2", "bhattacharyya", "intersection", "linear"} or callable, optional
+        Histograms of several delays are divided by the number of delays, so that their sum is 1 again.
+
+    Returns
+    -------
+    DynamicModes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> time = np.arange(100)
+    >>> modes = fit_dmd(np.cos(0.3 * time)[:, None], n_delays=2)
+    >>> np.angle(modes.eigenvalues).round(6)
+    array([ 0.3, -0.3])
+    """
+    trials = check_trials(data, "data")
+    controls = check_controls(control, trials, "control")
+    return fit_trials(trials, controls, n_delays, delay_interval, rank, lamb, kernel, "data")
+
+
+def fit_trials(
+    trials: Sequence[Array],
+    controls: Sequence[Array],
+    n_delays: int,
+    delay_interval: int,
+    rank: int | str | None,
+    lamb: float,
+    kernel: KernelLike | None,
+    name: str,
+) -> DynamicModes:
+    """Fit the checked trials of one system, see `fit_dmd`; `name` is that of the data in error messages."""
+    penalty = check_weight(lamb, "lamb")
+    rows = embedded_trials(trials, n_delays, delay_interval, name)
+    stacked = np.concatenate(rows)
+    if kernel is None:
+        V, singular_values, W = _principal(stacked, rank, name)
+        scale = singular_values[: V.shape[1]] / np.sqrt(len(V))
+        encoder, decoder = W.T / scale, W * scale[:, None]
+    else:
+        V, singular_values = _kernel_principal(stacked, rank, kernel, n_delays)
+        encoder, decoder = np.empty((0, V.shape[1])), np.empty((V.shape[1], 0))
+    inputs = np.concatenate([u[len(u) - len(h) :] for u, h in zip(controls, rows, strict=True)]) / np.sqrt(
+        len(V)
+    )
+    ends = np.cumsum([len(h) for h in rows])
+    before = np.delete(np.arange(len(V)), ends - 1)
+    predictors = np.hstack([V, inputs])[before]
+    r, width = V.shape[1], predictors.shape[1]
+    # The rows of the penalty make this the ridge regression, without the squared condition number.
+    coefficients = np.linalg.lstsq(
+        np.vstack([predictors, np.sqrt(penalty) * np.eye(width)]),
+        np.vstack([V[before + 1], np.zeros((width, r))]),
+        rcond=None,
+    )[0].T
+    return DynamicModes(
+        np.ascontiguousarray(coefficients[:, :r]),
+        np.ascontiguousarray(coefficients[:, r:]),
+        encoder,
+        decoder,
+        singular_values,
+    )
+
+
+def check_rank(rank: Any) -> int | str | None:
+    """Return a rank that is None, "auto" or a whole number of at least 1."""
+    if rank is None or (isinstance(rank, str) and rank == "auto"):
+        return rank
+    if isinstance(rank, str):
+        raise ParameterError(f'rank is {rank!r}, but it must be a whole number of at least 1, "auto" or None')
+    return check_integer(rank, "rank")
+
+
+def rank_range(
+    trials: Sequence[Array], n_delays: int, delay_interval: int, kernel: KernelLike | None, name: str
+) -> tuple[int, int]:
+    """Return the automatic and the largest possible rank of one system."""
+    stacked = np.concatenate(embedded_trials(trials, n_delays, delay_interval, name))
+    if kernel is not None:
+        return _kernel_principal(stacked, None, kernel, n_delays)[0].shape[1], len(stacked) - 1
+    values = np.asarray(np.linalg.svd(stacked, compute_uv=False), dtype=np.float64)
+    return hard_threshold_rank(values, stacked.shape), _numerical_rank(values, stacked.shape)
+
+
+def hard_threshold_rank(singular_values: npt.ArrayLike, shape: tuple[int, int]) -> int:
+    """Return the number of singular values that stand out of the noise, at least 1.
+
+    For a matrix of low rank with white noise of unknown level, singular values above
+    ``omega(beta) median(s)`` are kept, where beta is the ratio of the matrix's sides and
+    ``omega(beta) = 0.56 beta^3 - 0.95 beta^2 + 1.82 beta + 1.43`` (Gavish and Donoho, "The optimal hard
+    threshold for singular values is 4/sqrt(3)", IEEE Transactions on Information Theory 2014). Values at
+    round-off level are never kept.
+
+    The median stands for the noise, so the matrix needs more than twice as many columns as the rank of its
+    signal: add delays where there are few channels. The noise of a delay embedding is not white, because
+    each observation occurs `n_delays` times; the rank is a guide there.
+
+    Parameters
+    ----------
+    singular_values : array_like
+        All singular values of the matrix.
+    shape : tuple of two int
+        Shape of the matrix.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> signal = rng.standard_normal((200, 3)) @ rng.standard_normal((3, 40))
+    >>> noisy = signal + 0.1 * rng.standard_normal((200, 40))
+    >>> hard_threshold_rank(np.linalg.svd(noisy, compute_uv=False), noisy.shape)
+    3
+    """
+    values = check_matrix(singular_values, "singular_values", (None,), "the singular values of a matrix")
+    beta = min(shape) / max(shape)
+    threshold = (0.56 * beta**3 - 0.95 * beta**2 + 1.82 * beta + 1.43) * float(np.median(values))
+    kept = min(int(np.sum(values > threshold)), _numerical_rank(values, shape))
+    return max(1, kept)
+
+
+def _numerical_rank(values: Array, shape: tuple[int, ...]) -> int:
+    """Return the number of singular values above round-off."""
+    return int(np.sum(values > 10.0 * max(shape) * EPSILON * values[0]))
+
+
+def _principal(rows: Array, rank: int | str | None, name: str) -> tuple[Array, Array, Array]:
+    """Return the leading left singular vectors, all singular values, and the leading right ones."""
+    V, values, W = np.linalg.svd(rows, full_matrices=False)
+    most = _numerical_rank(values, rows.shape)
+    if most == 0:
+        raise StreamError(f"{name} is 0 everywhere, so there are no dynamics to learn")
+    wanted = check_rank(rank)
+    if wanted is None:
+        wanted = most
+    elif isinstance(wanted, str):
+        wanted = hard_threshold_rank(values, rows.shape)
+    if wanted > most:
+        raise OrderError(
+            f"rank {wanted} is above the rank of the delay-embedded rows of {name}, which is {most}: "
+            f"use at most {most}, more delays, or None for all"
+        )
+    return V[:, :wanted], values, W[:wanted]
+
+
+def _kernel_principal(
+    rows: Array, rank: int | str | None, kernel: KernelLike, n_delays: int
+) -> tuple[Array, Array]:
+    """Return the leading eigenvectors of the centred kernel, and the roots of their eigenvalues."""
+    if isinstance(check_kernel(kernel), str) and kernel != "linear":
+        rows = rows / n_delays
+    order = check_rank(rank) or "auto"
+    theta = identify(rows, order, kernel, normal_form="unit-variance", stability="none")
+    assert theta.states is not None
+    assert theta.eigenvalues is not None
+    return theta.states / np.sqrt(len(rows)), np.sqrt(theta.eigenvalues)

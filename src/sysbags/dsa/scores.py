@@ -1,0 +1,188 @@
+"""Distances between linear systems that do not depend on their coordinates; 0 means the same dynamics."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sysbags._common.types import Array
+from sysbags._common.validation import check_matrix, check_weight
+from sysbags.distances.alignment import align_blocks, pad
+from sysbags.errors import ParameterError
+
+__all__ = ["Score", "angular_distance", "euclidean_distance", "wasserstein_distance"]
+
+
+class Score(NamedTuple):
+    """A distance and its certificate.
+
+    Attributes
+    ----------
+    score : float
+        The distance at the best rotation found; 0 means the same dynamics.
+    lower_bound : float
+        No rotation has a smaller distance. Where both are equal, the score is proven to be the minimum.
+    """
+
+    score: float
+    lower_bound: float
+
+
+def euclidean_distance(
+    first: npt.ArrayLike,
+    second: npt.ArrayLike,
+    controls: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    *,
+    weights: tuple[float, float] = (1.0, 1.0),
+    starts: int | None = None,
+    random_state: int | np.random.Generator | None = 0,
+) -> Score:
+    """Return the distance of two linear systems after the best rotation of the state space.
+
+    Solves ``min over Q in O(n) of w_A ||A1 - Q' A2 Q||^2 + w_B ||B1 - Q' B2||^2`` by `sysbags.align_blocks`
+    and returns the root. Each system (A, B) is first divided by ``(w_A ||A||^2 + w_B ||B||^2)^(1/2)``, its
+    norm, so the distance is between 0 and 2. The term of B is constant but for ``-2 w_B tr(B1 B2' Q)``, which
+    is the observer term of `align_blocks`.
+
+    Parameters
+    ----------
+    first, second : (n, n) array_like
+        Transitions A1 and A2; the smaller of two sizes is padded with zeros.
+    controls : tuple of two (n, m) array_like, optional
+        Input matrices B1 and B2, for the same m inputs, which are not rotated.
+    weights : tuple of two float, default=(1.0, 1.0)
+        ``w_A`` and ``w_B``.
+    starts, random_state
+        See `sysbags.align_blocks`.
+
+    Returns
+    -------
+    Score
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> A = np.array([[0.9, 0.2], [0.0, 0.5]])
+    >>> Q = np.array([[0.6, -0.8], [0.8, 0.6]])
+    >>> score, lower_bound = euclidean_distance(A, Q @ A @ Q.T)
+    >>> round(score, 6), round(lower_bound, 6)
+    (0.0, 0.0)
+    """
+    one, two = (_normalised(A, k, controls, weights) for k, A in enumerate((first, second)))
+    if one[1].shape[1] != two[1].shape[1]:
+        raise ParameterError(
+            f"the input matrices have {one[1].shape[1]} and {two[1].shape[1]} columns, but both systems must "
+            "have the same inputs"
+        )
+    alignment = align_blocks(
+        one[0], two[0], one[1] @ two[1].T, lambda_a=1.0, starts=starts, random_state=random_state
+    )
+    Q = alignment.rotation
+    (A1, B1), (A2, B2) = ((pad(A, len(Q), len(Q)), pad(B, len(Q), B.shape[1])) for A, B in (one, two))
+    # The differences and not 2 - 2 rho, which has lost half of the digits where it is nearly 0.
+    score = float(np.sqrt(np.sum((A1 - Q.T @ A2 @ Q) ** 2) + np.sum((B1 - Q.T @ B2) ** 2)))
+    lowest = float(np.sqrt(max(0.0, 2.0 - 2.0 * alignment.upper_bound)))
+    return Score(score, min(score, lowest))
+
+
+def angular_distance(
+    first: npt.ArrayLike,
+    second: npt.ArrayLike,
+    controls: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    *,
+    weights: tuple[float, float] = (1.0, 1.0),
+    starts: int | None = None,
+    random_state: int | np.random.Generator | None = 0,
+) -> Score:
+    """Return the angle between two linear systems after the best rotation of the state space.
+
+    The angle is between 0 and pi. Its cosine is the largest ``<A1, Q' A2 Q> / (||A1|| ||A2||)`` over O(n),
+    with the inputs joined as in `euclidean_distance`; the best rotation is the same.
+
+    Parameters
+    ----------
+    first, second, controls, weights, starts, random_state
+        See `euclidean_distance`.
+
+    Returns
+    -------
+    Score
+        In radians.
+
+    Examples
+    --------
+    >>> angular_distance([[1.0]], [[-0.5]])  # no rotation changes a sign
+    Score(score=3.141592653589793, lower_bound=3.141592653589793)
+    """
+    chords = euclidean_distance(
+        first, second, controls, weights=weights, starts=starts, random_state=random_state
+    )
+    return Score(*(2.0 * float(np.arcsin(min(1.0, 0.5 * chord))) for chord in chords))
+
+
+def wasserstein_distance(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
+    """Return the squared 2-Wasserstein distance between two sets of eigenvalues.
+
+    Each set is a uniform distribution in the complex plane: the distance is the smallest mean of
+    ``|a - b|^2`` over all ways to move the one to the other. Sets of the same size are matched one to one, by
+    linear assignment; otherwise the transport problem is solved as a linear program. Both are exact.
+
+    Parameters
+    ----------
+    first, second : (n,) and (m,) array_like of complex
+        Eigenvalues, in any order.
+
+    Examples
+    --------
+    >>> wasserstein_distance([1.0, 1j], [1j, 0.0])
+    0.5
+    >>> round(wasserstein_distance([1.0], [1j, 0.0]), 12)  # a half of it goes to each
+    1.5
+    """
+    a, b = (_eigenvalues(values, name) for values, name in ((first, "first"), (second, "second")))
+    costs = np.abs(a[:, None] - b[None, :]) ** 2
+    if len(a) == len(b):
+        from scipy.optimize import linear_sum_assignment
+
+        return float(costs[linear_sum_assignment(costs)].mean())
+    from scipy.optimize import linprog
+    from scipy.sparse import eye, kron, vstack
+
+    n, m = costs.shape
+    sums: Any = vstack([kron(eye(n), np.ones((1, m))), kron(np.ones((1, n)), eye(m))])
+    # In multiples of 1 / (n m), so that the right-hand sides are whole numbers.
+    masses = np.repeat([float(m), float(n)], [n, m])
+    solved = linprog(costs.ravel(), A_eq=sums.tocsr(), b_eq=masses, method="highs")
+    if solved.status != 0:
+        raise ParameterError(f"the eigenvalues cannot be matched: {solved.message}")
+    return float(max(0.0, solved.fun / (n * m)))
+
+
+def _eigenvalues(values: Any, name: str) -> npt.NDArray[np.complex128]:
+    """Return finite complex numbers."""
+    numbers = np.asarray(values, dtype=np.complex128)
+    if numbers.ndim != 1 or not numbers.size or not np.isfinite(numbers).all():
+        raise ParameterError(f"{name} has shape {numbers.shape}, but it must be a list of finite eigenvalues")
+    return numbers
+
+
+def _normalised(
+    transition: Any, k: int, controls: tuple[Any, Any] | None, weights: tuple[float, float]
+) -> tuple[Array, Array]:
+    """Return the weighted transition and input matrix of one system, divided by their joint norm."""
+    name = ("first", "second")[k]
+    A = check_matrix(transition, name, (None, None), "a square matrix")
+    if A.shape[0] != A.shape[1]:
+        raise ParameterError(f"{name} has shape {A.shape}, but it must be a square matrix")
+    B = np.empty((len(A), 0))
+    if controls is not None:
+        B = check_matrix(controls[k], f"controls[{k}]", (len(A), None), "one row per state of its transition")
+    roots = [np.sqrt(check_weight(weight, "each of weights")) for weight in weights]
+    largest = max(float(np.abs(A).max()) * roots[0], float(np.abs(B).max(initial=0.0)) * roots[1])
+    if largest == 0.0:
+        raise ParameterError(f"{name} is 0 everywhere, so it has no direction that can be compared")
+    A, B = A * (roots[0] / largest), B * (roots[1] / largest)
+    norm = np.sqrt(np.sum(A * A) + np.sum(B * B))
+    return A / norm, B / norm

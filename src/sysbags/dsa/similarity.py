@@ -1,0 +1,339 @@
+"""`DSA`: dynamical similarity analysis of many time series, from data to a matrix of distances."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sysbags._common.parallel import run
+from sysbags._common.seeds import seed_of
+from sysbags._common.types import Array, KernelLike
+from sysbags._common.validation import check_choice, check_integer, check_weight
+from sysbags.dsa.delays import Trials, choose_delays
+from sysbags.dsa.modes import DynamicModes, check_rank, fit_trials, rank_range
+from sysbags.dsa.scores import Score, angular_distance, euclidean_distance, wasserstein_distance
+from sysbags.dsa.trials import check_controls, check_trials
+from sysbags.errors import ParameterError, StreamError
+
+__all__ = ["DSA"]
+
+SCORE_METHODS = ("angular", "euclidean", "wasserstein")
+COMPARISONS = ("state", "control", "joint")
+
+
+class DSA:
+    """Compare the dynamics of time series, whatever the coordinates in which they are observed.
+
+    Dynamical similarity analysis (Ostrow, Eisen, Kozachkov and Fiete, "Beyond geometry", NeurIPS 2023) fits
+    a linear system to the delay-embedded rows of each time series (`fit_dmd`) and compares the transitions A
+    of two of them up to a rotation of the state space:
+
+    "angular": the angle between ``A1`` and ``Q' A2 Q`` for the best Q in O(n), from 0 to pi;
+    "euclidean": ``min ||A1 - Q' A2 Q||_F``, where each A is divided by its norm, from 0 to 2;
+    "wasserstein": the squared 2-Wasserstein distance between the eigenvalues of A1 and A2; no rotation.
+
+    All of them are distances: **0 means the same dynamics, and a larger score means less similar ones**. The
+    score of a system with itself is exactly 0, and the score does not change by a single bit when X and Y are
+    exchanged. With inputs the systems are ``z_{t+1} = A z_t + B u_t``, and the same rotation acts on A and B,
+    see `euclidean_distance`; dsa-metric's InputDSA aligns controllability matrices instead.
+
+    The arguments and the scores are those of the class of the same name in the package dsa-metric, where that
+    one finds the best rotation. Three things differ. Transitions of unequal ranks are padded with
+    zeros, where dsa-metric compares eigenvalues instead, so that all entries of a matrix have the same
+    meaning; with "wasserstein", eigenvalues of unequal numbers are two uniform distributions, in both. Time
+    steps from one trial to the next are never part of a fit. A rank that the data does not have is an error.
+
+    Parameters
+    ----------
+    X : array_like or list
+        One system or a list of systems. A system is an array (time, channels) or (trials, time, channels),
+        or, within a list of systems, a list of trials whose lengths may differ. Systems may have different
+        channels.
+    Y : array_like or list, optional
+        The systems to compare with. By default all pairs of X are compared.
+    X_control, Y_control : array_like or list, optional
+        Inputs of each system, with the same trials and time points as X and Y. All systems have the same
+        inputs in the same units.
+    n_delays : int or "auto", default=1
+        Number of observations in a row, see `delay_embed`. "auto" is one number for all systems, by
+        the error of one-step prediction on held-out time, see `select_delays`, without the kernel.
+    delay_interval : int, default=1
+        Time steps from one observation in a row to the next.
+    rank : int, "auto" or None, default=None
+        Dimension of the state, see `fit_dmd`. "auto" is one rank for all systems, the largest of their
+        automatic ranks, as far as all of them have it; so is None with a kernel.
+    score_method : {"wasserstein", "angular", "euclidean"}, default="wasserstein"
+        See above; the default is that of dsa-metric.
+    lamb : float, default=0.0
+        Ridge penalty of the fit.
+    kernel : str or callable, optional
+        States are kernel principal components of the rows, see `fit_dmd`.
+    compare : {"joint", "state", "control"}, optional
+        With inputs: compare A and B (the default), A alone, or B alone.
+    control_weight : float, default=1.0
+        Weight of B beside A.
+    starts, random_state
+        See `sysbags.align_blocks`.
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+
+    `n_delays`, `delay_interval` and `rank` may differ between systems: without Y as a list with one value per
+    system, with Y as a pair for X and Y, each of them one value or a list.
+
+    Attributes
+    ----------
+    models_ : tuple of two lists of DynamicModes
+        Of X and of Y.
+    n_delays_ : list of int
+        For the systems of X, then those of Y.
+    scores_, certificates_ : float or array
+        The scores, and lower bounds: no rotation has a smaller score. With "wasserstein" both are equal.
+
+    Examples
+    --------
+    The same oscillation seen through two other sensors, and a faster one:
+
+    >>> import numpy as np
+    >>> time = np.arange(200)[:, None]
+    >>> slow = np.cos(0.1 * time + [0.0, 1.0, 2.0])
+    >>> seen = slow @ np.random.default_rng(0).standard_normal((3, 2))
+    >>> fast = np.cos(0.5 * time + [0.0, 1.0, 2.0])
+    >>> dsa = DSA([slow, seen, fast], rank=2, score_method="angular")
+    >>> dsa.fit_score().round(2)
+    array([[0. , 0. , 0.4],
+           [0. , 0. , 0.4],
+           [0.4, 0.4, 0. ]])
+    >>> dsa.certificates_.round(2)[0]
+    array([0. , 0. , 0.4])
+    >>> round(DSA(slow, fast, rank=2, score_method="angular").fit_score(), 2)
+    0.4
+    """
+
+    models_: tuple[list[DynamicModes], list[DynamicModes]]
+    n_delays_: list[int]
+    scores_: float | Array
+    certificates_: float | Array
+
+    def __init__(
+        self,
+        X: Any,
+        Y: Any = None,
+        *,
+        X_control: Any = None,
+        Y_control: Any = None,
+        n_delays: Any = 1,
+        delay_interval: Any = 1,
+        rank: Any = None,
+        score_method: str = "wasserstein",
+        lamb: float = 0.0,
+        kernel: KernelLike | None = None,
+        compare: str | None = None,
+        control_weight: float = 1.0,
+        starts: int | None = None,
+        random_state: int | np.random.Generator | None = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.X = X
+        self.Y = Y
+        self.X_control = X_control
+        self.Y_control = Y_control
+        self.n_delays = n_delays
+        self.delay_interval = delay_interval
+        self.rank = rank
+        self.score_method = score_method
+        self.lamb = lamb
+        self.kernel = kernel
+        self.compare = compare
+        self.control_weight = control_weight
+        self.starts = starts
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit_score(self) -> Any:
+        """Fit the systems and return their scores.
+
+        Returns
+        -------
+        float, (K,) array or (K, L) array
+            A number for two single systems, one dimension for a single system and a list, a matrix for two
+            lists or for the pairs of one list.
+        """
+        return self.fit_dmds().score()
+
+    def fit_dmds(self) -> DSA:
+        """Fit a linear system to each time series; `score` may then be called with several score methods."""
+        self._comparison()
+        first = _systems(self.X, self.X_control, "X")
+        if self.Y is None:
+            if not isinstance(self.X, (list, tuple)):
+                raise ParameterError("X is one system, but without Y it must be a list of systems to compare")
+            if self.Y_control is not None:
+                raise ParameterError("there is Y_control without Y, but inputs need the data that they drive")
+            second = []
+        else:
+            second = _systems(self.Y, self.Y_control, "Y")
+        systems = [*first, *second]
+        _check_inputs(systems)
+        sizes = [len(first)] if self.Y is None else [len(first), len(second)]
+        intervals = [
+            check_integer(interval, "delay_interval")
+            for interval in _per_system(self.delay_interval, "delay_interval", sizes)
+        ]
+        ranks = [check_rank(rank) for rank in _per_system(self.rank, "rank", sizes)]
+        if isinstance(self.n_delays, str) and self.n_delays == "auto":
+            delays = [choose_delays(systems, intervals, ranks, self.lamb, self.n_jobs)] * len(systems)
+        else:
+            delays = [check_integer(n, "n_delays") for n in _per_system(self.n_delays, "n_delays", sizes)]
+        if "auto" in ranks or (self.kernel is not None and None in ranks):
+            ranks = self._common_rank(systems, delays, intervals, ranks)
+
+        # Equal data is fitted once: its score is then exactly 0.
+        keys = [
+            _digest(system, repr(settings))
+            for system, *settings in zip(systems, delays, intervals, ranks, strict=True)
+        ]
+        places = {key: k for k, key in reversed(list(enumerate(keys)))}
+
+        def fit(k: int) -> DynamicModes:
+            trials, controls, name = systems[k]
+            return fit_trials(
+                trials, controls, delays[k], intervals[k], ranks[k], self.lamb, self.kernel, name
+            )
+
+        unique = sorted(places.values())
+        fitted = dict(zip(unique, run(fit, unique, self.n_jobs, "dynamic modes"), strict=True))
+        models = [fitted[places[key]] for key in keys]
+        self._keys = (keys[: len(first)], keys[len(first) :] or keys)
+        self.models_ = (models[: len(first)], models[len(first) :] or models)
+        self.n_delays_ = delays
+        return self
+
+    def score(self) -> Any:
+        """Return the scores of the fitted systems, see `fit_score`."""
+        weights = self._comparison()
+        if not hasattr(self, "models_"):
+            raise ParameterError("the systems are not fitted: call fit_score, or fit_dmds before score")
+        (first, second), (keys, other_keys) = self.models_, self._keys
+        seed = seed_of(self.random_state)
+
+        def pair_score(pair: tuple[int, int]) -> Score:
+            i, j = pair
+            one, two = first[i], second[j]
+            if one is two:
+                return Score(0.0, 0.0)
+            if other_keys[j] < keys[i]:  # one order for both directions, so that the score is symmetric
+                one, two = two, one
+            if self.score_method == "wasserstein":
+                return Score(*[wasserstein_distance(one.eigenvalues, two.eigenvalues)] * 2)
+            distance = angular_distance if self.score_method == "angular" else euclidean_distance
+            controls = (one.control, two.control) if one.control.size else None
+            return distance(
+                one.transition,
+                two.transition,
+                controls,
+                weights=weights,
+                starts=self.starts,
+                random_state=seed,
+            )
+
+        table = np.zeros((2, len(first), len(second)))
+        pairs = [(i, j) for i in range(len(first)) for j in range(len(second)) if self.Y is not None or i < j]
+        if pairs:
+            rows, columns = np.transpose(pairs)
+            table[:, rows, columns] = np.transpose(run(pair_score, pairs, self.n_jobs, "pairs of systems"))
+            if self.Y is None:
+                table[:, columns, rows] = table[:, rows, columns]
+        # A system that was not given in a list has no axis.
+        single = tuple(0 if not isinstance(side, (list, tuple)) else slice(None) for side in (self.X, self.Y))
+        scores, certificates = table if self.Y is None else table[(slice(None), *single)]
+        self.scores_, self.certificates_ = (
+            float(side) if np.ndim(side) == 0 else side for side in (scores, certificates)
+        )
+        return self.scores_
+
+    def _comparison(self) -> tuple[float, float]:
+        """Check the options of the score; return the weights of A and B."""
+        check_choice(self.score_method, "score_method", SCORE_METHODS)
+        has_inputs = self.X_control is not None or self.Y_control is not None
+        compare = ("joint" if has_inputs else "state") if self.compare is None else self.compare
+        check_choice(compare, "compare", COMPARISONS)
+        weight = check_weight(self.control_weight, "control_weight")
+        if compare != "state" and not has_inputs:
+            raise ParameterError(f"compare is {compare!r}, but there are no inputs: give X_control")
+        if compare != "state" and self.score_method == "wasserstein":
+            raise ParameterError(
+                f'score_method is "wasserstein", which compares eigenvalues, but compare is {compare!r}: '
+                'use "angular", "euclidean", or compare="state"'
+            )
+        return {"state": (1.0, 0.0), "control": (0.0, 1.0), "joint": (1.0, weight)}[compare]
+
+    def _common_rank(
+        self, systems: Sequence[Trials], delays: list[int], intervals: list[int], ranks: list[Any]
+    ) -> list[Any]:
+        """Replace the automatic ranks by one rank, because distances between unequal ranks mean less."""
+
+        def ranges(k: int) -> tuple[int, int]:
+            trials, _, name = systems[k]
+            return rank_range(trials, delays[k], intervals[k], self.kernel, name)
+
+        automatic = [
+            k for k, rank in enumerate(ranks) if rank == "auto" or (rank is None and self.kernel is not None)
+        ]
+        found, largest = np.transpose(run(ranges, automatic, self.n_jobs, "ranks"))
+        rank = max(1, min(int(found.max()), int(largest.min())))
+        return [rank if k in automatic else given for k, given in enumerate(ranks)]
+
+
+def _systems(data: Any, control: Any, name: str) -> list[Trials]:
+    """Return the trials, inputs and name of each system."""
+    if not isinstance(data, (list, tuple)):
+        trials = check_trials(data, name)
+        return [(trials, check_controls(control, trials, f"{name}_control"), name)]
+    if not data:
+        raise ParameterError(f"{name} is an empty list, but it must hold at least one system")
+    if control is not None and (not isinstance(control, (list, tuple)) or len(control) != len(data)):
+        raise ParameterError(
+            f"{name}_control must be a list with the inputs of each of the {len(data)} systems"
+        )
+    systems = []
+    for k, item in enumerate(data):
+        trials = check_trials(item, f"{name}[{k}]")
+        inputs = None if control is None else control[k]
+        systems.append((trials, check_controls(inputs, trials, f"{name}_control[{k}]"), f"{name}[{k}]"))
+    return systems
+
+
+def _check_inputs(systems: Sequence[Trials]) -> None:
+    """Raise an error unless all systems have the same number of inputs."""
+    expected = systems[0][1][0].shape[1]
+    for _, controls, name in systems:
+        if controls[0].shape[1] != expected:
+            raise StreamError(
+                f"{name} has {controls[0].shape[1]} inputs and {systems[0][2]} has {expected}, but all "
+                "systems must have the same inputs"
+            )
+
+
+def _per_system(value: Any, name: str, sizes: Sequence[int]) -> list[Any]:
+    """Return one value for each system of X, then of Y; see `DSA` for the forms of the value."""
+    if not isinstance(value, (list, tuple, np.ndarray)):
+        return [value] * sum(sizes)
+    if len(sizes) == 1:
+        if len(value) != sizes[0]:
+            raise ParameterError(f"{name} has {len(value)} values, but there are {sizes[0]} systems in X")
+        return list(value)
+    if len(value) != 2:
+        raise ParameterError(f"{name} has {len(value)} values, but it must be a pair: for X, and for Y")
+    return [item for side, size in zip(value, sizes, strict=True) for item in _per_system(side, name, [size])]
+
+
+def _digest(system: Trials, settings: str) -> bytes:
+    """Return a number for the data and the settings of one system: equal for equal ones alone."""
+    digest = hashlib.sha256(settings.encode())
+    for array in (*system[0], *system[1]):
+        digest.update(repr(array.shape).encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.digest()

@@ -1,0 +1,128 @@
+"""Trials: the time series of one system, their delay embedding, and the checks of both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sysbags._common.types import Array
+from sysbags._common.validation import check_integer, check_matrix
+from sysbags.errors import StreamError
+
+__all__ = ["check_controls", "check_trials", "delay_embed", "embedded_trials"]
+
+MEANING = "(time, channels), or (trials, time, channels)"
+
+
+def delay_embed(data: npt.ArrayLike, n_delays: int = 1, delay_interval: int = 1) -> Array:
+    """Return the delay embedding of a time series: each row joins `n_delays` rows of the data.
+
+    Row t of the result is ``[x_s, x_{s-i}, ..., x_{s-(d-1)i}]`` with ``s = t + (d-1) i``, for d delays at the
+    interval i: the newest observation comes first. So one delay is the data itself.
+
+    Parameters
+    ----------
+    data : (time, channels) or (trials, time, channels) array_like
+        Trials are embedded one by one.
+    n_delays : int, default=1
+        Number of observations in a row.
+    delay_interval : int, default=1
+        Time steps from one to the next.
+
+    Returns
+    -------
+    (..., time - (n_delays - 1) * delay_interval, n_delays * channels) array
+        A new array.
+
+    Examples
+    --------
+    >>> delay_embed([[0, 10], [1, 11], [2, 12]], n_delays=2)
+    array([[ 1., 11.,  0., 10.],
+           [ 2., 12.,  1., 11.]])
+    """
+    array = _check_array(data, "data")
+    check_integer(n_delays, "n_delays")
+    check_integer(delay_interval, "delay_interval")
+    span = (n_delays - 1) * delay_interval
+    rows = array.shape[-2] - span
+    if rows < 1:
+        raise StreamError(
+            f"data has {array.shape[-2]} time points, but {n_delays} delays at the interval {delay_interval} "
+            f"need at least {span + 1}"
+        )
+    starts = range(span, -1, -delay_interval)
+    return np.concatenate([array[..., start : start + rows, :] for start in starts], axis=-1)
+
+
+def check_trials(data: Any, name: str) -> list[Array]:
+    """Return the trials (time, channels) of one system.
+
+    Parameters
+    ----------
+    data : array_like or sequence of array_like
+        (time, channels), (trials, time, channels), or a list of such arrays, whose lengths may differ.
+    name : str
+        The name of the data in error messages.
+    """
+    if not isinstance(data, (list, tuple)):
+        return _split(data, name)
+    if not data:
+        raise StreamError(f"{name} is an empty list, but a system needs at least one trial")
+    trials = [trial for k, item in enumerate(data) for trial in _split(item, f"{name}[{k}]")]
+    channels = {trial.shape[1] for trial in trials}
+    if len(channels) > 1:
+        raise StreamError(
+            f"the trials of {name} have {' and '.join(map(str, sorted(channels)))} channels, but all trials "
+            "of a system must have the same channels"
+        )
+    return trials
+
+
+def _split(data: Any, name: str) -> list[Array]:
+    """Return the trials of an array with two or three dimensions."""
+    array = _check_array(data, name)
+    return list(array) if array.ndim == 3 else [array]
+
+
+def _check_array(data: Any, name: str) -> Array:
+    """Return a finite array with two or three dimensions."""
+    try:
+        has_trials = np.ndim(data) == 3
+    except ValueError:  # ragged rows, which are refused below
+        has_trials = False
+    return check_matrix(data, name, (None,) * (3 if has_trials else 2), MEANING, StreamError)
+
+
+def check_controls(control: Any, trials: Sequence[Array], name: str) -> list[Array]:
+    """Return the inputs (time, inputs) of each trial; without any, arrays without columns."""
+    if control is None:
+        return [np.empty((len(trial), 0)) for trial in trials]
+    controls = check_trials(control, name)
+    lengths, expected = [len(inputs) for inputs in controls], [len(trial) for trial in trials]
+    if lengths != expected:
+        raise StreamError(
+            f"the trials of {name} have {_listed(lengths)} time points, but the trials of the data have "
+            f"{_listed(expected)}: each time point needs its inputs"
+        )
+    return controls
+
+
+def _listed(lengths: list[int]) -> str:
+    return ", ".join(map(str, lengths[:5])) + (", ..." if len(lengths) > 5 else "")
+
+
+def embedded_trials(trials: Sequence[Array], n_delays: int, delay_interval: int, name: str) -> list[Array]:
+    """Return the delay embedding of each trial, with at least two rows, so that there is a transition."""
+    check_integer(n_delays, "n_delays")
+    check_integer(delay_interval, "delay_interval")
+    needed = (n_delays - 1) * delay_interval + 2
+    for k, trial in enumerate(trials):
+        if len(trial) < needed:
+            raise StreamError(
+                f"trial {k} of {name} has {len(trial)} time points, but n_delays={n_delays} with "
+                f"delay_interval={delay_interval} needs at least {needed}"
+            )
+    return [delay_embed(trial, n_delays, delay_interval) for trial in trials]
