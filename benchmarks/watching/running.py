@@ -14,8 +14,8 @@ import numpy as np
 
 from benchmarks.machine import peak_memory, seconds
 from sysbags._common.parallel import ONE_BLAS_THREAD
-from sysbags.bags import LocalBinaryPatterns
 from sysbags.bags.live import LiveBag
+from sysbags.bags.registry import make_bag
 from sysbags.datasets import make_streams
 from sysbags.datasets.watching import make_watching
 from sysbags.video import open_live, write_video
@@ -31,24 +31,26 @@ COUNTS = (10_000, 1_000_000)
 def speed_rows() -> Iterator[str]:
     """Lines of the table of frames per second: decoding, patterns, windows, scores and alarms."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # one core, also for the decoder's threads
-    yield "| scene | frames | lines | frames/s | times real time at 25 frames/s |"
-    yield "| --- | ---: | ---: | ---: | ---: |"
+    yield "| scene | bag | frames | lines | frames/s | times real time at 25 frames/s |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: |"
     for scene in ("flame", "traffic"):
         with tempfile.TemporaryDirectory() as folder, ONE_BLAS_THREAD:
             path = Path(folder) / "video.mp4"
             video = make_watching(scene, SECONDS, rate=CAMERA, height=240, width=320, random_state=7)
             count = write_video(path, video.frames(), CAMERA)
-            _watch(path)  # compiles
-            spent, _ = seconds(partial(_watch, path))
-        yield f"| {scene} | {count} | 240 | {count / spent:.0f} | {count / spent / CAMERA:.1f} |"
+            for name in ("lbp", "lbp-top"):
+                _watch(path, name)  # compiles
+                spent, _ = seconds(partial(_watch, path, name))
+                speed = count / spent
+                yield f"| {scene} | {name} | {count} | 240 | {speed:.0f} | {speed / CAMERA:.1f} |"
 
 
-def _watch(path: Path) -> None:
+def _watch(path: Path, bag: str) -> None:
     watcher = Watcher(rate=CAMERA, learn=SECONDS / 3.0 + 40.0, false_alarms=1.0 / 3600.0)
-    bag = LiveBag(LocalBinaryPatterns())
+    live = LiveBag(make_bag(bag))
     with open_live(path) as video:
         for frame in video:
-            watcher.update(bag.update([frame.picture]))
+            watcher.update(live.update([frame.picture]))
     watcher.finish()
 
 

@@ -280,6 +280,8 @@ def _learnt(record: dict[str, Any]) -> str:
         f"false alarms per day, seen {record['observed_events']} in {number(record['observed_seconds'])} s "
         "of normal video"
     )
+    if record["observed_events"] > 2.0 + 3.0 / record["extrapolated"]:
+        text += ", more than asked for: normal changes slowly, so use --adapt or a longer --learn"
     if record["extrapolated"] > 1.0:
         text += (
             f", {number(record['extrapolated'])} times less than needed to see one: the rate is extrapolated"
