@@ -2,11 +2,11 @@
 
 `python -m benchmarks.dsa [FOLDER] [--rows transitions,observers,others,missed] [--orders 5,10,20,40,80]
 [--kinds random,related,clips,simulations] [--methods dsa-metric,fastDSA,pymanopt] [--pairs 1]
-[--seeds 1000:1005] [--page docs/dsa.md] [--json FILE]`: there are so many pairs of each seed. Seeds from 1000 on
-are for tables; those below are for tuning the search. FOLDER holds clips in class folders; without it there
-are no pairs of clips. With the defaults all tables take about half an hour. With `--page` the tables also
-replace those of the page, and with `--json` the squared distance, excess and time of each method on each
-pair are written to a file.
+[--seeds 1000:1005] [--page docs/dsa.md] [--json FILE]`: there are so many pairs of each seed. Seeds from 1000
+on are for tables; those below are for tuning the search. FOLDER holds clips in class folders; without it
+there are no pairs of clips. With the defaults all tables take about half an hour. With `--page` the tables
+also replace those of the page, and with `--json` the squared distance, excess and time of each method on
+each pair are written to a file.
 """
 
 from __future__ import annotations

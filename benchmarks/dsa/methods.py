@@ -130,13 +130,13 @@ def _pymanopt(
 
 
 DSA_MODULES, FAST_MODULES = ("DSA", "torch"), ("fastDSA", "geoopt", "torch")
-# Iterations and learning rate of dsa-metric's class DSA, of its tutorial, and of SimilarityTransformDist.
+# Iterations and learning rate of dsa-metric's class DSA, of its README, and of SimilarityTransformDist.
 SOLVERS: dict[str, Solver] = {
     OURS: Solver((), True, _ours),
     "dsa-metric, 1,500 iterations (class DSA)": Solver(
         DSA_MODULES, False, partial(_dsa_metric, iterations=1500, rate=5e-3)
     ),
-    "dsa-metric, 2,000 iterations (tutorial)": Solver(
+    "dsa-metric, 2,000 iterations (README)": Solver(
         DSA_MODULES, False, partial(_dsa_metric, iterations=2000, rate=1e-3)
     ),
     "dsa-metric, 200 iterations (its solver's default)": Solver(

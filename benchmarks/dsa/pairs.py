@@ -1,11 +1,11 @@
 """Pairs of systems for the comparison: random and related ones, real clips, and simulated populations.
 
 Real systems come from `sysbags.identify`: from streams of clips, by local binary patterns with the
-chi-squared kernel, and from simulated trajectories with the linear kernel and delays. Above order `CONSTRAINED` their
-transitions are made stable by clipping singular values, because the constrained problem would take up to a
-minute for each system. Seeds below `PUBLISHED` are for
-tuning the search, those from `PUBLISHED` on for tables. The two use different clips: sources (or classes, if
-sources are not known) are divided between them.
+chi-squared kernel, and from simulated trajectories with the linear kernel and delays. Above order
+`CONSTRAINED` their transitions are made stable by clipping singular values, because the constrained problem
+would take up to a minute for each system. Seeds below `PUBLISHED` are for tuning the search, those from
+`PUBLISHED` on for tables. The two use different clips: sources (or classes, if sources are not known) are
+divided between them.
 """
 
 from __future__ import annotations
