@@ -107,17 +107,20 @@ def test_simulations_stay_bounded(simulation):
 
 
 def test_the_ring_keeps_a_bump():
-    """At all times the active units are a minority; without recurrent weights all would be alike."""
+    """Active units have similar angles, at all times; of independent units the mean direction is near 0."""
     rows = ring_attractor(np.random.default_rng(0))
-    active = (rows > 0.5 * rows.max(axis=1, keepdims=True)).mean(axis=1)
-    assert active.max() < 0.7
+    units = rows.shape[1]
+    angles = np.random.default_rng(0).permutation(units) * (2 * np.pi / units)
+    direction = np.abs(rows @ np.exp(1j * angles)) / np.abs(rows).sum(axis=1)
+    assert direction.min() > 0.4
 
 
 def test_the_line_attractor_integrates():
-    """One mode forgets slowly, all others fast: 0.5 is the spectral radius of the other weights."""
-    system = sysbags.identify(line_attractor(np.random.default_rng(0)), 5, "linear")
-    moduli = np.sort(np.abs(np.linalg.eigvals(system.transition)))[::-1]
-    assert moduli[0] > 0.97
+    """Along one direction noise adds up, so that the variance is far above that of other directions."""
+    rows = line_attractor(np.random.default_rng(2))
+    direction = np.random.default_rng(2).standard_normal(rows.shape[1])
+    along = rows @ direction / np.linalg.norm(direction)
+    assert along.var() > 3.0 * rows.var(axis=0).mean()
 
 
 def test_lorenz_has_few_dimensions():
@@ -193,7 +196,8 @@ def test_missed_optima_are_counted(monkeypatch):
     lazy = SOLVERS[OURS]._replace(solve=lambda pair, lambda_a, seed: np.eye(len(pair.A1)))
     monkeypatch.setitem(comparison.SOLVERS, OURS, lazy)
     lines = columns(comparison.missed_rows([2], ["simulations"], [0], None))[2:]
-    assert all(line[4] == line[5] == "100.00%" for line in lines)
+    assert all(line[4] == "100.00%" for line in lines)
+    assert {len(line) for line in lines} == {7}
 
 
 def test_the_program_says_what_is_left_out(monkeypatch, capsys, tmp_path):
