@@ -79,11 +79,16 @@ def main() -> None:
             f"--{key}={getattr(arguments, key)}" for key in ("orders", "kinds", "pairs", "seeds", "methods")
         ]
         command = shlex.join(["python", "-m", "benchmarks.dsa", *folder, "--rows", name, *options])
-        print_table(
-            rows[name](), command, PACKAGES, arguments.page, f"python -m benchmarks.dsa --rows {name}"
-        )
-        if arguments.json:  # after each table, so that an interrupted run keeps what was finished
-            arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+        lines = _saving(rows[name](), results, arguments.json)
+        print_table(lines, command, PACKAGES, arguments.page, f"python -m benchmarks.dsa --rows {name}")
+
+
+def _saving(lines: Iterator[str], results: list[dict[str, Any]], file: Path | None) -> Iterator[str]:
+    """Write the results with every line, so that an interrupted run keeps what was finished."""
+    for line in lines:
+        if file:
+            file.write_text(json.dumps(results, indent=1) + "\n")
+        yield line
 
 
 if __name__ == "__main__":
