@@ -47,7 +47,8 @@ def pymanopt_best(
         S = np.diag([sign] + [1.0] * (n - 1))
         problem = _problem(manifold, S @ A1 @ S, A2, S @ M, lambda_a)
         for _ in range(starts):
-            result = optimizer.run(problem, initial_point=_random_rotation(n, rng))
+            with np.errstate(divide="ignore", invalid="ignore"):  # its conjugate gradient may end with 0 / 0
+                result = optimizer.run(problem, initial_point=_random_rotation(n, rng))
             if -result.cost > best.value:
                 best = Found(-float(result.cost), np.asarray(result.point @ S))
     return best
