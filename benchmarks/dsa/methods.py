@@ -110,8 +110,21 @@ def sgot(first: Array, second: Array) -> float:
 
 
 def missing(modules: tuple[str, ...]) -> list[str]:
-    """Those of some modules that are not installed."""
-    return [module for module in modules if importlib.util.find_spec(module) is None]
+    """Those of some modules that are not installed.
+
+    Examples
+    --------
+    >>> missing(("numpy", "no_such_package", "no_such_package.part"))
+    ['no_such_package', 'no_such_package.part']
+    """
+
+    def installed(module: str) -> bool:
+        try:
+            return importlib.util.find_spec(module) is not None
+        except ModuleNotFoundError:  # the package of a submodule
+            return False
+
+    return [module for module in modules if not installed(module)]
 
 
 def _ours(pair: Pair, lambda_a: float, seed: int) -> Array:
@@ -129,7 +142,7 @@ def _pymanopt(
     return pymanopt_best(*pair, lambda_a, method=method, starts=starts, seed=seed).rotation
 
 
-DSA_MODULES, FAST_MODULES = ("DSA", "torch"), ("fastDSA", "geoopt", "torch")
+DSA_MODULES, FAST_MODULES = ("DSA", "torch"), ("fastDSA", "geoopt", "kooplearn", "torch")
 # Iterations and learning rate of dsa-metric's class DSA, of its README, and of SimilarityTransformDist.
 SOLVERS: dict[str, Solver] = {
     OURS: Solver((), True, _ours),
@@ -152,5 +165,5 @@ SOLVERS: dict[str, Solver] = {
 }
 OTHERS: dict[str, Other] = {
     "dsa-metric, Wasserstein": Other(DSA_MODULES, wasserstein),
-    "POT, ot.sgot": Other(("ot",), sgot),
+    "POT, ot.sgot": Other(("ot.sgot",), sgot),
 }
