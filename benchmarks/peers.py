@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -20,44 +20,53 @@ class Found(NamedTuple):
 
 
 def pymanopt_best(
-    A1: Array, A2: Array, M: Array, lambda_a: float = LAMBDA_A, *, starts: int = 10, seed: int = 0
+    A1: Array,
+    A2: Array,
+    M: Array,
+    lambda_a: float = LAMBDA_A,
+    *,
+    method: Literal["TrustRegions", "ConjugateGradient"] = "TrustRegions",
+    starts: int = 10,
+    seed: int = 0,
 ) -> Found:
-    """Best of pymanopt's trust regions from `starts` Haar-random points in each determinant component.
+    """Best of one of pymanopt's optimizers from `starts` Haar-random points in each determinant component.
 
     The component of determinant -1 is the SO(n) problem of `(S A1 S, A2, S M)` after `Q = R S` with
     the reflection `S = diag(-1, 1, ..., 1)`. Of pymanopt's manifolds and retractions, SO(n)
     with the polar one measures fastest here; the stopping rules are its defaults.
     """
+    from pymanopt import optimizers
     from pymanopt.manifolds import SpecialOrthogonalGroup
-    from pymanopt.optimizers import TrustRegions
 
     n = len(A1)
     rng = np.random.default_rng(seed)
     manifold = SpecialOrthogonalGroup(n, retraction="polar")
-    optimizer = TrustRegions(verbosity=0)
+    optimizer = getattr(optimizers, method)(verbosity=0)
     best = Found(-np.inf, np.eye(n))
     for sign in (1.0, -1.0):
         S = np.diag([sign] + [1.0] * (n - 1))
         problem = _problem(manifold, S @ A1 @ S, A2, S @ M, lambda_a)
         for _ in range(starts):
-            result = optimizer.run(problem, initial_point=_random_rotation(n, rng))
+            with np.errstate(divide="ignore", invalid="ignore"):  # its conjugate gradient may end with 0 / 0
+                result = optimizer.run(problem, initial_point=_random_rotation(n, rng))
             if -result.cost > best.value:
                 best = Found(-float(result.cost), np.asarray(result.point @ S))
     return best
 
 
-def dsa_distance(A1: Array, A2: Array, *, seed: int = 0) -> Found:
-    """`tr(A1' Q' A2 Q)` at the similarity transform that dsa-metric finds at its defaults.
+def dsa_distance(A1: Array, A2: Array, *, iterations: int = 200, rate: float = 0.01, seed: int = 0) -> Found:
+    """`tr(A1' Q' A2 Q)` at the similarity transform that dsa-metric finds.
 
-    It fits `C` in `||A1/|A1| - C A2/|A2| C'||` in float32; here `Q = C'`, made orthogonal in float64
-    (its polar factor) so that the peer is judged without its round-off.
+    Iterations and learning rate are by default those of its class SimilarityTransformDist. It fits `C` in
+    `||A1/|A1| - C A2/|A2| C'||` in float32; here `Q = C'`, made orthogonal in float64 (its polar factor) so
+    that the peer is judged without its round-off.
     """
     import torch
     from DSA.simdist import SimilarityTransformDist
 
     torch.set_num_threads(1)
     torch.manual_seed(seed)
-    comparison = SimilarityTransformDist()
+    comparison = SimilarityTransformDist(iters=iterations, lr=rate)
     comparison.fit_score(A1.copy(), A2.copy())  # it normalises its arguments in place
     U, _, Vt = np.linalg.svd(comparison.C_star.numpy().astype(np.float64).T)
     rotation = U @ Vt
