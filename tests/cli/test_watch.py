@@ -85,7 +85,7 @@ def test_sentences_json_and_a_model(video, capsys, tmp_path, expected):
     code, out, err = call(capsys, "watch", video, *OPTIONS, "--save-normal", model, "--events", path)
     assert (code, err) == (0, "")
     first, *sentences, last = out.splitlines()
-    assert first.startswith("learnt from 42 s; asked for 144 false alarms per day, seen ")
+    assert first.startswith("learnt from 42 s; false alarms: asked for 144 per day, seen ")
     assert "extrapolated" in first
     assert len([line for line in sentences if line.startswith("event 00:00:5")]) >= 1
     assert len(sentences) == 2 * len(expected)
@@ -233,8 +233,8 @@ def test_kill_at_ten_moments(video, tmp_path, expected):
         ("{video} --false-alarms 3", "--false-alarms is '3', but it must be a rate, such as 1/day"),
         ("{video} --learn 30s --length 20", "learn is 30 s, but windows of 2 s need at least 40 s"),
         ("{video} --normal {video}", "is not a model file of sysbags"),
-        ("{video} --normal m --length 9", "--normal says how frames are described: leave out --length"),
-        ("{video} --normal m --bag flow", "--normal says how frames are described: leave out --bags"),
+        ("{video} --normal m --length 9", "--normal says what was learnt, and how: leave out --length"),
+        ("{video} --normal m --bag flow", "--normal says what was learnt, and how: leave out --bags"),
         ("{video} --stride 2", "--stride is for clips, but this video may have no end"),
         ("{video} --order auto", "--order is auto, but all windows must have the same order"),
         ("{video} --bag sift", "VisualWords has to be fitted to clips first"),

@@ -54,8 +54,8 @@ def slow_events(verdicts, patience):
             last = max(t for t in run_ if cut is None or t < cut)
             peak = max(group, key=lambda t: (verdicts[t].surprise, -t))
             event = Event(
-                start=verdicts[first].new,
-                end=max(verdicts[group[0]].stop, verdicts[last].start),
+                start=max(verdicts[first].new, verdicts[group[0]].start),
+                end=max(verdicts[group[0]].stop, verdicts[last].start, verdicts[peak].new),
                 peak=verdicts[peak].new,
                 kind=KINDS[verdicts[peak].kind],
                 surprise=verdicts[peak].surprise,
@@ -110,6 +110,7 @@ def test_hysteresis():
     assert spans([3.0, 1.0, 1.0, 3.5]) == [(0.0, 0.0), (3.0, 3.0)]
     assert spans([3.0, 1.0, 3.5], patience=1) == [(0.0, 0.0), (2.0, 2.0)]
     assert spans([2.5, 1.0, 1.0, 3.5]) == [(3.0, 3.0)]  # the early window is no part of that run
+    assert spans([2.5] * 9 + [3.5]) == [(10.0 - LENGTH, 9.0)]  # nor are those before the unusual window
 
 
 def test_another_kind_is_another_event():

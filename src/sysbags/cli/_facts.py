@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sysbags._common.stages import Stages
 from sysbags.cli._reading import read_clips
 from sysbags.cli._settings import Settings
-from sysbags.errors import OrderError, VideoWarning
+from sysbags.errors import FileError, OrderError, VideoWarning
 
 if TYPE_CHECKING:
     from sysbags.systems.system import System
@@ -48,6 +48,8 @@ def saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
     }
     if about["kind"] == "Normal":
         return facts | normal_facts(file), []
+    if about["kind"] == "Checkpoint":
+        raise FileError(f"{file} is a checkpoint of sysbags watch, which the same command continues with")
     saved = load(file)
     if isinstance(saved, (System, FrechetMean)):
         return facts, [(file.stem, saved if isinstance(saved, System) else saved.system)]

@@ -57,7 +57,7 @@ def timeline(
 
     Phases with the same label do not differ; the label -1 is for stretches that have no system, such as a
     still picture. Frames are counted from 0, and the end of a phase is the first frame after it. A clip
-    should be at least eight windows long. This needs ruptures: pip install 'sysbags[watch]'
+    should be at least eight windows long. This needs ruptures, which the extra `watch` installs.
 
     Example: sysbags timeline clip.mp4 -o clip.html --csv phases.csv
     """

@@ -114,6 +114,7 @@ def watch(
     if save_clips is not None and save_clips.exists() and not save_clips.is_dir():
         raise FileError(f"--save-clips is {save_clips}, which is a file, but it must be a folder")
     own = {"learn": learn, "length": length, "step": step, "grid": grid, "mask": mask}
+    own["save-normal"] = save_normal
     options: dict[str, Any] = {
         "false_alarms": rate_per_second(false_alarms, "--false-alarms"),
         "adapt": None if adapt is None else seconds_of(adapt, "--adapt"),
@@ -121,7 +122,7 @@ def watch(
     }
     if normal is not None:
         for name in [*(f"--{name}" for name, value in own.items() if value is not None), *settings.given()]:
-            raise ParameterError(f"--normal says how frames are described: leave out {name}")
+            raise ParameterError(f"--normal says what was learnt, and how: leave out {name}")
         found = load_normal(normal)
         bag, options["normal"] = found.bag, found
     else:
@@ -275,17 +276,16 @@ def _moment(record: dict[str, Any]) -> str:
 
 def _learnt(record: dict[str, Any]) -> str:
     where = f"{record['region']}: " if record["region"] else ""
+    events, extrapolated = record["observed_events"], record["extrapolated"]
+    asked, seconds = number(record["asked_per_day"]), number(record["observed_seconds"])
     text = (
-        f"{where}learnt from {record['learn_seconds']:g} s; asked for {number(record['asked_per_day'])} "
-        f"false alarms per day, seen {record['observed_events']} in {number(record['observed_seconds'])} s "
-        "of normal video"
+        f"{where}learnt from {record['learn_seconds']:g} s; false alarms: asked for {asked} per day, "
+        f"seen {events} in {seconds} s of normal video"
     )
-    if record["observed_events"] > 2.0 + 3.0 / record["extrapolated"]:
-        text += ", more than asked for: normal changes slowly, so use --adapt or a longer --learn"
-    if record["extrapolated"] > 1.0:
-        text += (
-            f", {number(record['extrapolated'])} times less than needed to see one: the rate is extrapolated"
-        )
+    if events > 2.0 + 3.0 / extrapolated:
+        return f"{text}: that is more, as normal changes slowly; --adapt or learning for longer helps"
+    if extrapolated > 1.0:
+        return f"{text}; the rate is extrapolated: {extrapolated:.0f} times this time is needed to see one"
     return text
 
 
@@ -294,7 +294,7 @@ def _event(record: dict[str, Any]) -> str:
     clip = f", {record['clip']}" if record["clip"] else ""
     return (
         f"event {_moment(record)}: {record['kind']}{part} for {record['duration']:.1f} s, "
-        f"p-value {record['p_value']:.2g}, as unusual {number(record['per_day'])} times per day{clip}"
+        f"p-value {record['p_value']:.2g}, in normal video about {record['per_day']:.2g} times per day{clip}"
     )
 
 
@@ -303,7 +303,11 @@ def _end(record: dict[str, Any]) -> str:
     if record["skipped"]:
         text += f", {record['skipped']} frames skipped"
     if not record["has_learnt"]:
-        text += "; the video ended before it was learnt what is normal: use a shorter --learn"
+        early = "before it was learnt what is normal, so no event could be found:"
+        if record["reason"] == "stopped":
+            text += f"; stopped {early} with --checkpoint the same command continues"
+        else:
+            text += f"; the video ended {early} use a shorter --learn"
     return text
 
 

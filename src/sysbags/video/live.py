@@ -279,7 +279,10 @@ class LiveVideo:
         except Damage as damage:
             problem = str(damage)
         if problem and not self._has_stopped():
-            _report(self.name, count, problem)
+            hint = (
+                " (MP4 files have their index at the end, which a pipe cannot reach: use MPEG-TS or Matroska)"
+            )
+            _report(self.name, count, problem + hint * (not count))
         yield from self._sequence.end()
 
     def _feed_frames(self) -> Frames:

@@ -78,8 +78,8 @@ class Alarm:
     """Merge unusual windows into events, with hysteresis.
 
     An event begins with a window whose surprise is above `high`. It starts where this run of windows above
-    `low` began, and ends when `patience` windows in a row are below `low`. Windows of another kind, such as
-    still ones, begin an event of their own.
+    `low` began, but not before that window, and ends when `patience` windows in a row are below `low`.
+    Windows of another kind, such as still ones, begin an event of their own.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Alarm:
             unusual = self.event
             if verdict.surprise > unusual.surprise:
                 unusual = self._peak(verdict, kind)
-            self.event = replace(unusual, end=max(verdict.start, self.event.end))
+            self.event = replace(unusual, end=max(verdict.start, self.event.end, unusual.peak))
         elif self.event is None and verdict.surprise >= self.high:
             self.event = self._peak(verdict, kind)
         return ended
@@ -137,7 +137,8 @@ class Alarm:
 
     def _peak(self, verdict: Verdict, kind: str) -> Event:
         """Return the event with this window as its peak."""
-        start = self.event.start if self.event else verdict.new if self.began is None else self.began
+        began = verdict.new if self.began is None else max(self.began, verdict.start)
+        start = began if self.event is None else self.event.start
         return Event(
             start=start,
             end=verdict.stop,

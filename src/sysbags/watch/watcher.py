@@ -142,6 +142,8 @@ class Watcher:
         self.false_alarms = check_positive(false_alarms, "false_alarms")
         self.adapt = None if adapt is None else check_positive(adapt, "adapt")
         self.windows = Windows(length, step, order=check_integer(order, "order"), kernel=kernel)
+        if step > length:
+            raise ParameterError(f"step is {step}, but no row may be left out: it must be at most {length}")
         if 2.0 * SMALLEST * length > learn * rate:
             raise ParameterError(
                 f"learn is {learn:g} s, but windows of {length / rate:g} s need at least "
@@ -339,7 +341,7 @@ class Watcher:
 def _check_count(count: int, least: int) -> None:
     if count < least:
         raise StreamError(
-            f"only {count} of the windows to learn from can be described, as the others are still, but "
+            f"only {count} of the windows to learn from can be described, as others are still, but "
             f"{least} are needed: let it learn for longer, or from another part of the video"
         )
 
