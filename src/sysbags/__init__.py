@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sysbags.distances.gram import CrossGram as CrossGram
     from sysbags.distances.gram import cross_gram as cross_gram
     from sysbags.distances.pairwise import pairwise_distances as pairwise_distances
+    from sysbags.distances.sgot import sgot_distance as sgot_distance
     from sysbags.errors import SysbagsError as SysbagsError
     from sysbags.means import FrechetMean as FrechetMean
     from sysbags.means import frechet_mean as frechet_mean
@@ -73,6 +74,7 @@ _MODULES = {
     "medoid": "sysbags.means",
     "pairwise_distances": "sysbags.distances.pairwise",
     "save": "sysbags.storage",
+    "sgot_distance": "sysbags.distances.sgot",
     "video": "sysbags",
 }
 
