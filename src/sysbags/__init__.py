@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sysbags import evaluate as evaluate
     from sysbags import kernels as kernels
     from sysbags import library as library
+    from sysbags import statistics as statistics
     from sysbags import video as video
     from sysbags._common.version import __version__ as __version__
     from sysbags.classifiers import KernelRidgeClassifier as KernelRidgeClassifier
@@ -75,6 +76,7 @@ _MODULES = {
     "pairwise_distances": "sysbags.distances.pairwise",
     "save": "sysbags.storage",
     "sgot_distance": "sysbags.distances.sgot",
+    "statistics": "sysbags",
     "video": "sysbags",
 }
 
