@@ -156,6 +156,17 @@ def test_nearly_defective_systems_are_far_from_their_neighbours():
     assert sgot_distance(first, second, eta=1.0) > 1e5 * sysbags.alignment_distance(first, second)
 
 
+def test_the_modes_jump_where_a_shared_subspace_splits():
+    """A Jordan block has the projector on its plane; beside it are two others, orthogonal to that."""
+    observer = np.eye(BINS)[:, :2]
+    block, inside, outside = (
+        linear_system(jordan(2) + e * np.eye(2, k=-1), observer) for e in (0.0, 1e-13, 1e-7)
+    )
+    assert sgot_distance(block, inside, eta=0.0) == pytest.approx(0.0, abs=1e-12)
+    assert sgot_distance(block, outside, eta=0.0) == pytest.approx(1.0, abs=1e-5)
+    assert sysbags.alignment_distance(block, outside) <= 1e-14
+
+
 def test_bad_input():
     with pytest.raises(ParameterError, match=r"eta is 1\.5, but it must be a number in"):
         sgot_distance(make_linear(0), make_linear(1), eta=1.5)
