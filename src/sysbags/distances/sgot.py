@@ -45,13 +45,14 @@ def sgot_distance(first: System, second: System, eta: float = 0.5) -> float:
 
     where ``delta_ij = |<P_i, P'_j>| / (||P_i|| ||P'_j||)`` is the cosine between two projectors. For a single
     eigenvalue ``P = r l'``, with the eigenvectors ``r = C v`` of T and ``l = C (C'C)^-1 w`` of its adjoint,
-    and ``delta_ij = |<r_i, r'_j> <l_i, l'_j>|`` for eigenvectors of length 1. Such inner products come from the
-    block ``M = C1' C2`` of the `CrossGram`: ``<r_i, r'_j> = v_i^H M v'_j``. The transport is solved exactly.
+    and ``delta_ij = |<r_i, r'_j> <l_i, l'_j>|`` for eigenvectors of length 1. Such inner products come from
+    the block ``M = C1' C2`` of the `CrossGram`: ``<r_i, r'_j> = v_i^H M v'_j``. The transport is solved
+    exactly.
 
     For eta above 0 and below 1 the root of the distance is a metric of operators T. It does not depend on the
     basis of the states, nor on the unit of the observer, and ignores the mean. It is the value of
-    ``ot.sgot.sgot_metric`` of POT for ``p = q = 2`` and ``r = 1``; the default there is ``q = 1``, without the
-    squares in the cost.
+    ``ot.sgot.sgot_metric`` of POT for ``p = q = 2`` and ``r = 1``; the default there is ``q = 1``, without
+    the squares in the cost.
 
     Where a transition is defective or has equal eigenvalues, its eigenvectors are not defined. Eigenvalues
     that rounding errors could exchange are therefore taken together: each counts with their average and the
