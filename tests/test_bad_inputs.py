@@ -259,6 +259,11 @@ TABLE = {
         IncompatibleSystemsError,
         "observer of zeros",
     ),
+    "SGOT of a blind system": (
+        lambda: sysbags.sgot_distance(BLIND, BLIND),
+        IncompatibleSystemsError,
+        "dependent columns",
+    ),
     # means
     "mean of nothing": (lambda: sysbags.frechet_mean([]), ParameterError, "is empty"),
     "mean of one bare system": (lambda: sysbags.frechet_mean(ONE), ParameterError, "put it in a list"),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sysbags import evaluate as evaluate
     from sysbags import kernels as kernels
     from sysbags import library as library
+    from sysbags import statistics as statistics
     from sysbags import video as video
     from sysbags._common.version import __version__ as __version__
     from sysbags.classifiers import KernelRidgeClassifier as KernelRidgeClassifier
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from sysbags.distances.gram import CrossGram as CrossGram
     from sysbags.distances.gram import cross_gram as cross_gram
     from sysbags.distances.pairwise import pairwise_distances as pairwise_distances
+    from sysbags.distances.sgot import sgot_distance as sgot_distance
     from sysbags.errors import SysbagsError as SysbagsError
     from sysbags.means import FrechetMean as FrechetMean
     from sysbags.means import frechet_mean as frechet_mean
@@ -73,6 +75,8 @@ _MODULES = {
     "medoid": "sysbags.means",
     "pairwise_distances": "sysbags.distances.pairwise",
     "save": "sysbags.storage",
+    "sgot_distance": "sysbags.distances.sgot",
+    "statistics": "sysbags",
     "video": "sysbags",
 }
 

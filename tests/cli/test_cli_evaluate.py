@@ -209,6 +209,7 @@ def test_comparing_runs_every_method(capsys, place):
     assert set(COMPARATORS) == set(comparators.__all__)
     assert names >= {
         *("LBP systems, alignment", "LBP systems, Martin", "LBP systems, maximum singular value"),
+        "LBP systems, spectral-Grassmann transport",
         *("LBP bags averaged over time", "LDS on pixels, alignment", "LDS on pixels, Martin"),
     }
     assert all(line["rate"]["total"] == 8 for line in output["methods"])

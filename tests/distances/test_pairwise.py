@@ -23,6 +23,7 @@ ONE_PAIR = {
     "alignment": lambda first, second: sysbags.alignment_distance(first, second, 0.5, 2.0),
     "martin": sysbags.martin_distance,
     "max-singular-value": sysbags.max_singular_value_distance,
+    "sgot": sysbags.sgot_distance,
 }
 
 
@@ -71,7 +72,7 @@ def test_invariance_under_rotations_of_either_side(seed, order, other_order, wei
     turned = first.rotate(orthogonal(order, rng)), second.rotate(orthogonal(other_order, rng))
     plain = sysbags.alignment_distance(first, second, *weights)
     assert abs(sysbags.alignment_distance(*turned, *weights) - plain) <= 1e-8
-    for metric in ("martin", "max-singular-value"):
+    for metric in ("martin", "max-singular-value", "sgot"):
         expected = sysbags.pairwise_distances([first], [second], metric)
         rotated = sysbags.pairwise_distances([turned[0]], [turned[1]], metric)
         np.testing.assert_allclose(rotated, expected, atol=1e-8)

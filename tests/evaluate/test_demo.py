@@ -47,7 +47,7 @@ def test_the_outcome_is_consistent(outcome):
     assert outcome.new_labels == list(TEXTURES)
     assert set(outcome.predictions) <= set(TEXTURES)
     heads, rows = outcome.table()
-    assert [len(row) for row in rows] == [len(heads)] * 5
+    assert [len(row) for row in rows] == [len(heads)] * (len(DISTANCES) + 2)  # averages, chance
     assert rows[0][1:] == [str(rate) for rate in outcome.rates[:2]]
 
 
@@ -75,7 +75,7 @@ def test_command(tmp_path, capsys):
     ):
         assert name in output
     rates = RATE.findall(output)
-    assert len(rates) == 8
+    assert len(rates) == 2 * (len(DISTANCES) + 1)
     page = (out / "report.html").read_text(encoding="utf-8")
     assert all(rate in page for rate in rates)
     assert str(out / "report.html") in output

@@ -20,6 +20,7 @@ from sysbags import (
     identify,
     martin_distance,
     max_singular_value_distance,
+    sgot_distance,
 )
 from sysbags._common.cache import Cache
 from sysbags.bags import ColourHistogram, Concatenated, LocalBinaryPatterns, VisualWords
@@ -109,7 +110,12 @@ def test_nearest_mean_and_nearest_system_refit_for_each_clip(compared, systems, 
 
 
 @pytest.mark.parametrize(
-    ("name", "distance"), [("Martin", martin_distance), ("maximum", max_singular_value_distance)]
+    ("name", "distance"),
+    [
+        ("Martin", martin_distance),
+        ("maximum", max_singular_value_distance),
+        ("Grassmann", sgot_distance),
+    ],
 )
 def test_baselines_with_medoids(compared, systems, data, name, distance):
     def to_medoid(k, members):
@@ -184,7 +190,7 @@ def test_rates_and_tests_are_against_the_first_line(compared, data):
         assert line.rate == rate(right[id(line)], GROUPS)
         assert line is main or line.p_value == mcnemar(right[id(main)], right[id(line)])
     assert [line.kind for line in rest].count("comparator") == 3 + 4
-    assert len({(line.name, line.classifier) for line in compared.methods}) == len(compared.methods) == 14
+    assert len({(line.name, line.classifier) for line in compared.methods}) == len(compared.methods) == 16
     assert compared.groups == tuple(GROUPS)
     assert compared.protocol == "one source left out at a time (12 sources)"
     assert compared.predictions.tolist() == list(main.predictions)
@@ -293,7 +299,7 @@ def test_each_metric_has_its_own_rows(data, chosen):
     assert rows[:15] == [
         (f"stream systems{title}", classifier) for title in titles for classifier in classifiers
     ]
-    assert len(rows) == 15 + 4 + 3 + 4  # baselines, means alone, averages
+    assert len(rows) == 15 + 6 + 3 + 4  # baselines, means alone, averages
     for k, grid in enumerate(GRIDS):
         alone = run(
             data, lambda_a=None, lambda_mu=None, metric=grid.metric, normal_form=grid.normal_form
@@ -737,7 +743,7 @@ def test_the_document(compared):
     assert document["clips"][3] == {"name": "class 0/3", "label": "class 0", "source": "source 02"}
     assert document["skipped"] == []
     assert document["confusion"] == compared.confusion.tolist()
-    assert [m["main"] for m in document["methods"]] == [True] + [False] * 13
+    assert [m["main"] for m in document["methods"]] == [True] + [False] * 15
     for line, method in zip(document["methods"], compared.methods, strict=True):
         assert (line["name"], line["classifier"], line["kind"]) == (
             method.name,
@@ -775,7 +781,7 @@ def test_the_table_as_a_frame(compared):
     assert (table["low"] <= table["accuracy"]).all()
     assert (table["accuracy"] <= table["high"]).all()
     assert table["right"].tolist() == [m.rate.right for m in compared.methods]
-    assert table["p_value"].isna().tolist() == [True] + [False] * 13
+    assert table["p_value"].isna().tolist() == [True] + [False] * 15
 
 
 def test_bad_clips_become_failures(clips, tmp_path):

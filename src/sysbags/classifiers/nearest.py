@@ -42,10 +42,10 @@ class NearestSystem(SystemClassifier):
     Parameters
     ----------
     n_neighbors : int, default=1
-    metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value"}
+    metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value", "sgot"}
         By default "alignment", see `sysbags.pairwise_distances`.
     lambda_a, lambda_mu : float or "scale", default=0.25, 0.0
-        Weights of the transition, or of the lags, and of the mean; the last two metrics have none. "scale"
+        Weights of the transition, or of the lags, and of the mean; the last three metrics have none. "scale"
         gives all parts the same unit, see `sysbags.distances.weights.scaled_weights`.
     bag_weights : sequence of float, optional
         One weight per bag, by default 1.
@@ -250,7 +250,7 @@ class NearestMean(SystemClassifier):
     """Classify a clip by the nearest class mean.
 
     The center of a class is its Frechet mean for the alignment distance, the average of the covariances, or
-    of the normalized ones, for the metrics of covariances, and its medoid for the other two metrics. A clip
+    of the normalized ones, for the metrics of covariances, and its medoid for the other metrics. A clip
     may have several systems, one per bag: squared distances are then sums over the bags, and the mean of a
     class is that of each bag.
     An exact mean has as many samples as its class has training frames; with `compress` it has that many, so
@@ -260,10 +260,10 @@ class NearestMean(SystemClassifier):
 
     Parameters
     ----------
-    metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value"}
+    metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value", "sgot"}
         By default "alignment", see `sysbags.pairwise_distances`.
     lambda_a, lambda_mu : float or "scale", default=0.25, 0.0
-        Weights of the transition, or of the lags, and of the mean; the last two metrics have none. "scale"
+        Weights of the transition, or of the lags, and of the mean; the last three metrics have none. "scale"
         gives all parts the same unit, see `sysbags.distances.weights.scaled_weights`.
     bag_weights : sequence of float, optional
         One weight per bag, by default 1.

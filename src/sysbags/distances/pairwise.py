@@ -47,12 +47,12 @@ def pairwise_distances(
     systems : sequence of System
     others : sequence of System, optional
         By default `systems`; each pair is then computed once.
-    metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value"}
+    metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value", "sgot"}
         By default "alignment". The two of covariances need systems in the unit-variance form, see `identify`.
     lambda_a, lambda_mu : float or "scale", default=0.25, 0.0
         Weights of the transition and of the mean for "alignment". For covariances `lambda_a`, at most 1, is
-        the weight of each lag relative to the lag before. The last two metrics have no weights. With "scale",
-        for the unit-variance form, the parts have the same unit: see
+        the weight of each lag relative to the lag before. The last three metrics have no weights. With
+        "scale", for the unit-variance form, the parts have the same unit: see
         `sysbags.distances.weights.scaled_weights`, of `systems`.
     random_state : int, Generator or None, default=0
     n_jobs : int, optional

@@ -47,4 +47,5 @@ METRICS = {
     "max-singular-value": Metric(
         "maximum singular value", "sysbags.distances.baselines.max_singular_value_matrix"
     ),
+    "sgot": Metric("spectral-Grassmann transport", "sysbags.distances.sgot.sgot_matrix"),
 }

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from sysbags._common.types import Array
 from sysbags._common.validation import check_matrix, check_weight
 from sysbags.distances.alignment import align_blocks, pad
+from sysbags.distances.transport import transport_cost
 from sysbags.errors import ParameterError
 
 __all__ = ["Score", "angular_distance", "euclidean_distance", "wasserstein_distance"]
@@ -126,8 +127,7 @@ def wasserstein_distance(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     """Return the squared 2-Wasserstein distance between two sets of eigenvalues.
 
     Each set is a uniform distribution in the complex plane: the distance is the smallest mean of
-    ``|a - b|^2`` over all ways to move the one to the other. Sets of the same size are matched one to one, by
-    linear assignment; otherwise the transport problem is solved as a linear program. Both are exact.
+    ``|a - b|^2`` over all ways to move the one to the other, see `transport_cost`.
 
     Parameters
     ----------
@@ -142,22 +142,7 @@ def wasserstein_distance(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     1.5
     """
     a, b = (_eigenvalues(values, name) for values, name in ((first, "first"), (second, "second")))
-    costs = np.abs(a[:, None] - b[None, :]) ** 2
-    if len(a) == len(b):
-        from scipy.optimize import linear_sum_assignment
-
-        return float(costs[linear_sum_assignment(costs)].mean())
-    from scipy.optimize import linprog
-    from scipy.sparse import eye, kron, vstack
-
-    n, m = costs.shape
-    sums: Any = vstack([kron(eye(n), np.ones((1, m))), kron(np.ones((1, n)), eye(m))])
-    # In multiples of 1 / (n m), so that the right-hand sides are whole numbers.
-    masses = np.repeat([float(m), float(n)], [n, m])
-    solved = linprog(costs.ravel(), A_eq=sums.tocsr(), b_eq=masses, method="highs")
-    if solved.status != 0:
-        raise ParameterError(f"the eigenvalues cannot be matched: {solved.message}")
-    return float(max(0.0, solved.fun / (n * m)))
+    return transport_cost(np.abs(a[:, None] - b[None, :]) ** 2)
 
 
 def _eigenvalues(values: Any, name: str) -> npt.NDArray[np.complex128]:

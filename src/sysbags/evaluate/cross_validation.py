@@ -39,7 +39,7 @@ def leave_one_out(
 
     "nearest-system" compares an item with every other. "nearest-mean" compares it with one center per
     class: the Frechet mean for the alignment distance, the average for the metrics of covariances, the medoid
-    for the other two. The center of the item's own class is computed without it (`frechet_centers`). With
+    for the others. The center of the item's own class is computed without it (`frechet_centers`). With
     `groups`, whole groups are left out: an item is compared with nothing that its own group had a part in.
 
     Parameters
@@ -51,7 +51,7 @@ def leave_one_out(
         What must not be split, such as the recording that a clip was cut from. By default each item
         is a group of its own.
     classifier : {"nearest-mean", "nearest-system"}, default="nearest-mean"
-    metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value"}
+    metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value", "sgot"}
         By default "alignment", see `sysbags.pairwise_distances`.
     lambda_a, lambda_mu : float, default=0.25, 0.0
     n_neighbors : int, default=1

@@ -296,7 +296,7 @@ def medoid(
     Parameters
     ----------
     systems : sequence of System
-    metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value"}
+    metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value", "sgot"}
         By default "alignment", see `sysbags.pairwise_distances`.
     lambda_a, lambda_mu : float, default=0.25, 0.0
     random_state : int, Generator or None, default=0

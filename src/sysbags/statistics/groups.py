@@ -1,0 +1,347 @@
+"""Do groups of systems differ? Permutation tests from a matrix of distances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from math import factorial, prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sysbags._common.parallel import run
+from sysbags._common.seeds import seed_of
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_choice, check_integer, check_labels
+from sysbags.errors import ParameterError
+from sysbags.statistics.p_values import PValue, adjust_p_values
+from sysbags.statistics.validation import check_distances
+
+__all__ = ["STATISTICS", "GroupTest", "PairwiseTests", "group_test", "pairwise_group_tests"]
+
+STATISTICS = {"pseudo-f": "pseudo-F", "energy": "energy F"}
+CHUNK = 500  # arrangements at a time
+# The same division of the items into groups has sums that differ by round-off, and must count as equal.
+ROUNDING = 1e-10
+
+
+@dataclass(frozen=True)
+class GroupTest(PValue):
+    """Whether groups differ.
+
+    Attributes
+    ----------
+    statistic : {"pseudo-f", "energy"}
+    value : float
+        The ratio F of the spread between groups to that within groups, each per degree of freedom. Infinite
+        if there is none within groups, NaN if there is none at all.
+    share : float
+        Share of the total spread that lies between groups; NaN if there is none at all.
+    groups : tuple of str
+    sizes : tuple of int
+        Number of items in each group.
+    p_value, exact, arrangements, resolution
+        See `PValue`.
+    """
+
+    statistic: str
+    value: float
+    share: float
+    groups: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+    def summary(self) -> str:
+        """Return the result as one sentence."""
+        names = ", ".join(f"{name} ({size})" for name, size in zip(self.groups, self.sizes, strict=True))
+        return (
+            f"{STATISTICS[self.statistic]} = {self.value:.4g} between the groups {names}, with "
+            f"{100.0 * self.share:.1f} % of the spread between groups; {self.p_text}."
+        )
+
+
+@dataclass(frozen=True)
+class PairwiseTests:
+    """Which of several groups differ.
+
+    Attributes
+    ----------
+    tests : tuple of GroupTest
+        One for each pair of groups.
+    adjusted : tuple of float
+        Their p-values, corrected for the number of pairs.
+    correction : {"holm", "benjamini-hochberg"}
+    """
+
+    tests: tuple[GroupTest, ...]
+    adjusted: tuple[float, ...]
+    correction: str
+
+    def summary(self, level: float = 0.05) -> str:
+        """Return the result as one sentence."""
+        found = [
+            f"{test.groups[0]} and {test.groups[1]} (p = {p:.4g})"
+            for test, p in zip(self.tests, self.adjusted, strict=True)
+            if p <= level
+        ]
+        return (
+            f"{len(found)} of {len(self.tests)} pairs of groups differ at level {level:g}, with p-values "
+            f"adjusted by {self.correction}{': ' if found else ''}{', '.join(found)}."
+        )
+
+
+def group_test(
+    distances: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    *,
+    statistic: str = "pseudo-f",
+    sources: npt.ArrayLike | None = None,
+    blocks: npt.ArrayLike | None = None,
+    n_permutations: int = 9999,
+    random_state: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+) -> GroupTest:
+    """Test whether two or more groups of systems differ, by permutations of their labels.
+
+    The spread of a set of n items is ``S = sum over i < j of D_ij / n``. With ``S_W`` the sum of the spreads
+    of the groups, and ``S_T`` that of all K items, the statistic for G groups is
+
+        ``F = ((S_T - S_W) / (G - 1)) / (S_W / (K - G))``.
+
+    For squared distances this is the pseudo-F of PERMANOVA (Anderson 2001), which finds groups with different
+    means. For their roots it is the F of the energy statistics (DISCO, Rizzo and Szekely 2010), which also
+    finds groups with the same mean and different spread or shape. If the groups do not differ, any
+    arrangement of the labels is as likely as the one observed. The p-value counts those with an F that is at
+    least as large. Where there are at most ``n_permutations`` arrangements, all are counted, otherwise
+    random ones. F falls with ``S_W`` alone, so that an arrangement costs one product with the matrix; the
+    distances, and the kernel behind them, are computed once.
+
+    With two groups of the same size, both names of a division count: the smallest p-value is twice the
+    resolution.
+
+    Parameters
+    ----------
+    distances : (K, K) array_like
+        Squared distances, see `sysbags.pairwise_distances`.
+    labels : (K,) array_like
+        Groups.
+    statistic : {"pseudo-f", "energy"}, default="pseudo-f"
+    sources : (K,) array_like, optional
+        Recordings that clips were cut from. Clips of one source are alike for other reasons than their group,
+        so they keep a common label: the labels of sources are permuted. Each source must be in one group.
+    blocks : (K,) array_like, optional
+        Labels are permuted within blocks only, for instance where each place was recorded under all
+        conditions.
+    n_permutations : int, default=9999
+    random_state : int, Generator or None, default=0
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+
+    Returns
+    -------
+    GroupTest
+
+    Examples
+    --------
+    >>> points = np.array([0.0, 1.0, 2.0, 10.0, 11.0, 12.0])
+    >>> test = group_test((points[:, None] - points) ** 2, list("aaabbb"))
+    >>> test.value, test.p_value, test.resolution
+    (150.0, 0.1, 0.05)
+    >>> print(test.summary())
+    pseudo-F = 150 between the groups a (3), b (3), with 97.4 % of the spread between groups;
+    p = 0.1 (20 arrangements, all).
+    """
+    squared = check_distances(distances)
+    check_choice(statistic, "statistic", STATISTICS)
+    count = check_integer(n_permutations, "n_permutations")
+    names, codes = check_labels(labels, len(squared))
+    if not 1 < len(names) < len(codes):
+        raise ParameterError(
+            f"labels have {len(names)} groups among {len(codes)} systems, but there must be at least two "
+            "groups and one with two systems"
+        )
+    units = _Units.of(squared if statistic == "pseudo-f" else np.sqrt(squared), codes, sources, blocks)
+    observed = float(units.within(units.codes[None])[0])
+    limit = observed + ROUNDING * units.total
+    total = units.arrangements()
+    exact = total <= count
+    seed, every = seed_of(random_state), np.array(list(units.every())) if exact else None
+
+    def as_extreme(begin: int) -> int:
+        if every is None:
+            rng = np.random.default_rng([seed, begin])
+            arrangements = units.shuffled(min(CHUNK, count - begin), rng)
+        else:
+            arrangements = every[begin : begin + CHUNK]
+        return int(np.count_nonzero(units.within(arrangements) <= limit))
+
+    chunks = range(0, total if exact else count, CHUNK)
+    extreme = sum(run(as_extreme, chunks, n_jobs, "permutations"))
+    between = units.total - observed
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.float64(between / (len(names) - 1)) / np.float64(observed / (len(codes) - len(names)))
+        share = np.float64(between) / units.total
+    return GroupTest(
+        p_value=extreme / total if exact else (1 + extreme) / (1 + count),
+        exact=exact,
+        arrangements=total if exact else 1 + count,
+        statistic=statistic,
+        value=float(ratio),
+        share=float(share),
+        groups=tuple(map(str, names.tolist())),
+        sizes=tuple(np.bincount(codes).tolist()),
+    )
+
+
+def pairwise_group_tests(
+    distances: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    *,
+    correction: str = "holm",
+    sources: npt.ArrayLike | None = None,
+    blocks: npt.ArrayLike | None = None,
+    **options: Any,
+) -> PairwiseTests:
+    """Test each pair of groups, with p-values corrected for the number of pairs.
+
+    All tests take their part of one matrix of distances.
+
+    Parameters
+    ----------
+    distances, labels, sources, blocks
+        See `group_test`.
+    correction : {"holm", "benjamini-hochberg"}, default="holm"
+        See `adjust_p_values`.
+    **options
+        Further options of `group_test`.
+
+    Returns
+    -------
+    PairwiseTests
+
+    Examples
+    --------
+    >>> points = np.array([0.0, 1.0, 2.0, 1.5, 10.0, 11.0, 12.0, 10.5, 0.5, 1.2, 2.2, 0.8])
+    >>> tests = pairwise_group_tests((points[:, None] - points) ** 2, list("aaaabbbbcccc"))
+    >>> print(tests.summary(level=0.1))
+    2 of 3 pairs of groups differ at level 0.1, with p-values adjusted by holm:
+    a and b (p = 0.08571), b and c (p = 0.08571).
+    """
+    squared = check_distances(distances)
+    names, codes = check_labels(labels, len(squared))
+    parts = [
+        None if given is None else check_labels(given, len(squared), name)[1]
+        for given, name in ((sources, "sources"), (blocks, "blocks"))
+    ]
+    if len(names) < 2:
+        raise ParameterError("labels have one group, but there must be at least two to compare")
+    tests = []
+    for pair in combinations(range(len(names)), 2):
+        (chosen,) = np.nonzero(np.isin(codes, pair))
+        source, block = (None if part is None else part[chosen] for part in parts)
+        between = squared[np.ix_(chosen, chosen)]
+        tests.append(group_test(between, names[codes[chosen]], sources=source, blocks=block, **options))
+    adjusted = adjust_p_values([test.p_value for test in tests], correction)
+    return PairwiseTests(tuple(tests), tuple(adjusted.tolist()), correction)
+
+
+@dataclass(frozen=True, eq=False)
+class _Units:
+    """What labels are given to: items, or sources with all their items.
+
+    Attributes
+    ----------
+    sums : (U, U) array
+        Sums of the distances between the items of two units.
+    sizes : (U,) array
+        Numbers of items.
+    codes, blocks : (U,) array of int
+        The group of each unit, and the block in which it is exchanged.
+    """
+
+    sums: Array
+    sizes: Array
+    codes: IntArray
+    blocks: IntArray
+
+    @classmethod
+    def of(cls, between: Array, codes: IntArray, sources: Any, blocks: Any) -> _Units:
+        items = len(codes)
+        names, units = (np.arange(items),) * 2 if sources is None else check_labels(sources, items, "sources")
+        places = (
+            np.zeros(items, dtype=np.int64) if blocks is None else check_labels(blocks, items, "blocks")[1]
+        )
+        _, firsts = np.unique(units, return_index=True)
+        advice = {
+            "group": "use blocks=sources to exchange labels within sources",
+            "block": "put each source into one block",
+        }
+        for kind, found in (("group", codes), ("block", places)):
+            mixed = np.flatnonzero(found != found[firsts][units])
+            if mixed.size:
+                raise ParameterError(
+                    f"the source {names[units[mixed[0]]]} has clips in more than one {kind}, but the clips "
+                    f"of a source keep a common label: {advice[kind]}"
+                )
+        member = np.zeros((len(names), items))
+        member[units, np.arange(items)] = 1.0
+        return cls(member @ between @ member.T, member.sum(axis=1), codes[firsts], places[firsts])
+
+    @property
+    def total(self) -> float:
+        """The spread of all items."""
+        return float(self.sums.sum() / (2.0 * self.sizes.sum()))
+
+    def within(self, arrangements: IntArray) -> Array:
+        """Return the sum of the spreads of the groups for each arrangement of the labels, (B, U) to (B,)."""
+        spread = np.zeros(len(arrangements))
+        for code in range(int(self.codes.max()) + 1):
+            chosen = (arrangements == code).astype(np.float64)
+            spread += np.einsum("bu,bu->b", chosen @ self.sums, chosen) / (2.0 * (chosen @ self.sizes))
+        return spread
+
+    def arrangements(self) -> int:
+        """Return the number of different arrangements of the labels within blocks."""
+        return prod(
+            factorial(len(own)) // prod(map(factorial, np.bincount(own).tolist()))
+            for own in (self.codes[self.blocks == block] for block in np.unique(self.blocks))
+        )
+
+    def every(self) -> Iterator[IntArray]:
+        """Yield all arrangements."""
+        yield from _arrange(self.codes, [np.flatnonzero(self.blocks == b) for b in np.unique(self.blocks)])
+
+    def shuffled(self, count: int, rng: np.random.Generator) -> IntArray:
+        """Return random arrangements, (count, U)."""
+        drawn = np.tile(self.codes, (count, 1))
+        for block in np.unique(self.blocks):
+            (own,) = np.nonzero(self.blocks == block)
+            drawn[:, own] = rng.permuted(drawn[:, own], axis=1)
+        return drawn
+
+
+def _arrange(codes: IntArray, blocks: list[IntArray]) -> Iterator[IntArray]:
+    """Yield the arrangements of labels within the blocks, each once."""
+    if not blocks:
+        yield codes.copy()
+        return
+    own, rest = blocks[0], blocks[1:]
+    present = codes[own]
+    for other in _arrange(codes, rest):
+        for places in _divisions(np.arange(len(own)), np.bincount(present).tolist()):
+            found = other.copy()
+            for code, chosen in enumerate(places):
+                found[own[chosen]] = code
+            yield found
+
+
+def _divisions(places: IntArray, sizes: list[int]) -> Iterator[list[IntArray]]:
+    """Yield the ways to divide places into sets of these sizes."""
+    if len(sizes) == 1:
+        yield [places]
+        return
+    for chosen in combinations(range(len(places)), sizes[0]):
+        rest = np.delete(places, chosen)
+        for others in _divisions(rest, sizes[1:]):
+            yield [places[list(chosen)], *others]
