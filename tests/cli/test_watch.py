@@ -96,7 +96,7 @@ def test_sentences_json_and_a_model(video, capsys, tmp_path, expected):
     records = lines(capsys, video, "--normal", model, "--false-alarms", "1/10min", "--windows")
     assert records[0] == {"type": "start", "input": str(video), "regions": []}
     assert records[1]["type"] == "learnt"
-    assert len([record for record in records if record["type"] == "window"]) == (760 - 20) // 5 + 1
+    assert len([record for record in records if record["type"] == "window"]) == (758 - 20) // 5 + 1
     later = [event for event in events_of(records) if event[0] > 42.0]
     assert [event[3:5] for event in later] == [[row["kind"], row["part"]] for row in expected]
     assert [event[0] for event in later] == [float(row["start"]) for row in expected]

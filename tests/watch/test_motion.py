@@ -129,7 +129,8 @@ def test_spectra_against_the_plain_transform(seed, length, order):
     for learnt, kind in zip((motion.shape, motion.power), zip(*spectra, strict=True), strict=True):
         # Logarithms: round-off is relative to the largest power, and there is noise at every frequency.
         np.testing.assert_allclose(learnt[0], np.mean(kind, axis=0), atol=1e-6)
-        np.testing.assert_allclose(learnt[1], np.maximum(np.std(kind, axis=0), 1e-3), atol=1e-6)
+        # Logarithms of powers near 0 magnify round-off.
+        np.testing.assert_allclose(learnt[1], np.maximum(np.std(kind, axis=0), 1e-3), atol=1e-4)
     other = windows_of(seed + 1, count=1, length=length, angle=1.5)[0]
     shape, power = slow_spectra((other - motion.center) @ motion.basis)
     expected = [

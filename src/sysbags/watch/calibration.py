@@ -165,8 +165,15 @@ def fit_tails(normal: Array, overlap: int) -> Tails:
     """Learn the distributions of scores from those of consecutive normal windows, (n, S); NaN is left out."""
     known = tuple(series[~np.isnan(series)] for series in normal.T)
     nothing = Tail(np.inf, 1.0, 1, 1)  # no score is beyond it
-    tails = [fit_tail(series, overlap) if len(series) > 1 else nothing for series in known]
+    tails = [_filled(fit_tail(series, overlap), series) if len(series) > 1 else nothing for series in known]
     return Tails(known, tuple(tails), overlap)
+
+
+def _filled(tail: Tail, series: Array) -> Tail:
+    """Return a tail of few peaks as if there were 20: the others have half of the spread of the series."""
+    missing = max(0, PEAKS - tail.peaks)
+    scale = (tail.peaks * tail.scale + missing * 0.5 * float(np.std(series))) / (tail.peaks + missing)
+    return tail._replace(scale=max(scale, tail.scale * TINY), known=tail.peaks + missing)
 
 
 def tail_p_values(scores: Array, tails: Tails) -> Array:
