@@ -84,7 +84,7 @@ def test_help_imports_nothing_heavy():
         ("fit {clips} --out m --tempo 3", "No such option: --tempo"),
         (
             "fit {clips} --out m --bag words",
-            "--bags has 'words', but there are only lbp, surf, sift, flow, colour, deep, deep-words",
+            "--bags has 'words', but there are only lbp, lbp-top, surf, sift, flow, colour, deep, deep-words",
         ),
         (
             "fit {clips} --out m --order five",

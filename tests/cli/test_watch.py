@@ -106,7 +106,7 @@ def test_sentences_json_and_a_model(video, capsys, tmp_path, expected):
     expected_facts = {"kind": "Normal", "frames_per_second": RATE, "size": None, "learn_seconds": 42.0}
     expected_facts |= {"length": 20, "step": 5, "order": 5, "kernel": "chi2", "systems": []}
     assert {name: told[name] for name in expected_facts} == expected_facts
-    assert told["bag"].startswith("LocalBinaryPatterns(")
+    assert told["bag"].startswith("PlanePatterns(")
     (region,) = told["regions"]
     learnt = load_normal(model).learnt[0]
     assert region == {

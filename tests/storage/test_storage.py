@@ -80,6 +80,7 @@ EXAMPLES = {
         lambda calibration: calibration.p_values(SCORES[:4], -SCORES[:4]),
     ),
     "LocalBinaryPatterns": (lambda: bags.LocalBinaryPatterns(8, 2, "uniform", window=3, step=2), stream),
+    "PlanePatterns": (lambda: bags.PlanePatterns((2, 1, 1), "default", window=2), stream),
     "VisualWords": (
         lambda: bags.VisualWords(6, "sift", assignment="soft", frames={"stride": 2}).fit(CLIPS),
         stream,
