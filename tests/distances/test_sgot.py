@@ -38,10 +38,13 @@ def operator(theta):
 
 def atoms(theta):
     """The eigenvalues that are not 0 of the operator, and their projectors."""
-    values, vectors = np.linalg.eig(operator(theta))
-    inverse = np.linalg.inv(vectors)
-    kept = np.argsort(-np.abs(values))[: theta.order]
-    return [(values[i], np.outer(vectors[:, i], inverse[i])) for i in kept]
+    values, right = np.linalg.eig(operator(theta))
+    others, left = np.linalg.eig(operator(theta).T)
+    found = []
+    for i in np.argsort(-np.abs(values))[: theta.order]:
+        one, other = right[:, i], left[:, np.argmin(np.abs(others - values[i]))]
+        found.append((values[i], np.outer(one, other) / (one @ other)))
+    return found
 
 
 def slow_sgot(first, second, eta=0.5):
