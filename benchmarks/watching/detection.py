@@ -10,7 +10,7 @@ none has seen the rest. The scenes, the bag, the scores and their calibration we
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,11 +42,12 @@ MERGED = 2 * LENGTH // STEP  # windows between two alarms, as in `Watcher`
 WITHIN = 2.0 * LENGTH / RATE  # seconds in which an event must be found
 SYSBAGS = "sysbags"
 TOGETHER = "all"
-# Bags and times of following; the first is used for the rivals.
+# Bags by their name, the first also for the rivals, and times of following.
+BAGS: dict[str, BagTransformer] = {"LBP-TOP": PlanePatterns(), "LBP": LocalBinaryPatterns()}
 OWN = {
-    SYSBAGS: (PlanePatterns(), ADAPT),
-    "sysbags, without --adapt": (PlanePatterns(), None),
-    "sysbags, LBP": (LocalBinaryPatterns(), ADAPT),
+    SYSBAGS: ("LBP-TOP", ADAPT),
+    "sysbags, without --adapt": ("LBP-TOP", None),
+    "sysbags, LBP": ("LBP", ADAPT),
 }
 
 
@@ -103,12 +104,12 @@ def _watch(name: str, video: WatchingVideo, learn: float, normal: float, rivals:
     changed = (normal, video.count / RATE)
     windows = window_spans(video.count, LENGTH, STEP)
     result = Watched(name, (learn, normal), changed, video.events, windows, {}, {}, {})
-    for own, (bag, adapt) in OWN.items():
-        if own == SYSBAGS or rivals:
-            rows = _rows(bag, video)
-            _watch_by_sysbags(result, own, rows, adapt)
-            if own == SYSBAGS and rivals:
-                _watch_by_rivals(result, rows, video)
+    rows = {bag: _rows(BAGS[bag], video) for bag in (BAGS if rivals else [OWN[SYSBAGS][0]])}
+    _watch_by_sysbags(result, SYSBAGS, rows)
+    if rivals:
+        _watch_by_rivals(result, rows[OWN[SYSBAGS][0]], video)
+        for own in [name for name in OWN if name != SYSBAGS]:
+            _watch_by_sysbags(result, own, rows)
     return result
 
 
@@ -119,9 +120,10 @@ def _rows(bag: BagTransformer, video: WatchingVideo) -> Array:
     return np.pad(rows, ((missing // 2, missing - missing // 2), (0, 0)), mode="edge")
 
 
-def _watch_by_sysbags(result: Watched, name: str, rows: Array, adapt: float | None) -> None:
+def _watch_by_sysbags(result: Watched, name: str, rows_of_bags: Mapping[str, Array]) -> None:
     """Add what sysbags says about a video."""
-    learn, normal = result.normal
+    (bag, adapt), (learn, normal) = OWN[name], result.normal
+    rows = rows_of_bags[bag]
     watcher = Watcher(rate=RATE, learn=learn, false_alarms=ASKED, length=LENGTH, step=STEP, adapt=adapt)
     verdicts, events = [], []
     for first in range(0, len(rows), 1000):

@@ -30,6 +30,7 @@ from sysbags._numba import compiled
 
 __all__ = [
     "Bytes",
+    "add_exact",
     "count_nearest",
     "count_nearest_of_regions",
     "count_patterns",
@@ -147,7 +148,7 @@ def _add_interpolated(
 
 
 @compiled(wrapper=False)
-def _add_exact(neighbour: Pixels, centre: Pixels, bit: Any, codes: Codes) -> None:
+def add_exact(neighbour: Pixels, centre: Pixels, bit: Any, codes: Codes) -> None:
     """Set a bit where the neighbour, itself a pixel, is not below the centre."""
     none = codes.dtype.type(0)
     for c in range(np.uint64(codes.size)):
@@ -178,7 +179,7 @@ def _encode(
         right = begin + margin + int(np.ceil(columns[i]))
         down = y - np.floor(y)
         if left == right and down == 0.0:
-            _add_exact(upper[left:], centre, bit, codes)
+            add_exact(upper[left:], centre, bit, codes)
         else:
             _add_interpolated(
                 upper[left:],

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from sysbags._common.types import Array, IntArray
 from sysbags._numba import compiled
-from sysbags._numba.lbp import Bytes, share_of_sides
+from sysbags._numba.lbp import Bytes, add_exact, share_of_sides
 
 __all__ = ["encode_planes"]
 
@@ -67,7 +67,7 @@ def encode_planes(
             for y in range(height - 2 * ry):
                 center, codes_of_row = middle[y + ry, rx:], codes[plane, y]
                 if weights[plane, p, 0] == 1.0:
-                    _add_exact(a[y], center, bit, codes_of_row)
+                    add_exact(a[y], center, bit, codes_of_row)
                 elif not nearest:
                     _add_interpolated(a[y], b[y], c[y], d[y], weights[plane, p], center, bit, codes_of_row)
                 elif p == 1:  # first the corner that is opposite to the center
@@ -81,16 +81,9 @@ def encode_planes(
 
 
 @compiled(wrapper=False)
-def _add_exact(neighbour: Bytes, center: Bytes, bit: Any, codes: Bytes) -> None:
-    """Set a bit where the neighbour, itself a voxel, is not below the center."""
-    # Unsigned, because a loop over an index that might be negative is not vectorised.
-    for i in range(np.uint64(codes.size)):
-        codes[i] = np.bitwise_or(codes[i], bit if neighbour[i] >= center[i] else NONE)
-
-
-@compiled(wrapper=False)
 def _add_diagonal(corner: Bytes, first: Bytes, second: Bytes, center: Bytes, bit: Any, codes: Bytes) -> None:
     """Set a bit where the diagonal neighbour at distance 1 is not below the center, by integers."""
+    # Unsigned, because a loop over an index that might be negative is not vectorised.
     for i in range(np.uint64(codes.size)):
         g = np.int16(center[i])
         share = share_of_sides(np.subtract(np.int16(first[i]), g), np.subtract(np.int16(second[i]), g))
