@@ -55,18 +55,18 @@ def test_steps_are_smooth(capsys, clip, tmp_path):
 
 def test_the_seed_decides(capsys, clip, tmp_path):
     orders = [
-        call_json(capsys, "synthesize", clip, "--seconds", 3, "-o", tmp_path / "a.mp4", *words)["indices"]
-        for words in ((), ("--seed", 0), ("--random-state", 1))
+        call_json(capsys, "synthesize", clip, "--seconds", 3, "-o", tmp_path / f"{k}.mp4", *words)["indices"]
+        for k, words in enumerate([(), ("--seed", 0), ("--random-state", 1)])
     ]
     assert orders[0] == orders[1] != orders[2]
 
 
-def test_the_output_says_what_it_is(capsys, clip, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code, out, err = call(capsys, "synthesize", clip, "--seconds", 1, "--stride", 2)
+def test_the_output_says_what_it_is(capsys, clip, tmp_path):
+    path = tmp_path / "a.mp4"
+    code, out, err = call(capsys, "synthesize", clip, "--seconds", 1, "--stride", 2, "-o", path)
     assert (code, err) == (0, "")
     assert "does not compete with methods that synthesize pixels" in out
-    assert len(colours(tmp_path / "smoke-synthesized.mp4")) == 10  # every second frame, at half the rate
+    assert len(colours(path)) == 10  # every second frame, at half the rate
 
 
 def test_a_bag_without_the_last_frame(capsys, clip, tmp_path):
@@ -104,7 +104,8 @@ def test_a_folder_of_images(capsys, tmp_path):
 )
 def test_bad_input(capsys, clip, tmp_path, monkeypatch, words, sentence):
     monkeypatch.chdir(tmp_path)
-    code, out, err = call(capsys, "synthesize", clip, *words)
+    out = () if "-o" in words else ("-o", "a.mp4")
+    code, out, err = call(capsys, "synthesize", clip, *words, *out)
     assert (code, out) == (2, "")
     assert sentence in err
     assert len(err.splitlines()) == 1
@@ -125,6 +126,28 @@ def test_the_clip_is_not_overwritten(capsys, clip):
     assert code == 2
     assert "it is an input and would be overwritten" in err
     assert clip.read_bytes() == before
+
+
+def test_no_file_is_written_that_was_not_named(capsys, clip, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(capsys, "synthesize", clip, "--seconds", 1)
+    assert (code, out) == (2, "")
+    assert "Missing option '--out'" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_file_that_exists_is_not_overwritten(capsys, clip, tmp_path, is_link):
+    path = tmp_path / "a.mp4"
+    if is_link:
+        path.symlink_to(tmp_path / "nothing")
+    else:
+        path.write_bytes(b"mine")
+    code, out, err = call(capsys, "synthesize", clip, "--seconds", 1, "-o", path)
+    assert (code, out) == (2, "")
+    assert f"{path} exists already: remove it, or choose another name" in err
+    assert list(tmp_path.iterdir()) == [path]
+    assert is_link or path.read_bytes() == b"mine"
 
 
 def test_the_system_is_that_of_the_clip(capsys, clip, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from cli_folder import call, call_json
 from sysbags.cli._options import rate_per_second, seconds_of
+from sysbags.cli.watch import CHANGES
 from sysbags.datasets import WatchedEvent, make_watching
 from sysbags.errors import ParameterError
 from sysbags.video import write_video
@@ -256,6 +258,23 @@ def test_mistakes_are_one_sentence(video, capsys, tmp_path, monkeypatch, words, 
     assert (code, out) == (2, "")
     assert sentence in err
     assert err.count("\n") == 1
+
+
+def test_help_lists_no_option_that_is_refused(capsys, video):
+    """Hidden options are refused with a sentence, and other commands still list them."""
+    code, out, err = call(capsys, "watch", "--help")
+    assert (code, err) == (0, "")
+    listed = set(re.findall(r"--[a-z-]+", out))
+    refused = {"--start", "--stop", "--stride", "--max-frames", "--network-stride", "--words"}
+    assert not listed & refused
+    assert {"--bags", "--order", "--kernel", "--window", "--size", "--network", "--keep-aspect"} <= listed
+    for option in sorted(refused):
+        code, _, err = call(capsys, "watch", video, option, 3)
+        assert code == 2
+        assert option in err
+    assert "auto" not in out
+    assert not {"surf", "sift", "patch-words"} & set(re.findall(r"[a-z-]+", CHANGES["bags"]["help"]))
+    assert refused <= set(re.findall(r"--[a-z-]+", call(capsys, "timeline", "--help")[1]))
 
 
 def test_a_video_that_is_too_short_says_so(video, capsys):

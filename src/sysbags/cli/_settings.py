@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -44,7 +45,7 @@ class Settings:
             "--bag",
             help=f"What is counted in a frame: {', '.join(BAGS)}; several with commas.",
             metavar="BAG[,BAG...]",
-            show_default=f"{DEFAULT}; {WATCHED} for watch",
+            show_default=DEFAULT,
             rich_help_panel=PANEL,
         ),
     ] = None
@@ -169,12 +170,25 @@ def check_network(name: str, what: str) -> None:
         )
 
 
-def with_settings(function: Callable[..., None]) -> Callable[..., None]:
-    """Make each field of the parameter `settings` an option of the command."""
+def with_settings(
+    function: Callable[..., None], changes: Mapping[str, Mapping[str, Any]] | None = None
+) -> Callable[..., None]:
+    """Make each field of the parameter `settings` an option of the command.
+
+    Parameters
+    ----------
+    function : callable
+    changes : mapping of str to mapping, optional
+        Attributes of the options of this command that differ, by their names: ``{"hidden": True}`` for an
+        option that the command refuses with a sentence of its own.
+    """
     command_parameters = [
         p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "settings"
     ]
-    shared = list(inspect.signature(Settings, eval_str=True).parameters.values())
+    shared = [
+        _changed(parameter, (changes or {}).get(parameter.name, {}))
+        for parameter in inspect.signature(Settings, eval_str=True).parameters.values()
+    ]
 
     @wraps(function)
     def command(**arguments: Any) -> None:
@@ -185,3 +199,11 @@ def with_settings(function: Callable[..., None]) -> Callable[..., None]:
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
+
+
+def _changed(parameter: inspect.Parameter, change: Mapping[str, Any]) -> inspect.Parameter:
+    """Return a parameter whose option has other attributes."""
+    kind, shared = get_args(parameter.annotation)
+    option = copy(shared)  # other commands have the same
+    vars(option).update(change)
+    return parameter.replace(annotation=Annotated[kind, option])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +14,7 @@ from sysbags.cli._options import Json
 from sysbags.cli._output import check_out, number, print_json, say, show_table
 from sysbags.cli._reading import read_clips
 from sysbags.cli._settings import Settings, with_settings
-from sysbags.errors import ParameterError
+from sysbags.errors import FileError, ParameterError
 
 __all__ = ["synthesize"]
 
@@ -25,14 +27,13 @@ NOTE = (
 )
 
 
-@with_settings
+@partial(with_settings, changes={"window": {"hidden": True}})
 def synthesize(
     clip: Annotated[Path, typer.Argument(metavar="CLIP", help="A video file or a folder of images.")],
-    seconds: Annotated[float, typer.Option(metavar="X", help="Length of the new video.")] = 20.0,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE", show_default="CLIP-synthesized.mp4", help="Output file."),
-    ] = None,
+        Path, typer.Option("--out", "-o", metavar="FILE", help="The video to write; it must not exist yet.")
+    ],
+    seconds: Annotated[float, typer.Option(metavar="X", help="Length of the new video.")] = 20.0,
     smoothness: Annotated[
         float,
         typer.Option(metavar="X", min=0.0, help="Weight of smooth motion against following the system."),
@@ -68,8 +69,9 @@ def synthesize(
         raise ParameterError(
             f"--window is {settings.window}, but each frame needs a bag of its own: leave it out"
         )
-    out = Path(f"{clip.resolve().stem}-synthesized.mp4") if out is None else out
     check_out(out, [clip])
+    if os.path.lexists(out):
+        raise FileError(f"{out} exists already: remove it, or choose another name")
     check_format(out)
     bags = settings.make_bags(random_state)
     identifier = settings.make_identifier().set_params(normal_form="unit-variance")

@@ -10,12 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sysbags._common.documents import json_text
+from sysbags.bags.registry import BAGS
 from sysbags.cli._options import rate_per_second, seconds_of
 from sysbags.cli._output import check_out, note, number, say
 from sysbags.cli._settings import WATCHED, Settings, with_settings
@@ -28,10 +30,20 @@ __all__ = ["watch"]
 
 LEARN, FALSE_ALARMS = "10min", "1/day"
 UNUSED = ("start", "stop", "stride", "max_frames", "network_stride")  # options that need a finished video
+POSSIBLE = ", ".join(name for name, bag in BAGS.items() if not bag.bag_class.learnt)
+CHANGES: dict[str, dict[str, Any]] = {
+    **{name: {"hidden": True} for name in (*UNUSED, "words")},
+    "bags": {
+        "help": f"What is counted in a frame: {POSSIBLE}.",
+        "metavar": "BAG",
+        "show_default": WATCHED,
+    },
+    "order": {"metavar": "N"},
+}
 REFRESH = 4  # times per second
 
 
-@with_settings
+@partial(with_settings, changes=CHANGES)
 def watch(
     source: Annotated[
         str,
@@ -176,8 +188,6 @@ def _check(source: str, normal: Path | None, settings: Settings, outputs: list[P
 
 
 def _bag_options(settings: Settings) -> tuple[str, ...]:
-    from sysbags.bags.registry import BAGS
-
     return BAGS[settings.names()[0]].bag_class.options
 
 
