@@ -148,6 +148,15 @@ def test_a_grid_and_clips(capsys, tmp_path, film):
     assert {record["region"] for record in records if record["type"] == "event"} == {"region 7"}
 
 
+def test_a_rate_above_that_of_the_video_is_noted_once(capsys, video):
+    words = (video, "--rate", 20, "--learn", "42s", "--length", 40, "--step", 40)
+    notes = [record["text"] for record in lines(capsys, *words) if record["type"] == "note"]
+    told = f"rate is 20 frames per second, but {video} has about 10"
+    assert [text.startswith(told) for text in notes] == [True]
+    code, _, err = call(capsys, "watch", *words)
+    assert (code, err) == (0, f"sysbags: {notes[0]}\n")
+
+
 def test_a_pipe_that_stalls(video, expected):
     """The first part is watched while the rest is not there yet."""
     data = video.read_bytes()

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from dataclasses import asdict
 from fractions import Fraction
 
@@ -60,6 +61,18 @@ def test_a_file_gives_the_frames_of_frames(tmp_path, options):
     step = 1 / float(options.get("rate", 25))
     np.testing.assert_allclose([frame.time for frame in found], step * np.arange(len(found)), atol=1e-12)
     assert not any(frame.is_gap for frame in found)
+
+
+@pytest.mark.parametrize(("rate", "own"), [(60, 25), (26, 25), (25.1, None), (25, None), (10, None)])
+def test_a_rate_above_that_of_the_video_is_reported_once(tmp_path, rate, own):
+    """A rate that is higher by less than 1 % may be a rounded one."""
+    path = write_clip(tmp_path / "clip.mp4", moving_frames(260))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        live(path, rate=rate)
+    told = f"rate is {rate} frames per second, but {path} has about {own}: frames are repeated"
+    assert [str(warning.message)[: len(told)] for warning in found] == ([] if own is None else [told])
+    assert all(warning.category is VideoWarning for warning in found)
 
 
 def test_a_file_continues_from_any_frame(lossless):

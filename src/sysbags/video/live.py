@@ -31,6 +31,7 @@ from sysbags.video.timing import FrameSequence, LiveFrame, Position
 __all__ = ["LiveVideo", "open_live"]
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a reconnection
+CHECKED = 100  # frames, after which it is known whether a given rate is above that of the video
 
 
 def open_live(
@@ -69,7 +70,8 @@ def open_live(
         first connection without a frame is an error. An address of a file, whose length is known, is not
         read again at its end.
     colour, size, rate
-        As in `frames`; with a rate, ticks are counted from the last gap.
+        As in `frames`; with a rate, ticks are counted from the last gap. A rate above that of the video
+        repeats frames, which gives a `VideoWarning`.
     start : int or Position, default=0
         Where to begin: the number of a frame of a file, or the `position` of an earlier `LiveVideo`. Frames
         before it are decoded and left out. Pipes, devices and addresses continue the numbers and times.
@@ -173,7 +175,7 @@ class LiveVideo:
     ) -> None:
         self.source, self.name, self.is_live = source, sequence.convert.name, is_live
         self.follow, self.patience, self.clock = follow, patience, clock
-        self.reconnections = 0
+        self.reconnections = self._taken = 0
         self.position = sequence.start
         self._sequence = sequence
         self._is_stopped = False  # not an Event, whose `set` could block in the handler of a signal
@@ -201,7 +203,22 @@ class LiveVideo:
     def __next__(self) -> LiveFrame:
         frame = next(self._frames)
         self.position = self._sequence.position(frame)
+        self._taken += 1
+        if self._taken == CHECKED:
+            self._check_rate()
         return frame
+
+    def _check_rate(self) -> None:
+        """Warn if the given rate is above that of the video; up to 1 % may be rounding."""
+        sequence = self._sequence
+        shown, frames = sequence.pictures - 1, sequence.frames  # the last picture has given no frame yet
+        if sequence.rate is not None and 100 * shown < 99 * frames:
+            own = float(sequence.rate * shown / frames)
+            warn(
+                f"rate is {float(sequence.rate):g} frames per second, but {self.name} has about {own:.2g}: "
+                "frames are repeated, so use a lower rate or none",
+                VideoWarning,
+            )
 
     def stop(self) -> None:
         """End the iteration soon; this may be called by any thread and by the handler of a signal."""

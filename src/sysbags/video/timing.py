@@ -105,6 +105,8 @@ class FrameSequence:
         The beginning of the segment.
     stay : Fraction
         The last interval between two pictures.
+    pictures, frames : int
+        How many pictures have been added, and how many frames they gave.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class FrameSequence:
     ) -> None:
         self.convert, self.rate, self.clock = convert, rate, clock
         self.start, self.part, self.stay = start, start, USUAL_STAY
+        self.pictures = self.frames = 0
         self._index = start.index - start.frame
         self._interval_is_known = False
         self._time: Fraction | None = None  # of the last picture
@@ -153,6 +156,7 @@ class FrameSequence:
 
     def add(self, picture: Any) -> Iterator[LiveFrame]:
         """Yield the frames that are known after one more picture."""
+        self.pictures += 1
         is_first, segment, self._segment = self._time is None, self._segment, None
         time, is_gap = self._place(picture, segment is not None)
         if self.rate is not None:
@@ -226,6 +230,7 @@ class FrameSequence:
     def _frames(self, picture: Any, times: list[Fraction]) -> Iterator[LiveFrame]:
         """Yield a picture as one frame for each time."""
         array: Frame | None = None
+        self.frames += len(times)
         for time in times:
             index, is_gap = self._index, self._is_gap
             self._index, self._is_gap = index + 1, False
