@@ -4,6 +4,12 @@ from sysbags.datasets.dynamics import DYNAMICS, SURFACES, make_dynamics_clips, m
 from sysbags.datasets.folder import ClipFolder, class_folders, clips_under, looks_like_clip
 from sysbags.datasets.generated import TEXTURES, make_clips, make_frames
 from sysbags.datasets.joined import join_clips
+from sysbags.datasets.simulations import (
+    make_line_attractor,
+    make_lorenz,
+    make_random_network,
+    make_ring_attractor,
+)
 from sysbags.datasets.stream_files import LabelledStreams, read_streams, write_streams
 from sysbags.datasets.streams import make_streams
 from sysbags.datasets.watching import (
@@ -33,6 +39,10 @@ __all__ = [
     "make_dynamics_clips",
     "make_dynamics_frames",
     "make_frames",
+    "make_line_attractor",
+    "make_lorenz",
+    "make_random_network",
+    "make_ring_attractor",
     "make_streams",
     "make_watching",
     "read_streams",
