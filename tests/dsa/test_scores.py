@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sysbags.dsa import angular_distance, euclidean_distance, wasserstein_distance
+from sysbags.datasets import make_lorenz
+from sysbags.dsa import angular_distance, euclidean_distance, fit_dmd, wasserstein_distance
 from sysbags.errors import ParameterError
 
 SAME = 1e-6  # rotations converge to a slope of 1e-7, and distances near 0 are of the order of the slope
@@ -202,3 +203,24 @@ def test_unequal_numbers_of_eigenvalues_are_exact(n, m):
 def test_bad_input_is_one_clear_sentence(call, message):
     with pytest.raises(ParameterError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("n_delays", "delay_interval", "rank"), [(1, 1, None), (4, 1, None), (20, 1, 10)])
+def test_a_rotated_copy_of_a_finely_sampled_series(n_delays, delay_interval, rank):
+    """Its transition is near the identity, beside which the search must not lose the rest."""
+    rows = make_lorenz(steps=1000)
+    rows -= rows.mean(axis=0)
+    options = {"n_delays": n_delays, "delay_interval": delay_interval, "rank": rank}
+    first = fit_dmd(rows, **options).transition
+    for seed in range(3):
+        second = fit_dmd(rows @ rotation(3, seed), **options).transition
+        score = euclidean_distance(first, second)
+        assert score.score < SAME
+        assert score.lower_bound < SAME
+
+
+def test_multiples_of_the_identity():
+    score = euclidean_distance(np.eye(3), -2.0 * np.eye(3))
+    assert score.score == pytest.approx(2.0, abs=1e-15)
+    assert score.lower_bound == pytest.approx(2.0, abs=1e-15)
+    assert euclidean_distance(np.eye(3), 5.0 * np.eye(3)).score == pytest.approx(0.0, abs=1e-15)
