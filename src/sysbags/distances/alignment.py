@@ -13,6 +13,7 @@ from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array
 from sysbags._common.validation import check_choice, check_matrix, check_weight
 from sysbags._numba.alignment import align_many
+from sysbags.distances.certificates import tight_bound
 from sysbags.distances.gram import cross_gram
 from sysbags.distances.starts import start_tables
 from sysbags.errors import ParameterError
@@ -22,6 +23,7 @@ __all__ = ["Alignment", "BlockAlignment", "align", "align_blocks", "alignment_di
 
 ONE_PAIR = np.zeros((1, 2), np.int64)
 SOLVERS = ("newton", "jacobi")
+CERTIFICATES = ("fast", "tight")
 FLOAT64 = np.dtype(np.float64)
 
 
@@ -49,6 +51,8 @@ class BlockAlignment(NamedTuple):
         ``||M||_*``.
     transitions : tuple of two (n, n) arrays
         ``lambda_a A1`` and ``A2``.
+    dual_bound : float
+        The bound of `tight_bound` with ``certificate="tight"``, otherwise infinite.
     """
 
     rotation: Array
@@ -59,11 +63,12 @@ class BlockAlignment(NamedTuple):
     starts: int
     nuclear_norm: float
     transitions: tuple[Array, Array]
+    dual_bound: float = np.inf
 
     @property
     def upper_bound(self) -> float:
-        """No rotation has a larger value, see `transition_bound`."""
-        return max(self.value, transition_bound(*self.transitions) + self.nuclear_norm)
+        """No rotation has a larger value, see `transition_bound` and `tight_bound`."""
+        return max(self.value, min(self.dual_bound, transition_bound(*self.transitions) + self.nuclear_norm))
 
     @property
     def determinant(self) -> int:
@@ -110,6 +115,7 @@ def align_blocks(
     *,
     starts: int | None = None,
     solver: str = "newton",
+    certificate: str = "fast",
     random_state: int | np.random.Generator | None = 0,
 ) -> BlockAlignment:
     """Maximise ``rho(Q) = lambda_a tr(A1' Q' A2 Q) + tr(M Q)`` over the orthogonal matrices Q (`eq:rho_max`).
@@ -133,6 +139,10 @@ def align_blocks(
         fall behind are stopped.
     solver : {"newton", "jacobi"}, default="newton"
         "jacobi" is the paper's method: sweeps without Newton steps, for comparison.
+    certificate : {"fast", "tight"}, default="fast"
+        "tight" takes up to about ten times as long as the search, and often proves that the value is the
+        maximum, see `sysbags.distances.certificates.tight_bound`. Above order 40 it rarely improves the
+        fast bound.
     random_state : int, Generator or None, default=0
         Seed of the random starts and of the orders of planes.
 
@@ -152,6 +162,7 @@ def align_blocks(
     """
     weight = check_weight(lambda_a, "lambda_a")
     finish = check_choice(solver, "solver", SOLVERS) == "newton"
+    tight = check_choice(certificate, "certificate", CERTIFICATES) == "tight"
     A1, A2, M = _square_blocks(first, second, observer)
     A = A1 * weight
     rotation, report = np.empty((1, *A.shape)), np.empty((1, 6))
@@ -165,8 +176,9 @@ def align_blocks(
         for name, matrix in (("first", A1), ("second", A2), ("observer", M)):
             check_matrix(matrix, name, A.shape, "a square matrix")
         raise ParameterError("the entries of the matrices are too large to be squared: scale them down")
+    dual_bound = tight_bound(A, A2, M, rotation[0]) if tight else np.inf
     return BlockAlignment(
-        rotation[0], value, slope, int(sweeps), int(agreed), int(tried), nuclear_norm, (A, A2)
+        rotation[0], value, slope, int(sweeps), int(agreed), int(tried), nuclear_norm, (A, A2), dual_bound
     )
 
 
@@ -178,6 +190,7 @@ def align(
     *,
     starts: int | None = None,
     solver: str = "newton",
+    certificate: str = "fast",
     random_state: int | np.random.Generator | None = 0,
 ) -> Alignment:
     """Align the state spaces of two systems: the alignment distance, its rotation and its parts.
@@ -192,7 +205,7 @@ def align(
         With the same kernel and bag length; the smaller order is padded with zeros.
     lambda_a, lambda_mu : float, default=0.25, 0.0
         Weights of the transition and of the mean.
-    starts, solver, random_state
+    starts, solver, certificate, random_state
         See `align_blocks`.
 
     Returns
@@ -213,7 +226,16 @@ def align(
     weight_mu = check_weight(lambda_mu, "lambda_mu")
     gram = cross_gram([first], [second])
     A1, A2, M = _square_blocks(first.transition, second.transition, gram.observer[0, 0])
-    alignment = align_blocks(A1, A2, M, lambda_a, starts=starts, solver=solver, random_state=random_state)
+    alignment = align_blocks(
+        A1,
+        A2,
+        M,
+        lambda_a,
+        starts=starts,
+        solver=solver,
+        certificate=certificate,
+        random_state=random_state,
+    )
     Q = alignment.rotation
     traces = float(np.trace(first.observer_gram) + np.trace(second.observer_gram))
     mean = max(0.0, first.mean_norm + second.mean_norm - 2.0 * float(gram.mean[0, 0])) * weight_mu

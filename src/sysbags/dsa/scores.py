@@ -38,6 +38,7 @@ def euclidean_distance(
     *,
     weights: tuple[float, float] = (1.0, 1.0),
     starts: int | None = None,
+    certificate: str = "fast",
     random_state: int | np.random.Generator | None = 0,
 ) -> Score:
     """Return the distance of two linear systems after the best rotation of the state space.
@@ -55,7 +56,7 @@ def euclidean_distance(
         Input matrices B1 and B2, for the same m inputs, which are not rotated.
     weights : tuple of two float, default=(1.0, 1.0)
         ``w_A`` and ``w_B``.
-    starts, random_state
+    starts, certificate, random_state
         See `sysbags.align_blocks`.
 
     Returns
@@ -87,7 +88,13 @@ def euclidean_distance(
     scale = float(np.linalg.norm(T1) * np.linalg.norm(T2) + np.linalg.norm(M)) or 1.0
     root = np.sqrt(scale)
     alignment = align_blocks(
-        T1 / root, T2 / root, M / scale, lambda_a=1.0, starts=starts, random_state=random_state
+        T1 / root,
+        T2 / root,
+        M / scale,
+        lambda_a=1.0,
+        starts=starts,
+        certificate=certificate,
+        random_state=random_state,
     )
     Q = alignment.rotation
     # The differences and not 2 - 2 rho, which has lost half of the digits where it is nearly 0.
@@ -106,6 +113,7 @@ def angular_distance(
     *,
     weights: tuple[float, float] = (1.0, 1.0),
     starts: int | None = None,
+    certificate: str = "fast",
     random_state: int | np.random.Generator | None = 0,
 ) -> Score:
     """Return the angle between two linear systems after the best rotation of the state space.
@@ -115,7 +123,7 @@ def angular_distance(
 
     Parameters
     ----------
-    first, second, controls, weights, starts, random_state
+    first, second, controls, weights, starts, certificate, random_state
         See `euclidean_distance`.
 
     Returns
@@ -129,7 +137,13 @@ def angular_distance(
     Score(score=3.141592653589793, lower_bound=3.141592653589793)
     """
     chords = euclidean_distance(
-        first, second, controls, weights=weights, starts=starts, random_state=random_state
+        first,
+        second,
+        controls,
+        weights=weights,
+        starts=starts,
+        certificate=certificate,
+        random_state=random_state,
     )
     return Score(*(2.0 * float(np.arcsin(min(1.0, 0.5 * chord))) for chord in chords))
 

@@ -75,7 +75,7 @@ class DSA:
         With inputs: compare A and B (the default), A alone, or B alone.
     control_weight : float, default=1.0
         Weight of B beside A.
-    starts, random_state
+    starts, certificate, random_state
         See `sysbags.align_blocks`.
     n_jobs : int, optional
         Threads; the result does not depend on it.
@@ -133,6 +133,7 @@ class DSA:
         compare: str | None = None,
         control_weight: float = 1.0,
         starts: int | None = None,
+        certificate: str = "fast",
         random_state: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
     ) -> None:
@@ -149,6 +150,7 @@ class DSA:
         self.compare = compare
         self.control_weight = control_weight
         self.starts = starts
+        self.certificate = certificate
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -236,6 +238,7 @@ class DSA:
                 controls,
                 weights=weights,
                 starts=self.starts,
+                certificate=self.certificate,
                 random_state=seed,
             )
 
