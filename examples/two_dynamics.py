@@ -25,7 +25,7 @@ def plane_map(squared: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.asarray(vectors[:, -2:] * np.sqrt(values[-2:]))
 
 
-def right(squared: npt.NDArray[np.float64], labels: npt.NDArray[np.int64]) -> int:
+def right(squared: npt.NDArray[np.float64], labels: npt.NDArray[np.generic]) -> int:
     """Count the items whose nearest neighbour has their own label."""
     others = squared + np.diag(np.full(len(labels), np.inf))
     return int((labels[others.argmin(axis=1)] == labels).sum())

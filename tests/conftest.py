@@ -55,6 +55,7 @@ SLOW = (
     "tests/reproduce",
     "tests/storage",
     "tests/test_bad_inputs.py",
+    "tests/test_examples.py",
     "tests/test_package.py::test_examples_draw_their_picture",
     "tests/test_package.py::test_readme_example_runs",
     "tests/video/test_video_damage.py",
