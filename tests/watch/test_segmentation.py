@@ -10,7 +10,13 @@ import pytest
 
 from sysbags.errors import ParameterError
 from sysbags.watch import segmentation
-from sysbags.watch.segmentation import change_penalty, change_points, group_phases, kernel_features
+from sysbags.watch.segmentation import (
+    change_penalty,
+    change_points,
+    distance_features,
+    divide,
+    group_phases,
+)
 
 
 def steps(seed, sizes, spread=1.0):
@@ -48,31 +54,33 @@ def test_segmentation_is_optimal(seed, min_size):
         assert change_points(points, penalty, min_size) == list(best(points, penalty, min_size))
 
 
-def test_features_reproduce_the_kernel():
+def test_features_have_the_given_distances():
     points = steps(1, [9, 9])
-    squared = np.sum((points[:, None] - points) ** 2, axis=-1)
-    features = kernel_features(squared)
-    median = np.median(squared[np.triu_indices(18, 1)])
-    # The Gaussian kernel is positive definite, so that nothing is lost but round-off.
-    np.testing.assert_allclose(features @ features.T, np.exp(-squared / median), atol=1e-10)
+    distances = np.sqrt(np.sum((points[:, None] - points) ** 2, axis=-1))
+    features = distance_features(distances**2)
+    # The root of a Euclidean distance is one, too, so that nothing is lost but round-off.
+    found = np.sum((features[:, None] - features) ** 2, axis=-1)
+    np.testing.assert_allclose(found, distances, atol=1e-10)
+    assert change_points(features, 6.0) == [9]
 
 
 def test_equal_items_have_equal_features():
-    features = kernel_features(np.zeros((4, 4)))
-    np.testing.assert_allclose(features @ features.T, 1.0, atol=1e-12)
+    features = distance_features(np.zeros((4, 4)))
+    np.testing.assert_array_equal(features, 0.0)
+    assert change_points(features, 0.0) == []
 
 
-def test_bandwidth_ignores_overlapping_items():
-    line = np.arange(6.0)
-    squared = (line[:, None] - line) ** 2
-    features = kernel_features(squared, lag=4)
-    assert -np.log(features[0] @ features[1]) == pytest.approx(1.0 / 16.0)  # of 16, 16 and 25
+def gain(points, change, reach):
+    """The decrease of scatter by one change, among the items near it."""
+    near = points[max(0, change - reach) : change + reach]
+    return cost(near, []) - cost(near, [min(change, reach)])
 
 
-def test_largest_gain_against_all_splits():
+@pytest.mark.parametrize("reach", [1, 3, 12])
+def test_largest_gain_against_all_splits(reach):
     points = steps(2, [7, 5])
-    gains = [cost(points, []) - cost(points, [k]) for k in range(1, 12)]
-    assert segmentation._largest_gain(points @ points.T) == pytest.approx(max(gains), rel=1e-10)
+    gains = [gain(points, k, reach) for k in range(1, 12)]
+    assert segmentation._largest_gain(points @ points.T, reach) == pytest.approx(max(gains), rel=1e-10)
 
 
 @pytest.mark.parametrize("lag", [1, 4])
@@ -87,6 +95,47 @@ def test_false_changes_are_as_rare_as_stated(lag):
         items = np.stack([noise[k : k + lag].mean(axis=0) for k in range(80)])
         divided += bool(change_points(items, change_penalty([items], lag, 0.05), lag))
     assert divided <= 8
+
+
+def test_slow_drift_is_not_divided_but_a_step_is():
+    """At the level 0.05, more than 4 of 20 sequences are divided with a probability below 0.003."""
+    wave = 1.5 * np.sin(2 * np.pi * np.arange(120) / 120)[:, None]
+    divided = np.zeros(2, dtype=int)
+    for seed in range(20):
+        items = wave + np.random.default_rng(seed).standard_normal((120, 1))
+        for k, reach in enumerate((None, 4)):
+            divided[k] += bool(divide([items], 1, reach=reach)[0][0])
+    assert divided[0] == 20
+    assert divided[1] <= 4
+    items[40:] += 6.0
+    assert divide([items], 1, reach=4)[0] == [[40]]
+
+
+def test_changes_do_not_raise_the_penalty_in_the_end():
+    """Large steps make the first penalty so large that it hides the smaller one."""
+    noise = np.random.default_rng(1).standard_normal((160, 2))
+    items = noise + np.repeat([0.0, 9.0, 0.0, 2.0], 40)[:, None]
+    first = change_penalty([items], 1, reach=8)
+    assert change_points(items, first, 1, 8) == [40, 80]
+    changes, penalty = divide([items], 1, reach=8)
+    assert changes[0][:2] == [40, 80]
+    assert np.abs(np.array(changes[0][2:]) - 120).tolist() in ([0], [1])
+    assert penalty < first
+
+
+def test_runs_are_divided_by_one_penalty():
+    noise = np.random.default_rng(1).standard_normal((140, 2))
+    assert divide([noise[:70], noise[70:] + 9.0], 1)[0] == [[], []]  # a gap is no change
+    assert divide([noise[:70], noise[70:] + 9.0 * (np.arange(70) >= 30)[:, None]], 1)[0] == [[], [30]]
+    assert divide([noise[:1]], 3) == ([[]], np.inf)
+
+
+def test_the_weakest_change_is_removed_first():
+    """Two steps are too near each other for both: without the lower one, more items show the higher one."""
+    points = np.repeat([[0.0], [1.0], [5.0]], [10, 3, 10], axis=0)
+    assert [round(gain(points[:13], 10, 6), 3), round(gain(points[10:], 3, 6), 3)] == [2.0, 32.0]
+    assert change_points(points, 1.5, reach=6) == [10, 13]
+    assert change_points(points, 1.9, reach=3) == [13]
 
 
 def test_penalty_does_not_depend_on_threads_and_is_not_blown_up_by_changes():

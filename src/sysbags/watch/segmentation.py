@@ -1,4 +1,4 @@
-"""Segmentation of a sequence of systems by kernel change-point detection: pure functions of arrays."""
+"""Segmentation of a sequence of systems by their distances: pure functions of arrays."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags.errors import ParameterError
 
-__all__ = ["change_penalty", "change_points", "group_phases", "kernel_features"]
+__all__ = ["change_penalty", "change_points", "distance_features", "divide", "group_phases"]
 
 DRAWS = 299  # of the noise: with the level 0.05 the penalty is the 15th largest gain
 MOST_CHANGES = 100  # between two windows without a system; the work grows with it
 ROUND_OFF = 1e-12  # of the largest eigenvalue: smaller ones are left out
 
 
-def kernel_features(squared: Array, lag: int = 1) -> Array:
-    """Return points whose inner products are the kernel ``exp(-d^2 / m)`` of squared distances.
+def distance_features(squared: Array) -> Array:
+    """Return points whose squared distances are the distances of items, the roots of the given numbers.
 
-    The bandwidth m is the median of the squared distances. For the alignment distance this kernel need not be
-    positive definite: negative eigenvalues are set to zero.
+    The scatter of such points is that of the energy distance (Szekely and Rizzo, 2013): it needs no
+    bandwidth, and items that are far from all others count by how far they are, which a bounded kernel would
+    hide. For the alignment distance there need not be such points: negative eigenvalues are set to zero.
 
     Parameters
     ----------
     squared : (K, K) array
-    lag : int, default=1
-        Items nearer than this in the sequence overlap, and their distances are left out of the median.
+        The squared distances of the items.
 
     Returns
     -------
@@ -36,26 +36,28 @@ def kernel_features(squared: Array, lag: int = 1) -> Array:
     Examples
     --------
     >>> line = np.array([0.0, 1.0, 3.0])
-    >>> points = kernel_features((line[:, None] - line) ** 2)
-    >>> (points @ points.T).round(3)
-    array([[1.   , 0.779, 0.105],
-           [0.779, 1.   , 0.368],
-           [0.105, 0.368, 1.   ]])
+    >>> points = distance_features((line[:, None] - line) ** 2)
+    >>> np.sum((points[:, None] - points) ** 2, axis=-1).round(3)
+    array([[0., 1., 3.],
+           [1., 0., 2.],
+           [3., 2., 0.]])
     """
-    apart = squared[np.triu_indices(len(squared), lag)]
-    bandwidth = float(np.median(apart)) if apart.size else 1.0
-    values, vectors = np.linalg.eigh(np.exp(-squared / (bandwidth or 1.0)))
-    positive = values > ROUND_OFF * values[-1]
+    halves = -0.5 * np.sqrt(np.maximum(squared, 0.0))
+    means = halves.mean(axis=0)
+    values, vectors = np.linalg.eigh(halves - means - means[:, None] + means.mean())
+    values = np.maximum(values, 0.0)
+    positive = values >= ROUND_OFF * values[-1]
     return np.asarray(vectors[:, positive] * np.sqrt(values[positive]))
 
 
-def change_points(features: Array, penalty: float, min_size: int = 1) -> list[int]:
+def change_points(features: Array, penalty: float, min_size: int = 1, reach: int | None = None) -> list[int]:
     """Divide a sequence into segments: minimise the scatter of all segments plus a penalty per change.
 
     The scatter of a segment is the sum of the squared distances of its items to their mean.
     For each number of changes, the best segmentation is found by dynamic programming (Harchaoui and Cappe,
     2007; `ruptures.KernelCPD`), and the number by the penalty. The PELT algorithm is faster but not exact
-    for segments of a minimal size.
+    for segments of a minimal size. A sequence that drifts slowly is divided, too, as its distant parts
+    differ; with `reach`, changes that the items near them do not show are removed then.
 
     Parameters
     ----------
@@ -64,6 +66,9 @@ def change_points(features: Array, penalty: float, min_size: int = 1) -> list[in
         A change must lower the scatter by more than this.
     min_size : int, default=1
         Number of items in a segment, at least.
+    reach : int, optional
+        Of the segments before and after a change, only so many items next to it are compared: a change that
+        lowers their scatter by no more than the penalty is removed, the weakest first.
 
     Returns
     -------
@@ -74,6 +79,9 @@ def change_points(features: Array, penalty: float, min_size: int = 1) -> list[in
     --------
     >>> change_points(np.array([[0.0], [0.1], [5.0], [5.1], [5.0], [0.0], [0.0]]), penalty=1.0)
     [2, 5]
+    >>> slope = np.linspace(0.0, 3.0, 30)[:, None]
+    >>> change_points(slope, penalty=2.0), change_points(slope, penalty=2.0, reach=5)
+    ([10, 20], [])
     """
     most = min(len(features) // min_size - 1, MOST_CHANGES)
     if most < 1:
@@ -92,11 +100,37 @@ def change_points(features: Array, penalty: float, min_size: int = 1) -> list[in
         bounds = np.array([0, *changes, len(features)])
         squares = np.sum(np.diff(sums[bounds], axis=0) ** 2, axis=1)
         costs.append(penalty * len(changes) - float(np.sum(squares / np.diff(bounds))))
-    return [int(change) for change in found[int(np.argmin(costs))]]
+    changes = [int(change) for change in found[int(np.argmin(costs))]]
+    return changes if reach is None else _abrupt(sums, changes, penalty, reach)
+
+
+def _abrupt(sums: Array, changes: list[int], penalty: float, reach: int) -> list[int]:
+    """Remove changes, the weakest first, until the items within reach show all that are left."""
+    while changes:
+        bounds = np.array([0, *changes, len(sums) - 1])
+        middle = bounds[1:-1]
+        first, last = np.maximum(bounds[:-2], middle - reach), np.minimum(bounds[2:], middle + reach)
+        before, after = middle - first, last - middle
+        means = [
+            (sums[stop] - sums[start]) / (stop - start)[:, None]
+            for start, stop in ((first, middle), (middle, last))
+        ]
+        gains = before * after / (before + after) * np.sum((means[1] - means[0]) ** 2, axis=1)
+        weakest = int(np.argmin(gains))
+        if gains[weakest] > penalty:
+            break
+        changes = changes[:weakest] + changes[weakest + 1 :]
+    return changes
 
 
 def change_penalty(
-    runs: Sequence[Array], lag: int, alpha: float = 0.05, *, random_state: int = 0, n_jobs: int | None = None
+    runs: Sequence[Array],
+    lag: int,
+    alpha: float = 0.05,
+    *,
+    reach: int | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
 ) -> float:
     """Return the penalty for which a sequence without changes is divided with a probability of `alpha`.
 
@@ -114,6 +148,8 @@ def change_penalty(
     lag : int
         Items that are so far apart do not overlap.
     alpha : float, default=0.05
+    reach : int, optional
+        As in `change_points`: the gain is that among the items near a change.
     random_state : int, default=0
     n_jobs : int, optional
         Threads; the result does not depend on it.
@@ -138,26 +174,83 @@ def change_penalty(
         return float("inf")
     gram = lag * (noise @ noise.T)
     length = sum(map(len, runs)) // lag
+    near = length if reach is None else max(1, reach // lag)
 
     def gain(draw: int) -> float:
         rng = np.random.default_rng([random_state, draw])
         chosen, signs = rng.integers(len(gram), size=length), rng.choice([-1.0, 1.0], size=length)
-        return _largest_gain(gram[np.ix_(chosen, chosen)] * np.outer(signs, signs))
+        return _largest_gain(gram[np.ix_(chosen, chosen)] * np.outer(signs, signs), near)
 
     gains = run(gain, range(DRAWS), n_jobs, "penalty")
     return float(np.quantile(gains, 1.0 - alpha, method="higher"))
 
 
-def _largest_gain(gram: Array) -> float:
-    """Return the largest decrease of scatter by one change, from inner products."""
+def _largest_gain(gram: Array, reach: int) -> float:
+    """Return the largest decrease of scatter by one change, among the items near it, from inner products."""
     count = len(gram)
-    sizes = np.arange(1, count)
-    rows = gram.cumsum(axis=0)
-    sums = np.diagonal(rows.cumsum(axis=1))[:-1]  # of all products within the first items
-    across = rows[:-1].sum(axis=1)  # of the first items with all items
-    total = float(rows[-1].sum())
-    gains = sums / sizes + (total - 2.0 * across + sums) / (count - sizes) - total / count
-    return float(gains.max(initial=0.0))
+    sums = np.zeros((count + 1, count + 1))
+    sums[1:, 1:] = gram.cumsum(axis=0).cumsum(axis=1)
+    middle = np.arange(1, count)
+    first, last = np.maximum(0, middle - reach), np.minimum(count, middle + reach)
+    before, after = middle - first, last - middle
+
+    def products(a: IntArray, b: IntArray, c: IntArray, d: IntArray) -> Array:
+        """Return the sums of the products of the items from a to b with those from c to d."""
+        return np.asarray(sums[b, d] - sums[a, d] - sums[b, c] + sums[a, c])
+
+    squares = (
+        products(first, middle, first, middle) / before**2 + products(middle, last, middle, last) / after**2
+    )
+    squares -= 2.0 * products(first, middle, middle, last) / (before * after)
+    return float(np.max(before * after / (before + after) * squares, initial=0.0))
+
+
+def divide(
+    runs: Sequence[Array],
+    lag: int,
+    alpha: float = 0.05,
+    *,
+    reach: int | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+) -> tuple[list[list[int]], float]:
+    """Divide sequences at their changes, by a penalty that the changes themselves do not raise.
+
+    Differences across a change hold more than noise and make `change_penalty` larger. So those across the
+    changes that were found are left out, and it begins again, as long as more changes are found. A sequence
+    in which none is found at first is not divided, so the probability of a false change remains `alpha`.
+
+    Parameters
+    ----------
+    runs, lag, alpha, reach, random_state, n_jobs
+        See `change_penalty`.
+
+    Returns
+    -------
+    changes : list of lists of int
+        Of each run, see `change_points`.
+    penalty : float
+
+    Examples
+    --------
+    >>> items = np.random.default_rng(1).standard_normal((100, 2))
+    >>> items[40:] += 3.0
+    >>> divide([items], lag=1)[0]
+    [[40]]
+    """
+    found: list[list[int]] = [[] for _ in runs]
+    penalty, count = float("inf"), -1
+    while True:
+        parts = [
+            part for items, changes in zip(runs, found, strict=True) for part in np.split(items, changes)
+        ]
+        amount = change_penalty(parts, lag, alpha, reach=reach, random_state=random_state, n_jobs=n_jobs)
+        more = [change_points(items, amount, lag, reach) for items in runs]
+        if sum(map(len, more)) <= count:
+            return found, penalty
+        found, penalty, count = more, amount, sum(map(len, more))
+        if count == 0:
+            return found, penalty
 
 
 def group_phases(phases: Sequence[Array], penalty: float, number: int | None = None) -> IntArray:

@@ -20,13 +20,14 @@ from sysbags.distances.gram import SystemStack
 from sysbags.distances.pairwise import pairwise_distances
 from sysbags.distances.weights import Weight, resolve_weights
 from sysbags.errors import OrderError, ParameterError, StreamError
-from sysbags.watch.segmentation import change_penalty, change_points, group_phases, kernel_features
+from sysbags.watch.segmentation import change_points, distance_features, divide, group_phases
 from sysbags.watch.windows import Window, window_systems
 
 __all__ = ["NO_SYSTEM", "Phase", "PhaseKind", "Timeline", "Window", "timeline"]
 
 EXACT = 500  # windows; above, distances are approximated by default
 LANDMARKS = 500
+REACH = 4  # window lengths before and after a change that must show it: slow drift is small in this time
 NO_SYSTEM = -1  # the label of phases whose windows have no system
 
 
@@ -151,11 +152,12 @@ def timeline(
 ) -> Timeline:
     """Divide a stream into phases whose systems do not change, and find the phases that return.
 
-    The stream is cut into overlapping windows, each with its system in the unit-variance form. With the
-    kernel ``exp(-d^2 / median)`` of the alignment distance, the sequence of systems is divided by
-    `sysbags.watch.segmentation.change_points`; `change_penalty` sets the number of changes from the
-    differences between windows that do not overlap. A phase is as long as a window at least, so that the
-    windows across a change do not become a phase. Windows without a system form phases of their own.
+    The stream is cut into overlapping windows, each with its system in the unit-variance form. By their
+    alignment distances, the sequence of systems is divided by `sysbags.watch.segmentation.divide`; the number
+    of changes follows from the differences between windows that do not overlap. A change must be seen in the
+    four window lengths before and after it, so that what drifts slowly is not divided. A phase is as long as
+    a window at least, so that the windows across a change do not become a phase. Windows without a system
+    form phases of their own.
     `group_phases` finds the phases that return.
 
     Parameters
@@ -170,7 +172,7 @@ def timeline(
     lambda_a, lambda_mu : float or "scale", default="scale"
         See `pairwise_distances`.
     penalty : float or "auto", default="auto"
-        By how much a change must lower the scatter in the feature space of the kernel.
+        By how much a change must lower the scatter of the energy distance, see `distance_features`.
     phases : int or "auto", default="auto"
         Number of different phases; by default as many as differ by more than the penalty.
     alpha : float, default=0.05
@@ -234,18 +236,24 @@ def timeline(
     distances[np.ix_(with_system, with_system)] = squared
 
     features = np.zeros((len(windows), len(systems)))
-    found = kernel_features(squared, lag)
+    found = distance_features(squared)
     features[with_system, : found.shape[1]] = found
     runs = [list(own) for _, own in groupby(range(len(windows)), lambda k: windows[k].system is None)]
     moving = [features[own] for own in runs if windows[own[0]].system is not None]
-    amount = (
-        change_penalty(moving, lag, alpha, random_state=seed, n_jobs=n_jobs)
-        if isinstance(penalty, str)
-        else float(penalty)
-    )
+    if isinstance(penalty, str):
+        changes, amount = divide(moving, lag, alpha, reach=REACH * lag, random_state=seed, n_jobs=n_jobs)
+    else:
+        amount = float(penalty)
+        changes = [change_points(items, amount, lag, REACH * lag) for items in moving]
+    waiting = iter(changes)
+    bounds = [
+        own[0] + change
+        for own in runs
+        for change in (0, *([] if windows[own[0]].system is None else next(waiting)))
+    ]
     return Timeline(
         windows=windows,
-        phases=_phases(windows, distances, features, runs, amount, lag, number),
+        phases=_phases(windows, distances, features, bounds, amount, lag, number),
         distances=distances,
         scores=_scores(windows, lag, weights, seed, n_jobs),
         eigenvalues=_eigenvalues(windows),
@@ -283,16 +291,12 @@ def _phases(
     windows: Sequence[Window],
     distances: Array,
     features: Array,
-    runs: Sequence[list[int]],
+    bounds: Sequence[int],
     penalty: float,
     lag: int,
     number: int | None,
 ) -> list[Phase]:
-    """Divide runs of windows, with a system or without, into phases."""
-    bounds: list[int] = []
-    for own in runs:
-        changes = [] if windows[own[0]].system is None else change_points(features[own], penalty, lag)
-        bounds += [own[0] + change for change in (0, *changes)]
+    """Return the phases that begin with the given windows, and their labels."""
     spans = list(zip(bounds, [*bounds[1:], len(windows)], strict=True))
     moving = [span for span in spans if windows[span[0]].system is not None]
     labels = dict(
