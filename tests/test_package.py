@@ -66,6 +66,20 @@ def test_readme_example_runs(capsys, tmp_path, monkeypatch):
     assert printed == promised
 
 
+def test_the_page_for_users_of_dsa_runs(capsys):
+    """Without dsa-metric, its program and what is compared with it are left out."""
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "coming-from-dsa.md").read_text(), flags=re.DOTALL
+    )
+    assert len(blocks) == 10
+    if not importlib.util.find_spec("DSA"):
+        blocks = [block for block in blocks if "from DSA import" not in block and "theirs" not in block]
+    code = "".join(blocks)
+    exec(compile(code, "coming-from-dsa.md", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == [line.split("  # ", 1)[1] for line in code.splitlines() if line.startswith("print(")]
+
+
 @pytest.mark.parametrize("example", sorted(path.stem for path in (ROOT / "examples").glob("*.py")))
 def test_examples_draw_their_picture(example, tmp_path, capsys):
     spec = importlib.util.spec_from_file_location(example, ROOT / "examples" / f"{example}.py")
