@@ -114,7 +114,7 @@ def draw(dsa: Array, procrustes: Array, labels: npt.NDArray[np.str_], p_text: st
         axes.set_yticks([])
         axes.margins(0.12)
         axes.set_aspect("equal", adjustable="datalim")
-    maps[0].legend(frameon=False, loc="best")
+    maps[0].legend(frameon=False, loc="center left")
     figure.savefig(path)
 
 

@@ -24,7 +24,7 @@ from attractors import procrustes_distances
 from matplotlib.figure import Figure
 from two_dynamics import plane_map, right
 
-from sysbags.dsa import DSA
+from sysbags.dsa import DSA, fit_dmd
 from sysbags.statistics import compare_distances, pairwise_group_tests, silhouette_values
 
 Array = npt.NDArray[np.float64]
@@ -217,6 +217,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     recordings = make_recordings(options.per_task, options.iterations, options.gain)
     labels = recordings.labels
     print(f"{len(labels)} networks explain at least {100.0 * recordings.fits.min():.1f} % of their wave")
+    angles = [np.abs(np.angle(fit_dmd(trials, rank=2).eigenvalues[0])) for trials in recordings.free]
+    found_periods = ", ".join("none" if angle == 0.0 else f"{2.0 * np.pi / angle:.1f}" for angle in angles)
+    print(f"periods of the two leading directions: {found_periods}")
     for kind, trials in (("cued", recordings.cued), ("free", recordings.free)):
         found = distances(trials)
         print(f"{kind} trials, nearest neighbour with the same task:")
