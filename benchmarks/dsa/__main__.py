@@ -1,11 +1,12 @@
 """Problems of dynamical similarity analysis, solved by `sysbags.align_blocks` and by other tools.
 
-`python -m benchmarks.dsa [FOLDER] [--rows transitions,observers,others,missed] [--orders 5,10,20,40,80]
-[--kinds random,related,clips,simulations] [--methods dsa-metric,fastDSA,pymanopt] [--pairs 1]
-[--seeds 1000:1005] [--page docs/dsa.md] [--json FILE]`: there are so many pairs of each seed. Seeds from 1000
-on are for tables; those below are for tuning the search. FOLDER holds clips in class folders; without it
-there are no pairs of clips. With the defaults all tables take about half an hour. With `--page` the tables
-also replace those of the page, and with `--json` the squared distance, excess and time of each method on
+`python -m benchmarks.dsa [FOLDER] [--rows transitions,observers,others,missed,certificates]
+[--orders 5,10,20,40,80] [--kinds random,related,clips,simulations]
+[--methods dsa-metric,fastDSA,pymanopt] [--pairs 1] [--seeds 1000:1005] [--page docs/dsa.md] [--json FILE]`:
+there are so many pairs of each seed. Seeds from 1000 on are for tables; those below are for tuning the
+search. FOLDER holds clips in class folders; without it there are no pairs of clips. With the defaults all
+tables take about half an hour. With `--page` the tables also replace those of the page, and with `--json` the
+squared distance, excess and time of each method on
 each pair are written to a file.
 """
 
@@ -19,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.dsa.comparison import missed_rows, other_rows, solver_rows
+from benchmarks.dsa.comparison import certificate_rows, missed_rows, other_rows, solver_rows
 from benchmarks.dsa.methods import OTHERS, SOLVERS, missing
 from benchmarks.dsa.pairs import KINDS
 from benchmarks.machine import print_table
@@ -36,7 +37,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--rows", default="transitions,observers,others,missed")
+    parser.add_argument("--rows", default="transitions,observers,others,missed,certificates")
     parser.add_argument("--orders", default="5,10,20,40,80")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--pairs", type=int, default=1)
@@ -57,6 +58,7 @@ def main() -> None:
         "missed": partial(
             missed_rows, [n for n in orders if n in MISSED_ORDERS], kinds, seeds, arguments.folder
         ),
+        "certificates": partial(certificate_rows, *given),
     }
     families = tuple(dict.fromkeys(name.split(",")[0] for name in SOLVERS))
     for option, words, known in (

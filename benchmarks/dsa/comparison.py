@@ -24,8 +24,17 @@ from benchmarks.machine import seconds
 from benchmarks.problems import LAMBDA_A, Pair
 from sysbags._common.parallel import ONE_BLAS_THREAD
 from sysbags._common.types import Array
+from sysbags.distances.certificates import tight_bound
 
-__all__ = ["Comparison", "compare", "missed_rows", "other_rows", "solver_rows", "squared_distance"]
+__all__ = [
+    "Comparison",
+    "certificate_rows",
+    "compare",
+    "missed_rows",
+    "other_rows",
+    "solver_rows",
+    "squared_distance",
+]
 
 TOLERANCE = 1e-6  # relative; two squared distances that differ by less are the same
 CLEAR = 1e-3
@@ -205,6 +214,47 @@ def missed_rows(
                     f"| {n} | {kind} | {'yes' if observers else 'no'} | {len(pairs)} | {shares} | "
                     f"{excess.max():.1e} |"
                 )
+
+
+def certificate_rows(
+    orders: Sequence[int], kinds: Sequence[str], count: int, seeds: Sequence[int], folder: Path | None
+) -> Iterator[str]:
+    """Lines of the table of lower bounds, as shares of the squared distance that the default search finds.
+
+    A distance is proven if the bound is at least ``1 - TOLERANCE`` of it.
+    """
+    yield (
+        "| order | pairs | observers | fast bound, median | smallest | tight bound, median | smallest | "
+        "proven | time of tight / search, median | largest |"
+    )
+    yield "| ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for n in orders:
+        for kind in kinds:
+            pairs = _pairs(kind, n, count, seeds, folder)
+            for observers in (True, False) if pairs else ():
+                chosen = pairs if observers else [without_observers(pair) for pair in pairs]
+                with ONE_BLAS_THREAD:
+                    fast, tight, cost = np.transpose(
+                        [_certified(pair, LAMBDA_A if observers else 1.0) for pair in chosen]
+                    )
+                bounds = " | ".join(f"{np.median(share):.4f} | {share.min():.4f}" for share in (fast, tight))
+                yield (
+                    f"| {n} | {kind} ({len(pairs)}) | {'yes' if observers else 'no'} | {bounds} | "
+                    f"{np.mean(tight >= 1.0 - TOLERANCE):.0%} | {np.median(cost):.1f} | {cost.max():.1f} |"
+                )
+
+
+def _certified(pair: Pair, lambda_a: float) -> tuple[float, float, float]:
+    """Return both lower bounds over the squared distance, and the time of the tight one over the search's."""
+    search = partial(sysbags.align_blocks, *pair, lambda_a=lambda_a)
+    search()
+    seconds_of_search, fast = _timed(search)
+    bound = partial(tight_bound, lambda_a * pair.A1, pair.A2, pair.M, fast.rotation)
+    seconds_of_bound, _ = _timed(bound)
+    distance = squared_distance(pair, fast.rotation, lambda_a)
+    gaps = [found.upper_bound - found.value for found in (fast, search(certificate="tight"))]
+    shares = [max(0.0, 1.0 - 2.0 * gap / distance) for gap in gaps]
+    return shares[0], shares[1], seconds_of_bound / seconds_of_search
 
 
 def _many_starts(pair: Pair, lambda_a: float, seed: int) -> Array:

@@ -200,6 +200,21 @@ def test_missed_optima_are_counted(monkeypatch):
     assert {len(line) for line in lines} == {7}
 
 
+def test_rows_of_certificates():
+    lines = columns(comparison.certificate_rows([3], ["random", "related", "clips"], 2, [0], None))
+    assert {len(line) for line in lines} == {10}
+    assert [line[1:3] for line in lines[2:]] == [
+        [f"{kind} (2)", observers] for kind in ("random", "related") for observers in ("yes", "no")
+    ]
+    for line in lines[2:]:
+        fast, fast_least, tight, tight_least = map(float, line[3:7])
+        assert 0.0 <= fast_least <= fast <= tight <= 1.0
+        assert fast_least <= tight_least <= tight
+        assert 0.0 < float(line[8]) <= float(line[9])
+    # A related pair of this order is proven, with and without observers.
+    assert [line[7] for line in lines[4:]] == ["100%", "100%"]
+
+
 def test_the_program_says_what_is_left_out(monkeypatch, capsys, tmp_path):
     need("pymanopt")
     monkeypatch.setattr(program, "missing", lambda modules: [m for m in modules if m == "fastDSA"])

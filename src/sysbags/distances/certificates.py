@@ -13,11 +13,14 @@ from sysbags._common.types import Array
 __all__ = ["LARGEST_ORDER", "tight_bound"]
 
 LARGEST_ORDER = 40
-"""The n^2 x n^2 matrices of a larger order take more time than ten alignments, and more than 200 MB."""
-MOST_STEPS, STEPS_TIMES_ORDER = 6, 120
-REACHES = (1.5, 0.9)
+"""The n^2 x n^2 matrices of this order take 140 MB; those of a larger one take too long beside the search."""
+MOST_STEPS, STEPS_TIMES_ORDER = 6, 100
+REACHES = (2.5, 1.2, 0.9)
 """Steps to try, in the norm of the barrier's Hessian; below 1 they cannot leave the feasible set."""
 SHARES = (0.125, 0.25, 0.5, 1.0, 2.0)
+"""How far to go from the stationary pair to the separate one, or beyond if that one is singular."""
+FIRST_SHARE = 80
+"""Shares below the order over this number are rarely enough (measured)."""
 SLOW = 0.95
 """A step that leaves a larger share of the excess is the last."""
 EPS = float(np.finfo(np.float64).eps)
@@ -59,12 +62,12 @@ def tight_bound(first: Array, second: Array, observer: Array, rotation: Array) -
 
     Every pair with a positive Z gives a bound, so the problem need not be solved to its end. At the rotation
     that was found, the multipliers satisfy ``U + V = G`` with a known G. If Z is positive semidefinite for
-    one choice of ``U - V``, then the rotation is proven to be a maximiser. Two choices are tried first: one
-    that is exact for rotated copies, and that of the separate problems of the symmetric parts, the skew parts
-    and the observers, whose sum is the bound of `sysbags.BlockAlignment` by default. Then come a few Newton
-    steps on the dual with a logarithmic barrier, for U and V that are diagonal in the eigenvectors of the
-    gradient. There are fewer of them for a larger order and for a larger share of the observers, because then
-    the search is faster, too.
+    one choice of ``U - V``, then the rotation is proven to be a maximiser. The first choice is that of the
+    separate problems of the symmetric parts, the skew parts and the observers. The sum of their solutions is
+    feasible (it is the fast bound), and so is a point on the way from it to the stationary pair. From there
+    a few Newton steps are made on the dual with a logarithmic barrier, for U and V that are diagonal in
+    the eigenvectors of the gradient. There are fewer of them for a larger order and for a larger share of the
+    observers, because then the search is faster, too.
 
     Z is proven to be positive semidefinite by a Cholesky factorisation, whose round-off is a part of the
     bound. Above order `LARGEST_ORDER` nothing is factorised: the rotation is proven where the observers
@@ -129,9 +132,6 @@ def _excess(A: Array, B: Array, C: Array) -> float:
     minus_h += B.T[:, None, :, None] * A.T[None, :, None, :]
     minus_h *= -0.5
     problem = _Problem(A, B, C, gradient, minus_h)
-    point = _stationary(problem, 0.125 * (_squares(B) - _squares(A)))
-    if point:
-        return point.excess
     U, V = _separate(problem)
     point = _stationary(problem, 0.5 * (U - V))
     if point:
@@ -139,7 +139,7 @@ def _excess(A: Array, B: Array, C: Array) -> float:
     # From the stationary pair, which is not feasible, to the separate one, which is.
     D = U + V - G
     D += np.eye(n) * (0.1 * np.trace(D) / n)
-    for share in SHARES:
+    for share in (share for share in SHARES if share >= n / FIRST_SHARE):
         point = _point(problem, 0.5 * (G + U - V + share * D), 0.5 * (G - U + V + share * D))
         if point:
             break
@@ -152,10 +152,13 @@ def _improved(problem: _Problem, point: _Point) -> float:
     transitions = _norm(problem.A) * _norm(problem.B)
     observers = float(np.linalg.svd(problem.C, compute_uv=False).sum())
     share = transitions / (transitions + 2.0 * observers)
-    for _ in range(int(share * min(MOST_STEPS, STEPS_TIMES_ORDER / n))):
-        U, V, length = _newton(problem, point)
+    for _ in range(int(share * min((n + 1) // 2, MOST_STEPS, STEPS_TIMES_ORDER / n))):
+        try:
+            U, V, length = _newton(problem, point)
+        except np.linalg.LinAlgError:  # an excess that is nothing but round-off: the Hessian is singular
+            break
         for reach in REACHES:
-            step = min(1.0, reach / length)
+            step = reach / max(reach, length)
             trial = _point(problem, point.U + step * U, point.V + step * V)
             if trial:
                 break
@@ -226,7 +229,8 @@ def _newton(problem: _Problem, point: _Point) -> tuple[Array, Array, float]:
     the size 2n and the inverse of Z is all that takes long.
     """
     n = len(point.U)
-    inverse = np.triu(scipy.linalg.lapack.dpotri(point.factor, lower=1)[0].T)
+    # Its lower half, over the factor, which is not needed again.
+    inverse = np.triu(scipy.linalg.lapack.dpotri(point.factor, lower=1, overwrite_c=1)[0].T)
     inverse += np.triu(inverse, 1).T
     mu = point.excess / n**2
     X = (inverse @ problem.C.reshape(-1)).reshape(n, n)
@@ -285,7 +289,3 @@ def _separate(problem: _Problem) -> tuple[Array, Array]:
 def _norm(X: Array) -> float:
     """Return the Frobenius norm; that of NumPy takes longer for small matrices."""
     return float(np.sqrt(np.vdot(X, X)))
-
-
-def _squares(X: Array) -> Array:
-    return np.asarray(X @ X.T + X.T @ X)
