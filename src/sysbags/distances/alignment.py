@@ -140,9 +140,9 @@ def align_blocks(
     solver : {"newton", "jacobi"}, default="newton"
         "jacobi" is the paper's method: sweeps without Newton steps, for comparison.
     certificate : {"fast", "tight"}, default="fast"
-        "tight" takes up to about ten times as long as the search, and often proves that the value is the
-        maximum, see `sysbags.distances.certificates.tight_bound`. Above order 40 it rarely improves the
-        fast bound.
+        "tight" often proves that the value is the maximum, see `sysbags.distances.certificates.tight_bound`.
+        It takes about ten times as long as the search or less, and more for some pairs (docs/dsa.md). Above
+        order 40 it improves the fast bound only where the observers dominate.
     random_state : int, Generator or None, default=0
         Seed of the random starts and of the orders of planes.
 
