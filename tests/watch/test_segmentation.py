@@ -130,6 +130,19 @@ def test_runs_are_divided_by_one_penalty():
     assert divide([noise[:1]], 3) == ([[]], np.inf)
 
 
+def test_a_strong_event_of_two_windows_is_found():
+    """With a bounded kernel its gain would be bounded too, below the price of two changes."""
+    lag = 5
+    noise = np.random.default_rng(1).standard_normal((150 + lag - 1, 6))
+    noise[70 : 70 + 3 * lag - 1] += 8.0
+    items = np.stack([noise[k : k + lag].mean(axis=0) for k in range(150)])
+    squared = np.sum((items[:, None] - items) ** 2, axis=-1)
+    ((start, stop),), _ = divide([distance_features(squared)], lag, reach=4 * lag)
+    # the windows across its ends belong to either side
+    assert abs(start - 70) <= lag
+    assert abs(stop - 80) <= lag
+
+
 def test_the_weakest_change_is_removed_first():
     """Two steps are too near each other for both: without the lower one, more items show the higher one."""
     points = np.repeat([[0.0], [1.0], [5.0]], [10, 3, 10], axis=0)

@@ -277,6 +277,21 @@ def test_an_event_in_a_cell_names_it(tmp_path, pictures, other):
     assert {record["asked_per_day"] for record in of("learnt", records)} == {72.0}  # half of 1 in 10 minutes
 
 
+def test_regions_that_learn_from_little_video_are_noted(tmp_path, other, monkeypatch):
+    path, regions = tmp_path / "one.mkv", Regions(LocalBinaryPatterns(), grid="1x2")
+    write_video(path, other[:450], RATE, lossless=True)
+    told = (
+        "regions are learnt from 42 s{}: if light or weather change slowly, there will be more false alarms"
+    )
+    for adapt, how in ((None, " without adapt"), (20.0, "")):
+        (note,) = of("note", watched(path, regions, adapt=adapt))
+        assert note["text"].startswith(told.format(how))
+        assert note["text"].endswith("use adapt, and learn from 600 s or more")
+    assert of("note", watched(path)) == []  # the whole picture
+    monkeypatch.setattr("sysbags.watch.session.ENOUGH", 42.0)
+    assert of("note", watched(path, regions, adapt=20.0)) == []
+
+
 def test_a_cell_where_nothing_moves_is_left_out(tmp_path, other):
     moving = other[:450]
     path, model = tmp_path / "sky.mkv", tmp_path / "model"
@@ -284,7 +299,7 @@ def test_a_cell_where_nothing_moves_is_left_out(tmp_path, other):
     # the cell above shares a line of patterns with the one below, so there is a line between them
     mask = np.repeat([1, 0, 2], [40, 16, 40])[:, None] * np.ones((1, 64), int)
     records = watched(path, Regions(LocalBinaryPatterns(), mask=mask), normal_out=model)
-    (note,) = of("note", records)
+    _, note = of("note", records)
     assert note["text"].startswith("region 1 is not watched: only 0 of the windows")
     normal = load_normal(model)
     assert normal.learnt[0] is None

@@ -39,6 +39,9 @@ __all__ = ["Session"]
 
 OF_THE_END = ("end", "duration")  # what is known when an event has ended
 MEASURED = 25  # intervals between frames, from which the rate of a video is measured
+# Seconds from which regions should learn: less gave more false alarms than asked for, see docs/watch.md.
+# Without following slow changes, 750 seconds were too few, and an hour is a guess.
+ENOUGH, ENOUGH_WITHOUT_ADAPT = 600.0, 3600.0
 TOLERANCE = 0.01  # relative, between the rate of a video and that of what was learnt
 
 Report = Callable[[dict[str, Any]], None]
@@ -238,6 +241,9 @@ class Session:
                 stack.callback(self._table.close)
             regions = self.names if isinstance(self.bag, Regions) else []
             report({"type": "start", "input": self.video.name, "regions": regions})
+            enough = ENOUGH if self._options["adapt"] else ENOUGH_WITHOUT_ADAPT
+            if regions and self._options["learn"] < enough:
+                report({"type": "note", "text": self._short_learning()})
             if self._rate:
                 self._begin()
             for batch in self._batches():
@@ -257,6 +263,13 @@ class Session:
             report(self._summary())
             if self.checkpoint is not None and not self._is_stopped and Path(self.video.source).is_file():
                 self.checkpoint.unlink(missing_ok=True)
+
+    def _short_learning(self) -> str:
+        how = "" if self._options["adapt"] else " without adapt"
+        return (
+            f"regions are learnt from {self._options['learn']:g} s{how}: if light or weather change slowly, "
+            f"there will be more false alarms than asked for; use adapt, and learn from {ENOUGH:g} s or more"
+        )
 
     def _batches(self) -> Iterator[list[Placed]]:
         """Yield frames without a gap among them, as many at a time as there are from window to window."""
