@@ -26,7 +26,7 @@ class Pair(NamedTuple):
     M: Array
 
 
-def make_pairs(kind: Kind, n: int, count: int, *, observer: bool = True, seed: int = 0) -> list[Pair]:
+def make_pairs(kind: Kind, n: int, count: int, *, seed: int = 0) -> list[Pair]:
     """Pairs of systems of order `n`, the same for the same arguments.
 
     Parameters
@@ -37,14 +37,11 @@ def make_pairs(kind: Kind, n: int, count: int, *, observer: bool = True, seed: i
         Order of both systems.
     count : int
         How many pairs.
-    observer : bool, default=True
-        False: `M = 0`, the problem of the transitions alone.
     seed : int, default=0
         A longer list begins with the shorter list of the same seed.
     """
     rng = np.random.default_rng([seed, n, KINDS.index(kind)])
-    pairs = [_random_pair(n, rng) if kind == "random" else _related_pair(n, rng) for _ in range(count)]
-    return pairs if observer else [pair._replace(M=np.zeros((n, n))) for pair in pairs]
+    return [_random_pair(n, rng) if kind == "random" else _related_pair(n, rng) for _ in range(count)]
 
 
 def objective(pair: Pair, rotation: Array, lambda_a: float = LAMBDA_A) -> float:
