@@ -43,7 +43,7 @@ class BlockAlignment(NamedTuple):
     gradient_norm : float
         Norm of the Riemannian gradient at Q.
     sweeps : int
-        Jacobi sweeps of the group of starts with the best one.
+        Jacobi sweeps of the group of starts with the best one; 0 where starts climb by L-BFGS.
     agreed, starts : int
         The number of starts that reached this value, and the number of starts. Starts that fall behind are
         stopped, so `agreed` may be small on an easy problem too; 1 of many starts is a warning.
@@ -123,7 +123,7 @@ def align_blocks(
     Starts run in parallel lanes: first the best rotations of the observers for both determinants, then
     random ones, until enough of them agree. Each makes Jacobi sweeps, plane by plane in a random order, and
     then Newton steps. Without an observer block this is the problem of dynamical similarity analysis,
-    ``min ||A1 - Q' A2 Q||_F``.
+    ``min ||A1 - Q' A2 Q||_F``, which has many local optima: then each of many starts climbs by L-BFGS.
 
     Parameters
     ----------
@@ -135,8 +135,8 @@ def align_blocks(
         Weight of the transitions.
     starts : int, optional
         Number of starts, rounded up to a multiple of four; each runs until it converges. By default there
-        are four where the observers dominate and up to 28 elsewhere, within a fixed effort, and starts that
-        fall behind are stopped.
+        are four where the observers dominate, up to 28 elsewhere within a fixed effort, and, where only the
+        transitions count, 28 to 112 for orders up to 20 and fewer above. Starts that fall behind are stopped.
     solver : {"newton", "jacobi"}, default="newton"
         "jacobi" is the paper's method: sweeps without Newton steps, for comparison.
     certificate : {"fast", "tight"}, default="fast"
