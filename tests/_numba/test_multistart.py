@@ -14,15 +14,16 @@ import sysbags
 from helpers import from_python, make_pair, orthogonal
 from sysbags._numba import multistart, products
 from sysbags._numba.lanes import LANES, load
-from sysbags.distances.starts import crowded_starts, start_tables
+from sysbags.distances.starts import crowded_starts
+from sysbags.errors import ParameterError
 
 spread, workspace = from_python(products.spread), from_python(products.workspace)
 repair = from_python(multistart.repair)
 
 
 @numba.njit(error_model="numpy")
-def turned(problem, state, X, observed, work, trial):
-    multistart.turned(problem, state, X, observed, work, trial)
+def turned(state, X, work, trial):
+    multistart.turned(state, X, work, trial)
 
 
 @numba.njit(error_model="numpy")
@@ -75,16 +76,16 @@ def test_direction_is_that_of_bfgs(n, newest):
 @pytest.mark.parametrize("n", [1, 2, 5, 9])
 def test_a_step_is_the_exponential(n):
     rng = np.random.default_rng(n)
-    A1, A2, M = make_pair("random", n, rng)
+    A2 = make_pair("random", n, rng)[1]
     Q, X = [orthogonal(n, rng) for _ in range(LANES)], skew(rng, LANES, n, n)
     X *= 0.1 / max(np.linalg.norm(X, 2, axis=(1, 2)).max(), 1e-300)
-    state = np.stack([abreast(Q), abreast([q.T @ A2 @ q for q in Q]), abreast([M @ q for q in Q])])
+    state = np.stack([abreast(Q), abreast([q.T @ A2 @ q for q in Q])])
     trial = np.zeros_like(state)
-    turned(spread(A1, A2, M), state, abreast(X), True, workspace(n), trial)
+    turned(state, abreast(X), workspace(n), trial)
     for lane, q in enumerate(Q):
         turn = q @ expm(X[lane])
         # The first term left out is X^5 / 120; B has it twice.
-        for got, expected in zip(trial[..., lane], (turn, turn.T @ A2 @ turn, M @ turn), strict=True):
+        for got, expected in zip(trial[..., lane], (turn, turn.T @ A2 @ turn), strict=True):
             np.testing.assert_allclose(got, expected, atol=2.5 * 0.1**5 / 120)
 
 
@@ -172,14 +173,19 @@ def test_a_few_more_starts_never_lose():
         assert values == sorted(values) or np.ptp(values) < 1e-12
 
 
-def test_starts_have_alternating_determinants_and_the_first_do_not_depend_on_their_number():
-    starts, orders, few, many, thorough = start_tables(10, None, 3)
-    assert (few * LANES, many * LANES, thorough) == (28, 56, False)
-    assert len(starts) == max(few, many)
-    signs = np.linalg.det(np.moveaxis(starts, -1, 1))
-    np.testing.assert_allclose(signs, np.tile([1.0, -1.0], (len(starts), LANES // 2)), atol=1e-12)
-    fewer = start_tables(10, 28, 3)
-    np.testing.assert_array_equal(fewer[0], starts[:few])
-    np.testing.assert_array_equal(fewer[1], orders)
-    assert fewer[2:] == (7, 7, True)
-    assert [crowded_starts(n) for n in (1, 100)] == [28, 8]
+def test_the_number_of_starts_falls_for_large_orders_only():
+    counts = [crowded_starts(n) for n in range(1, 101)]
+    assert counts[:20] == sorted(counts[:20])
+    assert counts[19:] == sorted(counts[19:], reverse=True)
+    assert (min(counts), max(counts)) == (8, 112)
+    A = np.random.default_rng(0).standard_normal((2, 6, 6))
+    assert sysbags.align_blocks(*A).starts == crowded_starts(6) + -crowded_starts(6) % LANES
+
+
+def test_matrices_that_are_not_finite_get_one_sentence():
+    with pytest.raises(ParameterError, match="first"):
+        sysbags.align_blocks([[np.nan, 0.0], [0.0, 1.0]], np.eye(2))
+    with pytest.raises(ParameterError, match="too large"):
+        sysbags.align_blocks(
+            1e200 * np.array([[0.0, 1.0], [0.0, 0.0]]), 1e200 * np.array([[0.0, 1.0], [0.0, 0.0]])
+        )

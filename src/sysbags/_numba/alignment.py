@@ -9,7 +9,6 @@ from sysbags._numba import compiled
 from sysbags._numba.dense import square_norm, svd
 from sysbags._numba.jacobi import sweep
 from sysbags._numba.lanes import LANES, load, store
-from sysbags._numba.multistart import climb_from_all
 from sysbags._numba.newton import gradient, newton
 from sysbags._numba.products import objective, refresh, skew_inner, spread, transpose, workspace
 
@@ -31,10 +30,6 @@ QUICK_SWEEPS, QUICK_SHARE = (3, 1), 0.65
 """Sweeps, and those with a scan, that are enough for an embedding up to this share (measured)."""
 BENIGN_SHARE = 0.2
 """Below this share of the transitions in the cost, local optima are rare (measured)."""
-SHARP = 1e-3
-"""Of the tolerance, for the last steps of the best of many starts."""
-CROWDED_SHARE = 0.99
-"""Above this share they are so many that all starts are made, see `sysbags._numba.multistart`."""
 
 
 @compiled(wrapper=False)
@@ -141,18 +136,6 @@ def ascend(
     return sweeps, rounds
 
 
-@compiled(wrapper=False)
-def remove_trace(A: Array) -> float:
-    """Subtract from the diagonal its mean, in place, and return the mean."""
-    n = A.shape[0]
-    mean = 0.0
-    for i in range(n):
-        mean += A[i, i] / n
-    for i in range(n):
-        A[i, i] -= mean
-    return mean
-
-
 @compiled()
 def align_many(
     first: Array,
@@ -162,8 +145,6 @@ def align_many(
     lambda_a: float,
     starts: Array,
     orders: IntArray,
-    few: int,
-    many: int,
     thorough: bool,
     finish: Flag,
     quick: Flag,
@@ -189,10 +170,8 @@ def align_many(
         take the place of the first group.
     orders : (count, n (n - 1) / 2, 2) array
         Random orders of the planes, one a sweep.
-    few, many : int
-        Groups of starts that are made at most where observers help, and where the transitions dominate.
     thorough : bool
-        Make all of these and give none up.
+        Make all the starts and give none up.
     finish : bool
         Newton finish, or sweeps alone.
     quick : bool
@@ -208,7 +187,7 @@ def align_many(
     A, A2, M = np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
     work, state, report = workspace(n), states(n), np.empty((2, 2, LANES))
     patience = np.inf if thorough else PATIENCE
-    warm, warm_too = np.bool_(False), np.bool_(True)
+    warm = np.bool_(False)
     for k in range(pairs.shape[0]):
         for i in range(n):
             for j in range(n):
@@ -219,7 +198,7 @@ def align_many(
         size_a, size_m = np.sqrt(square_norm(A) * square_norm(A2)), np.sqrt(square_norm(M))
         scale = size_a + size_m + 1e-300
         best, slope, nuclear, sweeps, agreed, tried = -np.inf, 0.0, 0.0, 0, 0, 0
-        required, spent, groups, most_rounds = 1, 0, few, MAX_ROUNDS
+        required, spent, groups, most_rounds = 1, 0, starts.shape[0], MAX_ROUNDS
         if not np.isfinite(scale):
             best, slope, nuclear, groups = np.nan, np.nan, np.nan, 0
         for group in range(groups):
@@ -234,33 +213,6 @@ def align_many(
                 required = 1 + int(np.ceil(15.0 * max(0.0, share - BENIGN_SHARE)))
                 if quick and share <= QUICK_SHARE:
                     most_rounds = 0
-                if finish and not quick and share > CROWDED_SHARE:
-                    # No rotation changes the traces. Systems of finely sampled series are near the identity,
-                    # and differ in the digits behind.
-                    constant = n * remove_trace(A) * remove_trace(A2)
-                    problem = spread(A, A2, M)
-                    scale = np.sqrt(square_norm(A) * square_norm(A2)) + size_m + 1e-300
-                    agreed = climb_from_all(
-                        problem,
-                        starts,
-                        many,
-                        scale,
-                        TOLERANCE,
-                        SAME_VALUE,
-                        thorough,
-                        size_m > 0.0,
-                        work,
-                        state,
-                    )
-                    # An error of the value is the square of the slope over a curvature that may be small.
-                    finer = SHARP * scale
-                    ascend(problem, A, state, work, orders, finer, warm_too, np.inf, best, finish, 3, report)
-                    best, slope = report[0, 0, 0] + constant, np.sqrt(report[1, 0, 0])
-                    tried = many * LANES
-                    for i in range(n):
-                        for j in range(n):
-                            rotations[k, i, j] = state[0, i, j, 0]
-                    break
             group_sweeps, rounds = ascend(
                 problem, A, state, work, orders, scale, warm, patience, best, finish, most_rounds, report
             )

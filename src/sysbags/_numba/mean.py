@@ -163,8 +163,6 @@ def mean_descent(
     Q: Array,
     starts: Array,
     orders: IntArray,
-    few: int,
-    many: int,
     thorough: bool,
     polar: bool,
     tolerance: float,
@@ -196,20 +194,7 @@ def mean_descent(
         settled = iteration > 0 and history[iteration - 1] - objective <= tolerance * constant
         if settled or iteration == 0:
             align_many(
-                scaled,
-                A,
-                blocks,
-                pairs,
-                1.0,
-                starts,
-                orders,
-                few,
-                many,
-                thorough,
-                finish,
-                quick,
-                reports,
-                rotations,
+                scaled, A, blocks, pairs, 1.0, starts, orders, thorough, finish, quick, reports, rotations
             )
             for t in range(members):
                 if reports[t, 0] > values[t]:

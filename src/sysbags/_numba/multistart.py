@@ -1,6 +1,6 @@
-"""Many starts where the transitions dominate: L-BFGS on the orthogonal group, one start in each lane.
+"""Algorithm 2 without observers, from many starts: L-BFGS on the orthogonal group, one start in each lane.
 
-There the local optima are many, and no rule that was tried (aligned spectra, matched eigenvalues, flows
+Local optima are many then, and no rule that was tried (aligned spectra, matched eigenvalues, flows
 inside the ball, turning what is aligned worst) begins nearer to the best of them than a random start. So what
 counts is how many starts fit into a second: a start that falls behind is given up, and its lane goes to the
 next. The cost and the state are those of `sysbags._numba.jacobi`.
@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from sysbags._common.types import Array
+from sysbags._common.types import Array, IntArray
 from sysbags._numba import compiled
+from sysbags._numba.alignment import SAME_VALUE, TOLERANCE, ascend, states
+from sysbags._numba.dense import square_norm
 from sysbags._numba.lanes import LANES, fill, load, magnitude, pick, root, store
 from sysbags._numba.newton import gradient
-from sysbags._numba.products import multiply, objective, refresh, skew_inner, transpose
+from sysbags._numba.products import multiply, objective, refresh, skew_inner, spread, transpose, workspace
 
-__all__ = ["climb_from_all"]
+__all__ = ["align_transitions"]
 
 MEMORY = 6
 """Steps from which the curvature is known."""
@@ -31,6 +33,8 @@ HOPE = 100.0
 REPAIR = 12
 """Steps after which Q is made orthogonal again."""
 MOST_STEPS = 2000
+SHARP, SHARP_ROUNDS = 1e-3, 3
+"""The best start ends with Newton steps, until this share of the tolerance or after so many rounds."""
 
 VALUE, TRIAL, SLOPE, PROMISE, TURN, SCALE, PRODUCT, CHANGE, LENGTH = range(9)
 
@@ -69,8 +73,8 @@ def quasi_newton(
 
 
 @compiled(fastmath=True, inline="always")
-def turned(problem: Array, state: Array, X: Array, observed: bool, work: Array, trial: Array) -> None:
-    """Fill `trial` with the state after the step X: ``Q exp(X)`` to the fourth order, B and MQ."""
+def turned(state: Array, X: Array, work: Array, trial: Array) -> None:
+    """Fill `trial` with Q and B after the step X: ``Q exp(X)``, to the fourth order."""
     n = X.shape[0]
     square, rest, R, product = work[2], work[3], work[4], work[5]
     multiply(X, X, 0.0, 1.0, square)
@@ -85,13 +89,11 @@ def turned(problem: Array, state: Array, X: Array, observed: bool, work: Array, 
     multiply(state[1], R, 0.0, 1.0, product)
     transpose(R, rest)
     multiply(rest, product, 0.0, 1.0, trial[1])
-    if observed:
-        multiply(problem[3], trial[0], 0.0, 1.0, trial[2])
 
 
 @compiled(fastmath=True, wrapper=False)
 def repair(problem: Array, state: Array, work: Array) -> None:
-    """Make Q orthogonal by a step of Newton and Schulz, and compute B and MQ from it."""
+    """Make Q orthogonal by a step of Newton and Schulz, and compute B from it."""
     n = state.shape[1]
     Q = state[0]
     transpose(Q, work[0])
@@ -109,46 +111,16 @@ def repair(problem: Array, state: Array, work: Array) -> None:
 
 @compiled(wrapper=False)
 def climb_from_all(
-    problem: Array,
-    starts: Array,
-    groups: int,
-    scale: float,
-    tolerance: float,
-    same: float,
-    patient: bool,
-    observed: bool,
-    work: Array,
-    state: Array,
+    problem: Array, starts: Array, scale: float, patient: bool, work: Array, state: Array
 ) -> int:
     """Climb from all starts to local optima, and fill the lanes of ``state[0]`` with the best one.
 
-    Parameters
-    ----------
-    problem : (4, n, n, LANES) array
-        See `products.spread`.
-    starts : (..., n, n, LANES) array
-        Orthogonal; ``state[0]`` takes the place of the first group.
-    groups : int
-        How many of them are used.
-    scale, tolerance : float
-        A start has converged where its slope is below their product.
-    same : float
-        Values that differ by less than this times the scale are the same optimum.
-    patient : bool
-        Give no start up.
-    observed : bool
-        Whether M is not 0.
-    work, state : arrays
-        See `products.workspace` and `alignment.states`.
-
-    Returns
-    -------
-    agreed : int
-        How many starts reached the best value.
+    A start has converged where its slope is below `TOLERANCE` times the scale. Returns how many reached the
+    best value.
     """
-    n, total = starts.shape[1], groups * LANES
+    n, total = starts.shape[1], starts.shape[0] * LANES
     Q, B, MQ = state[0], state[1], state[2]
-    reserve, trial, winner = np.zeros((3, n, n, LANES)), np.zeros((3, n, n, LANES)), np.zeros((n, n))
+    reserve, trial, winner = states(n), states(n), np.zeros((n, n))
     X, G = np.zeros((n, n, LANES)), np.zeros((n, n, LANES))
     steps, changes = np.zeros((MEMORY, n, n, LANES)), np.zeros((MEMORY, n, n, LANES))
     known, facts = np.zeros((2, MEMORY, 1, LANES)), np.zeros((9, 1, LANES))
@@ -156,16 +128,13 @@ def climb_from_all(
     longest = LARGEST_TURN * np.sqrt(n)
     following, newest, agreed, count = 0, 0, 0, 0
     best = -np.inf
-    for i in range(n):
-        for j in range(n):
-            store(reserve[0], i, j, load(Q, i, j))
     while True:
         busy = False
         for lane in range(LANES):
             if ages[lane] < 0 and following < total:
                 place = following % LANES
                 if place == 0:
-                    for i in range(n if following else 0):
+                    for i in range(n):
                         for j in range(n):
                             store(reserve[0], i, j, load(starts[following // LANES], i, j))
                     refresh(problem, reserve[0], reserve[1], reserve[2], work)
@@ -173,10 +142,8 @@ def climb_from_all(
                 value = 0.0
                 for i in range(n):
                     for j in range(n):
-                        for k in range(3):
-                            state[k, i, j, lane] = reserve[k, i, j, place]
+                        Q[i, j, lane], B[i, j, lane] = reserve[0, i, j, place], reserve[1, i, j, place]
                         value += B[i, j, lane] * problem[0, i, j, lane]
-                    value += MQ[i, i, lane]
                 facts[VALUE, 0, lane], facts[TURN, 0, lane] = value, longest
                 facts[SCALE, 0, lane] = 0.5 * n / scale
                 for slot in range(MEMORY):
@@ -207,14 +174,14 @@ def climb_from_all(
         store(facts, SLOPE, 0, skew_inner(G, G))
         for lane in range(LANES):
             value, hope = facts[VALUE, 0, lane], HOPE * facts[PROMISE, 0, lane]
-            converged = facts[SLOPE, 0, lane] <= (tolerance * scale) ** 2 or ages[lane] >= MOST_STEPS
+            converged = facts[SLOPE, 0, lane] <= (TOLERANCE * scale) ** 2 or ages[lane] >= MOST_STEPS
             behind = not patient and ages[lane] >= SETTLED and 0.0 < hope < best - value
             if ages[lane] < 0 or not (converged or behind):
                 continue
             ages[lane] = -1
             if behind:
                 continue
-            agreed = 1 if value > best + same * scale else agreed + (value > best - same * scale)
+            agreed = 1 if value > best + SAME_VALUE * scale else agreed + (value > best - SAME_VALUE * scale)
             if value > best:
                 best = value
                 for i in range(n):
@@ -230,7 +197,7 @@ def climb_from_all(
         for i in range(n):
             for j in range(n):
                 store(X, i, j, load(X, i, j) * shorter)
-        turned(problem, state, X, observed, work, trial)
+        turned(state, X, work, trial)
         before, after = load(facts, VALUE, 0), objective(problem[0], trial[1], trial[2])
         store(facts, TRIAL, 0, after)
         # Close to the optimum the gain drowns in round-off: the slack lets the last steps sharpen Q.
@@ -239,7 +206,7 @@ def climb_from_all(
         newest = (newest + 1) % MEMORY
         for i in range(n):
             for j in range(n):
-                for k in range(3):
+                for k in range(2):
                     store(state[k], i, j, pick(slack, before, load(trial[k], i, j), load(state[k], i, j)))
                 store(steps[newest], i, j, pick(slack, before, load(X, i, j), fill(0.0)))
         for lane in range(LANES):
@@ -258,3 +225,55 @@ def climb_from_all(
     for _ in range(2):
         repair(problem, state, work)
     return agreed
+
+
+@compiled(wrapper=False)
+def remove_trace(A: Array) -> float:
+    """Subtract from the diagonal its mean, in place, and return the mean."""
+    n = A.shape[0]
+    mean = 0.0
+    for i in range(n):
+        mean += A[i, i] / n
+    for i in range(n):
+        A[i, i] -= mean
+    return mean
+
+
+@compiled()
+def align_transitions(
+    A: Array, A2: Array, starts: Array, orders: IntArray, patient: bool, report: Array, rotation: Array
+) -> None:
+    """Maximise ``tr(A' Q' A2 Q)`` over O(n).
+
+    Parameters
+    ----------
+    A, A2 : (n, n) arrays
+        Destroyed.
+    starts, orders : arrays
+        See `alignment.align_many`.
+    patient : bool
+        Give no start up.
+    report : (6,) array
+        Filled with what `alignment.align_many` reports.
+    rotation : (n, n) array
+        Filled with the best Q.
+    """
+    n = A.shape[0]
+    # No rotation changes the traces. Systems of finely sampled series are near the identity, and differ in
+    # the digits behind.
+    constant = n * remove_trace(A) * remove_trace(A2)
+    scale = np.sqrt(square_norm(A) * square_norm(A2)) + 1e-300
+    work, state, lanes = workspace(n), states(n), np.empty((2, 2, LANES))
+    if not np.isfinite(scale + constant):
+        report[:] = np.nan
+        return
+    problem = spread(A, A2, np.zeros((n, n)))
+    agreed = climb_from_all(problem, starts, scale, patient, work, state)
+    # The error of the value is the square of the slope over a curvature, which may be small.
+    finish, best = np.bool_(True), -np.inf
+    ascend(problem, A, state, work, orders, SHARP * scale, finish, np.inf, best, finish, SHARP_ROUNDS, lanes)
+    report[0], report[1], report[2] = lanes[0, 0, 0] + constant, 0.0, np.sqrt(lanes[1, 0, 0])
+    report[3], report[4], report[5] = 0.0, agreed, starts.shape[0] * LANES
+    for i in range(n):
+        for j in range(n):
+            rotation[i, j] = state[0, i, j, 0]

@@ -15,7 +15,7 @@ from sysbags._common.validation import check_choice, check_matrix, check_weight
 from sysbags._numba.alignment import align_many
 from sysbags.distances.certificates import tight_bound
 from sysbags.distances.gram import cross_gram
-from sysbags.distances.starts import start_tables
+from sysbags.distances.starts import crowded_starts, start_tables
 from sysbags.errors import ParameterError
 from sysbags.systems.system import System
 
@@ -135,8 +135,8 @@ def align_blocks(
         Weight of the transitions.
     starts : int, optional
         Number of starts, rounded up to a multiple of four; each runs until it converges. By default there
-        are four where the observers dominate, up to 28 elsewhere within a fixed effort, and, where only the
-        transitions count, 28 to 112 for orders up to 20 and fewer above. Starts that fall behind are stopped.
+        are four where the observers dominate, up to 28 elsewhere within a fixed effort, and, without
+        an observer block, 28 to 112 for orders up to 20 and fewer above. Starts that fall behind are stopped.
     solver : {"newton", "jacobi"}, default="newton"
         "jacobi" is the paper's method: sweeps without Newton steps, for comparison.
     certificate : {"fast", "tight"}, default="fast"
@@ -166,11 +166,21 @@ def align_blocks(
     A1, A2, M = _square_blocks(first, second, observer)
     A = A1 * weight
     rotation, report = np.empty((1, *A.shape)), np.empty((1, 6))
-    tables = start_tables(len(A), starts, seed_of(random_state))
+    seed = seed_of(random_state)
     # Copies, because the arrays of a system are read-only: Numba would compile another version for them.
-    align_many(
-        A[None], A2.copy()[None], M.copy()[None], ONE_PAIR, 1.0, *tables, finish, False, report, rotation
-    )
+    if M.any() or not finish:
+        tables = start_tables(len(A), starts, seed)
+        align_many(
+            A[None], A2.copy()[None], M.copy()[None], ONE_PAIR, 1.0, *tables, finish, False, report, rotation
+        )
+    else:
+        # A module of its own, so that those who have observers do not wait for its compilation.
+        from sysbags._numba.multistart import align_transitions
+
+        rotations, orders, _ = start_tables(
+            len(A), crowded_starts(len(A)) if starts is None else starts, seed
+        )
+        align_transitions(A.copy(), A2.copy(), rotations, orders, starts is not None, report[0], rotation[0])
     value, nuclear_norm, slope, sweeps, agreed, tried = report[0].tolist()
     if not isfinite(value):
         for name, matrix in (("first", A1), ("second", A2), ("observer", M)):
