@@ -28,7 +28,7 @@ LARGEST_TURN = 0.35
 """Longest step, as an angle, divided by the root of the order."""
 SETTLED = 12
 """Steps before a start may be given up: the model of the curvature must have seen some."""
-HOPE = 100.0
+HOPE = 400.0
 """A start is given up where it is farther below the best than so many times what its model promises."""
 REPAIR = 12
 """Steps after which Q is made orthogonal again."""

@@ -18,8 +18,8 @@ MOST_STARTS = 28
 def crowded_starts(n: int) -> int:
     """Return the default number of starts where only the transitions count.
 
-    The share of random starts that find the best optimum falls with the order, from about 0.3 at 5 to 0.04 at
-    20 (random pairs, benchmarks/dsa). From there on a start takes so long that fewer are made.
+    The share of random starts that find the best optimum falls with the order. Above 20 a start takes so long
+    that fewer are made.
 
     Examples
     --------
