@@ -90,9 +90,6 @@ def make_recordings(
 # Two delays, of which all six directions are kept, are enough for linear maps, but not for bent ones: a bent
 # map adds small directions of its own, and a state of full rank gives all directions the same weight. With
 # more delays and the leading directions alone, bent maps hardly count.
-#
-# Near the best rotation there are others that are nearly as good: sign changes of small directions. Eight
-# starts, each of which runs until it converges, find the best one more surely than the default.
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "2 delays, all 6 directions": {"n_delays": 2, "delay_interval": 5},
@@ -103,7 +100,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def scores(reference: Array, recordings: Recordings, setting: Mapping[str, Any]) -> Scores:
     """Return the scores and certificates of the recordings for each change."""
     rows = [one for group in recordings.values() for one in group]
-    dsa = DSA(reference, rows, score_method="angular", starts=8, **setting)
+    dsa = DSA(reference, rows, score_method="angular", **setting)
     found = np.stack([dsa.fit_score(), dsa.certificates_]).reshape(2, len(recordings), -1)
     return {name: (found[0, k], found[1, k]) for k, name in enumerate(recordings)}
 

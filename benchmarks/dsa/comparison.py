@@ -41,7 +41,7 @@ CLEAR = 1e-3
 FLOOR = 1e-6  # a squared distance below this share of ||A1||^2 + ||A2||^2 is not resolved in float32
 CALLS, ENOUGH = 20, 0.05  # a method is called again until so many calls or seconds are reached
 WARM_UP = 3  # order of the pair for the first call of each method
-MANY_STARTS = 28
+MANY_STARTS = 200
 MISSED_SYSTEMS = 8  # of each seed, all pairs of which are aligned
 
 
