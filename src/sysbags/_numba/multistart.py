@@ -111,12 +111,12 @@ def repair(problem: Array, state: Array, work: Array) -> None:
 
 @compiled(wrapper=False)
 def climb_from_all(
-    problem: Array, starts: Array, scale: float, patient: bool, work: Array, state: Array
-) -> int:
+    problem: Array, starts: Array, scale: float, enough: float, patient: bool, work: Array, state: Array
+) -> tuple[int, int]:
     """Climb from all starts to local optima, and fill the lanes of ``state[0]`` with the best one.
 
-    A start has converged where its slope is below `TOLERANCE` times the scale. Returns how many reached the
-    best value.
+    A start has converged where its slope is below `TOLERANCE` times the scale. No more are made once one has
+    the value `enough`. Returns how many reached the best value, and how many were made.
     """
     n, total = starts.shape[1], starts.shape[0] * LANES
     Q, B, MQ = state[0], state[1], state[2]
@@ -130,6 +130,8 @@ def climb_from_all(
     best = -np.inf
     while True:
         busy = False
+        if best >= enough - SAME_VALUE * scale:
+            break
         for lane in range(LANES):
             if ages[lane] < 0 and following < total:
                 place = following % LANES
@@ -224,7 +226,7 @@ def climb_from_all(
             store(Q, i, j, fill(winner[i, j]))
     for _ in range(2):
         repair(problem, state, work)
-    return agreed
+    return agreed, following
 
 
 @compiled(wrapper=False)
@@ -241,7 +243,14 @@ def remove_trace(A: Array) -> float:
 
 @compiled()
 def align_transitions(
-    A: Array, A2: Array, starts: Array, orders: IntArray, patient: bool, report: Array, rotation: Array
+    A: Array,
+    A2: Array,
+    starts: Array,
+    orders: IntArray,
+    bound: float,
+    patient: bool,
+    report: Array,
+    rotation: Array,
 ) -> None:
     """Maximise ``tr(A' Q' A2 Q)`` over O(n).
 
@@ -251,6 +260,8 @@ def align_transitions(
         Destroyed.
     starts, orders : arrays
         See `alignment.align_many`.
+    bound : float
+        Of the value, from above: a start that reaches it is the last.
     patient : bool
         Give no start up.
     report : (6,) array
@@ -268,12 +279,12 @@ def align_transitions(
         report[:] = np.nan
         return
     problem = spread(A, A2, np.zeros((n, n)))
-    agreed = climb_from_all(problem, starts, scale, patient, work, state)
+    agreed, tried = climb_from_all(problem, starts, scale, bound - constant, patient, work, state)
     # The error of the value is the square of the slope over a curvature, which may be small.
     finish, best = np.bool_(True), -np.inf
     ascend(problem, A, state, work, orders, SHARP * scale, finish, np.inf, best, finish, SHARP_ROUNDS, lanes)
     report[0], report[1], report[2] = lanes[0, 0, 0] + constant, 0.0, np.sqrt(lanes[1, 0, 0])
-    report[3], report[4], report[5] = 0.0, agreed, starts.shape[0] * LANES
+    report[3], report[4], report[5] = 0.0, agreed, tried
     for i in range(n):
         for j in range(n):
             rotation[i, j] = state[0, i, j, 0]

@@ -13,6 +13,7 @@ from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array
 from sysbags._common.validation import check_choice, check_matrix, check_weight
 from sysbags._numba.alignment import align_many
+from sysbags._numba.multistart import align_transitions
 from sysbags.distances.certificates import tight_bound
 from sysbags.distances.gram import cross_gram
 from sysbags.distances.starts import crowded_starts, start_tables
@@ -46,7 +47,8 @@ class BlockAlignment(NamedTuple):
         Jacobi sweeps of the group of starts with the best one; 0 where starts climb by L-BFGS.
     agreed, starts : int
         The number of starts that reached this value, and the number of starts. Starts that fall behind are
-        stopped, so `agreed` may be small on an easy problem too; 1 of many starts is a warning.
+        stopped, and none is made after one that is proven to be the best, so `agreed` may be small on an easy
+        problem too.
     nuclear_norm : float
         ``||M||_*``.
     transitions : tuple of two (n, n) arrays
@@ -174,13 +176,11 @@ def align_blocks(
             A[None], A2.copy()[None], M.copy()[None], ONE_PAIR, 1.0, *tables, finish, False, report, rotation
         )
     else:
-        # A module of its own, so that those who have observers do not wait for its compilation.
-        from sysbags._numba.multistart import align_transitions
-
-        rotations, orders, _ = start_tables(
-            len(A), crowded_starts(len(A)) if starts is None else starts, seed
-        )
-        align_transitions(A.copy(), A2.copy(), rotations, orders, starts is not None, report[0], rotation[0])
+        patient = starts is not None
+        rotations, orders, _ = start_tables(len(A), starts or crowded_starts(len(A)), seed)
+        finite = isfinite(float(np.vdot(A, A)) * float(np.vdot(A2, A2)))
+        bound = transition_bound(A, A2) if finite else np.inf
+        align_transitions(A.copy(), A2.copy(), rotations, orders, bound, patient, report[0], rotation[0])
     value, nuclear_norm, slope, sweeps, agreed, tried = report[0].tolist()
     if not isfinite(value):
         for name, matrix in (("first", A1), ("second", A2), ("observer", M)):
