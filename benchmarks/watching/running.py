@@ -14,12 +14,12 @@ import numpy as np
 
 from benchmarks.machine import peak_memory, seconds
 from sysbags._common.parallel import ONE_BLAS_THREAD
-from sysbags.bags.live import LiveBag
 from sysbags.bags.registry import make_bag
 from sysbags.datasets import make_streams
 from sysbags.datasets.watching import make_watching
-from sysbags.video import open_live, write_video
+from sysbags.video import write_video
 from sysbags.watch import Watcher
+from sysbags.watch.session import Session
 
 __all__ = ["memory_rows", "speed_rows"]
 
@@ -29,7 +29,7 @@ COUNTS = (10_000, 1_000_000)
 
 
 def speed_rows() -> Iterator[str]:
-    """Lines of the table of frames per second: decoding, patterns, windows, scores and alarms."""
+    """Lines of the table of frames per second of `sysbags watch`: from the file to the alarms."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # one core, also for the decoder's threads
     yield "| scene | bag | frames | lines | frames/s | times real time at 25 frames/s |"
     yield "| --- | --- | ---: | ---: | ---: | ---: |"
@@ -46,12 +46,7 @@ def speed_rows() -> Iterator[str]:
 
 
 def _watch(path: Path, bag: str) -> None:
-    watcher = Watcher(rate=CAMERA, learn=SECONDS / 3.0 + 40.0, false_alarms=1.0 / 3600.0)
-    live = LiveBag(make_bag(bag))
-    with open_live(path) as video:
-        for frame in video:
-            watcher.update(live.update([frame.picture]))
-    watcher.finish()
+    Session(path, make_bag(bag), learn=SECONDS / 3.0 + 40.0, false_alarms=1.0 / 3600.0).run(lambda _: None)
 
 
 def memory_rows() -> Iterator[str]:
