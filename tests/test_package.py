@@ -82,9 +82,7 @@ def test_the_page_for_users_of_dsa_runs(capsys):
 
 @pytest.mark.parametrize("example", sorted(path.stem for path in (ROOT / "examples").glob("*.py")))
 def test_examples_draw_their_picture(example, tmp_path, capsys):
-    spec = importlib.util.spec_from_file_location(example, ROOT / "examples" / f"{example}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = importlib.import_module(example)
     picture = tmp_path / "picture.png"
     options = [*SMALL[example], "--out", str(picture)] if example in SMALL else [str(picture)]
     assert not module.main(options)
