@@ -186,6 +186,11 @@ def test_the_number_of_starts_falls_for_large_orders_only():
     assert sysbags.align_blocks(*A).starts == crowded_starts(6) + -crowded_starts(6) % LANES
 
 
+def test_no_starts_are_refused():
+    with pytest.raises(ParameterError, match="starts"):
+        sysbags.align_blocks(np.diag([0.2, 0.5]), np.diag([0.3, 0.4]), starts=0)
+
+
 def test_matrices_that_are_not_finite_get_one_sentence():
     with pytest.raises(ParameterError, match="first"):
         sysbags.align_blocks([[np.nan, 0.0], [0.0, 1.0]], np.eye(2))

@@ -177,7 +177,8 @@ def align_blocks(
         )
     else:
         patient = starts is not None
-        rotations, orders, _ = start_tables(len(A), starts or crowded_starts(len(A)), seed)
+        count = crowded_starts(len(A)) if starts is None else starts
+        rotations, orders, _ = start_tables(len(A), count, seed)
         finite = isfinite(float(np.vdot(A, A)) * float(np.vdot(A2, A2)))
         bound = transition_bound(A, A2) if finite else np.inf
         align_transitions(A.copy(), A2.copy(), rotations, orders, bound, patient, report[0], rotation[0])
