@@ -25,6 +25,13 @@ class Score(NamedTuple):
         The distance at the best rotation found; 0 means the same dynamics.
     lower_bound : float
         No rotation has a smaller distance. Where both are equal, the score is proven to be the minimum.
+
+    Examples
+    --------
+    >>> from sysbags.dsa import euclidean_distance
+    >>> score = euclidean_distance([[0.5]], [[-0.5]])  # no rotation changes a sign
+    >>> round(score.score, 6), round(score.lower_bound, 6)
+    (2.0, 2.0)
     """
 
     score: float
