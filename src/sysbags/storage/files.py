@@ -140,7 +140,35 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def load_values(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
-    """Read what `save_values` wrote; a file of another kind is an error."""
+    """Read what `save_values` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+    kind : str
+        The kind that was given to `save_values`.
+
+    Returns
+    -------
+    dict of str to any
+        The values.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be read, is damaged, or is of another kind.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> from sysbags.storage import load_values, save_values
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "state"
+    >>> save_values(file, "State", {"count": 3, "rows": np.ones((2, 2))})
+    >>> values = load_values(file, "State")
+    >>> values["count"], values["rows"].shape
+    (3, (2, 2))
+    """
     found, values = _load(path)
     if found != kind or type(values) is not dict:
         raise FileError(f"{path} is a file of the kind {found!r}, but it must be of the kind {kind!r}")
