@@ -2,9 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick test-portable lint types bench clean
+.PHONY: demo test quick test-portable lint types bench dist clean
 
-.venv/for-use: pyproject.toml
+.venv/for-use: pyproject.toml src/sysbags/_common/version.py
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
@@ -44,7 +44,17 @@ test-portable: .venv/installed
 # The peers that the benchmarks measure against are large, so they are installed only here.
 bench: .venv/installed
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
-	$(BIN)/python -m benchmarks --write benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks --write docs/benchmarks.md
+
+# What is uploaded at a release. Both files are tried in environments of their own, outside of this folder, with
+# $(PYTHON): `make dist PYTHON=python3.13` tries another version.
+dist: .venv/installed
+	$(BIN)/python -m pip install --quiet build twine
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	tests/check_distribution.sh dist/*.whl $(PYTHON)
+	tests/check_distribution.sh dist/*.tar.gz $(PYTHON)
 
 clean:
 	rm -rf .venv demo
