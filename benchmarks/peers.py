@@ -54,12 +54,11 @@ def pymanopt_best(
     return best
 
 
-def dsa_distance(A1: Array, A2: Array, *, iterations: int = 200, rate: float = 0.01, seed: int = 0) -> Found:
+def dsa_distance(A1: Array, A2: Array, *, iterations: int, rate: float, seed: int) -> Found:
     """`tr(A1' Q' A2 Q)` at the similarity transform that dsa-metric finds.
 
-    Iterations and learning rate are by default those of its class SimilarityTransformDist. It fits `C` in
-    `||A1/|A1| - C A2/|A2| C'||` in float32; here `Q = C'`, made orthogonal in float64 (its polar factor) so
-    that the peer is judged without its round-off.
+    It fits `C` in `||A1/|A1| - C A2/|A2| C'||` in float32; here `Q = C'`, made orthogonal in float64 (its
+    polar factor) so that the peer is judged without its round-off.
     """
     import torch
     from DSA.simdist import SimilarityTransformDist
