@@ -153,16 +153,32 @@ def test_delays_of_noisy_series_help_prediction():
     assert select_delays(series) > 2
 
 
+def test_one_dimension_is_one_channel():
+    series, inputs = np.random.default_rng(0).standard_normal((2, 60))
+    assert np.array_equal(delay_embed(series, 3), delay_embed(series[:, None], 3))
+    assert delay_embed([0, 1, 2], 2).tolist() == [[1.0, 0.0], [2.0, 1.0]]
+    columns = fit_dmd(series[:, None], control=inputs[:, None], n_delays=2)
+    assert np.array_equal(fit_dmd(series, control=inputs, n_delays=2).transition, columns.transition)
+    halves = fit_dmd([series[:20], series[20:]], control=[inputs[:20], inputs[20:]], n_delays=2)
+    expected = fit_dmd([series[:20, None], series[20:, None]], control=[inputs[:20], inputs[20:]], n_delays=2)
+    assert np.array_equal(halves.transition, expected.transition)
+    assert not np.array_equal(halves.transition, columns.transition)
+    assert select_delays(series) == select_delays(series[:, None])
+
+
 @pytest.mark.parametrize(
     ("data", "options", "error", "message"),
     [
-        (np.ones(5), {}, StreamError, r"data has shape \(5,\), but it must be \(time, channels\)"),
-        (np.ones((2, 2, 2, 2)), {}, StreamError, r"but it must be \(time, channels\), or"),
+        (np.float64(5), {}, StreamError, r"data has shape \(\), but it must be an array \(time,\)"),
+        (np.ones((2, 2, 2, 2)), {}, StreamError, r"but it must be an array \(time,\), \(time, channels\) or"),
+        ([1.0, 2.0], {}, StreamError, r"data\[0\] has shape \(\)"),
+        ([[1.0, 2.0], [3.0, 4.0]], {}, StreamError, r"data\[0\] is a list of numbers"),
+        (np.empty(0), {}, StreamError, "data is empty"),
         (np.empty((0, 3)), {}, StreamError, "data is empty"),
         ([], {}, StreamError, "data is an empty list"),
         ([[[1.0, 2.0], [3.0]]], {}, StreamError, r"data\[0\] is ragged"),
         ([np.ones((5, 2)), np.ones((5, 3))], {}, StreamError, "have 2 and 3 channels"),
-        ([np.ones((5, 2)), np.ones(3)], {}, StreamError, r"data\[1\] has shape \(3,\)"),
+        ([np.ones((5, 2)), np.ones(3)], {}, StreamError, "have 1 and 2 channels"),
         (np.array([[1.0], [np.nan], [1.0]]), {}, StreamError, "data holds nan at index"),
         (np.array([["a"], ["b"]]), {}, StreamError, "must hold real numbers"),
         (np.zeros((5, 2)), {}, StreamError, "data is 0 everywhere"),

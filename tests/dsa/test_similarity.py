@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from signals import oscillation, random_system
 from sysbags.datasets import make_streams
 from sysbags.dsa import DSA, angular_distance, fit_dmd
-from sysbags.errors import OrderError, ParameterError, SysbagsError
+from sysbags.errors import DistanceWarning, OrderError, ParameterError, SysbagsError
 
 METHODS = ("angular", "euclidean", "wasserstein")
 SAME = 1e-6  # see test_scores.py
@@ -161,22 +162,27 @@ def test_fitted_systems_are_scored_again():
 def test_unequal_ranks_and_settings_for_each_system():
     x, y, z = four_systems()[:3]
     dsa = DSA([x, y, z], n_delays=[1, 2, 3], rank=[2, 3, 4], score_method="angular")
-    scores = dsa.fit_score()
+    with pytest.warns(DistanceWarning, match="are from 2 to 4, and unequal ranks are padded") as caught:
+        scores = dsa.fit_score()
+    assert len(caught) == 1  # and not one for each pair
     models = [fit_dmd(s, n_delays=d, rank=r) for s, d, r in ((x, 1, 2), (y, 2, 3), (z, 3, 4))]
     expected = angular_distance(models[0].transition, models[2].transition).score
     assert scores[0, 2] == pytest.approx(expected, abs=SAME)
-    pair = DSA([x, y], z, n_delays=([1, 2], 3), rank=([2, 3], 4), score_method="angular").fit_score()
+    with pytest.warns(DistanceWarning):
+        pair = DSA([x, y], z, n_delays=([1, 2], 3), rank=([2, 3], 4), score_method="angular").fit_score()
     assert np.array_equal(pair, scores[:2, 2])
-    assert DSA(x, x, rank=(2, 3), score_method="angular").fit_score() > 0.0
-    assert DSA(x, x, rank=(2, 3)).fit_score() > 0.0
+    with pytest.warns(DistanceWarning, match="are from 2 to 3"):
+        assert DSA(x, x, rank=(2, 3), score_method="angular").fit_score() > 0.0
+    with warnings.catch_warnings(action="error"):  # nothing is padded
+        assert DSA(x, x, rank=(2, 3)).fit_score() > 0.0
+        DSA([x, y], rank=3, score_method="angular").fit_score()
 
 
 def test_automatic_delays_and_rank_are_common_to_all_systems():
     time = np.arange(300)
     series = [(np.cos(a * time) + np.cos(b * time))[:, None] for a, b in ((0.2, 0.9), (0.3, 1.4))]
     series.append(np.cos(0.5 * time)[:, None])
-    dsa = DSA(series, n_delays="auto", score_method="angular")
-    dsa.fit_score()
+    dsa = DSA(series, n_delays="auto").fit_dmds()
     assert dsa.n_delays_ == [4, 4, 4]
     dsa = DSA([oscillation([0.3], 0, channels=12), oscillation([0.3, 1.0], 1, channels=12)], rank="auto")
     dsa.fit_score()
@@ -244,7 +250,8 @@ x = np.random.default_rng(0).standard_normal((20, 2))
         ((x,), {}, "X is one system, but without Y it must be a list"),
         (([],), {}, "X is an empty list"),
         ((x, []), {}, "Y is an empty list"),
-        (([x, x[:, 0]],), {}, r"X\[1\] has shape \(20,\), but it must be \(time, channels\)"),
+        (([x, x[0, 0]],), {}, r"X\[1\] has shape \(\), but it must be an array \(time,\)"),
+        (([x, [[1.0, 2.0], [3.0]]],), {}, r"X\[1\]\[0\] is a list of numbers"),
         (([x, None],), {}, r"X\[1\] "),
         (("clip.mp4", x), {}, "X holds .* must hold real numbers"),
         (([x, 0.0 * x],), {}, r"X\[1\] is 0 everywhere"),
@@ -265,6 +272,16 @@ x = np.random.default_rng(0).standard_normal((20, 2))
         (([x, x],), {"X_control": [x, x]}, 'score_method is "wasserstein", which compares eigenvalues'),
         (([x, x],), {"compare": "joint"}, "compare is 'joint', but there are no inputs"),
         (([x, x],), {"compare": "all"}, "compare is 'all'"),
+        (
+            ([x, 2 * x],),
+            {"X_control": [x[:, 0]] * 2, "compare": "control", "score_method": "angular"},
+            "at least two inputs are needed",
+        ),
+        (([x, x],), {"iters": 100}, "no argument 'iters': the search ends when it has converged; see starts"),
+        (([x, x],), {"lr": 0.01}, "no argument 'lr'"),
+        (([x, x],), {"device": "cpu"}, "no argument 'device': everything runs on the processor"),
+        (([x, x],), {"verbose": True}, "no argument 'verbose'"),
+        (([x, x],), {"n_delay": 2}, "no argument 'n_delay': its arguments are X, Y, .* n_delays, .* n_jobs$"),
         ((x, x), {"X_control": x, "compare": "state"}, "Y has 0 inputs and X has 2"),
         ((x, x), {"X_control": x[1:], "Y_control": x, "compare": "state"}, "the trials of X_control have 19"),
         (([x, x],), {"Y_control": x, "compare": "state"}, "there is Y_control without Y"),
@@ -275,6 +292,52 @@ x = np.random.default_rng(0).standard_normal((20, 2))
 def test_bad_input_is_one_clear_sentence(arguments, options, message):
     with pytest.raises(SysbagsError, match=message):
         DSA(*arguments, **options).fit_score()
+
+
+def test_inputs_are_counted_at_each_score():
+    dsa = DSA([x, 2 * x], X_control=[x[:, 0], x[:, 1]], score_method="angular").fit_dmds()
+    dsa.compare = "control"
+    with pytest.raises(ParameterError, match="at least two inputs are needed"):
+        dsa.score()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_squared_scores(method):
+    """The squares are those of the scores that were computed, whatever is assigned later."""
+    systems = four_systems()
+    dsa = DSA(systems, rank=3, score_method=method)
+    scores = dsa.fit_score()
+    dsa.score_method = "euclidean" if method == "wasserstein" else "wasserstein"
+    assert np.array_equal(dsa.squared_scores_, scores if method == "wasserstein" else scores**2)
+    pair = DSA(*systems[:2], rank=3, score_method=method)
+    pair.fit_score()
+    assert pair.squared_scores_ == dsa.squared_scores_[0, 1]
+
+
+def test_one_dimension_is_one_channel_of_a_system():
+    series = [np.cos(speed * np.arange(80)) for speed in (0.3, 0.5, 0.9)]
+    columns = [a[:, None] for a in series]
+    expected = DSA(columns, n_delays=2).fit_score()
+    assert np.array_equal(DSA(series, n_delays=2).fit_score(), expected)
+    assert DSA(series[0], series[1], n_delays=2).fit_score() == expected[0, 1]
+    trials = [[a[:30], a[30:]] for a in series]
+    assert np.array_equal(
+        DSA(trials, n_delays=2).fit_score(),
+        DSA([[a[:30, None], a[30:, None]] for a in series], n_delays=2).fit_score(),
+    )
+    options = {"n_delays": 2, "score_method": "angular"}
+    assert np.array_equal(
+        DSA(series, X_control=series[::-1], **options).fit_score(),
+        DSA(columns, X_control=columns[::-1], **options).fit_score(),
+    )
+
+
+def test_repr_has_the_systems_and_what_is_not_a_default():
+    assert repr(DSA([x, x])) == "DSA(2 systems)"
+    assert repr(DSA([x, x], x, rank=2, n_delays=1)) == "DSA(2 systems against 1 system, rank=2)"
+    driven = DSA(x, [x], X_control=x, Y_control=[x], compare="state", lamb=0.1)
+    assert repr(driven) == "DSA(1 system against 1 system, with inputs, lamb=0.1, compare='state')"
+    assert len(repr(DSA([x] * 500, rank=[2] * 500, n_delays=np.ones(500, int)))) < 150
 
 
 def test_score_before_the_fit():

@@ -51,7 +51,7 @@ def select_delays(
     Examples
     --------
     >>> import numpy as np
-    >>> select_delays(np.cos(0.3 * np.arange(200))[:, None])
+    >>> select_delays(np.cos(0.3 * np.arange(200)))
     2
     """
     trials = check_trials(data, "data")

@@ -39,6 +39,16 @@ class DynamicModes:
     singular_values : array
         Of the delay-embedded data, all of them, descending. With a kernel, the square roots of the leading
         eigenvalues of the centred kernel.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sysbags.dsa import fit_dmd
+    >>> modes = fit_dmd(np.cos(0.3 * np.arange(100))[:, None], n_delays=3, rank=2)
+    >>> modes.rank, modes.encoder.shape, modes.control.shape
+    (2, (3, 2), (2, 0))
+    >>> np.abs(np.angle(modes.eigenvalues)).round(6)
+    array([0.3, 0.3])
     """
 
     transition: Array
@@ -82,7 +92,8 @@ def fit_dmd(
     Parameters
     ----------
     data : array_like or list of array_like
-        (time, channels), (trials, time, channels), or a list of trials, whose lengths may differ.
+        (time,) for one channel, (time, channels), (trials, time, channels), or a list of trials, whose
+        lengths may differ.
     control : array_like or list of array_like, optional
         Inputs u, in the same form as the data, with the same number of time points. A row acts on the step
         from its own time point to the next.
@@ -104,7 +115,7 @@ def fit_dmd(
     --------
     >>> import numpy as np
     >>> time = np.arange(100)
-    >>> modes = fit_dmd(np.cos(0.3 * time)[:, None], n_delays=2)
+    >>> modes = fit_dmd(np.cos(0.3 * time), n_delays=2)
     >>> np.angle(modes.eigenvalues).round(6)
     array([ 0.3, -0.3])
     """

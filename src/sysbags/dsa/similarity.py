@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
+import reprlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
@@ -12,16 +14,26 @@ from sysbags._common.parallel import run
 from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import check_choice, check_integer, check_weight
+from sysbags._common.warnings import warn
 from sysbags.dsa.delays import Trials, choose_delays
 from sysbags.dsa.modes import DynamicModes, check_rank, fit_trials, rank_range
 from sysbags.dsa.scores import Score, angular_distance, euclidean_distance, wasserstein_distance
 from sysbags.dsa.trials import check_controls, check_trials
-from sysbags.errors import ParameterError, StreamError
+from sysbags.errors import DistanceWarning, ParameterError, StreamError
 
 __all__ = ["DSA"]
 
 SCORE_METHODS = ("angular", "euclidean", "wasserstein")
 COMPARISONS = ("state", "control", "joint")
+DATA = ("X", "Y", "X_control", "Y_control")
+# What takes the place of arguments of dsa-metric.
+INSTEAD = {
+    **dict.fromkeys(("iters", "lr"), "the search ends when it has converged; see starts"),
+    **dict.fromkeys(("rank_thresh", "rank_explained_variance"), 'give rank a number or "auto"'),
+    "device": "everything runs on the processor",
+    "verbose": "the progress of long work is shown without it",
+    "dmd_class": "see kernel",
+}
 
 
 class DSA:
@@ -41,17 +53,18 @@ class DSA:
     see `euclidean_distance`; dsa-metric's InputDSA aligns controllability matrices instead.
 
     The arguments and the scores are those of the class of the same name in the package dsa-metric, where that
-    one finds the best rotation. Three things differ. Transitions of unequal ranks are padded with
-    zeros, where dsa-metric compares eigenvalues instead, so that all entries of a matrix have the same
-    meaning; with "wasserstein", eigenvalues of unequal numbers are two uniform distributions, in both. Time
-    steps from one trial to the next are never part of a fit. A rank that the data does not have is an error.
+    one finds the best rotation. Three things differ. Transitions of unequal ranks are padded with zeros,
+    with a warning, where dsa-metric compares eigenvalues instead, so that all entries of a matrix have the
+    same meaning; with "wasserstein", eigenvalues of unequal numbers are two uniform distributions, in both.
+    Time steps from one trial to the next are never part of a fit. A rank that the data does not have is an
+    error.
 
     Parameters
     ----------
     X : array_like or list
-        One system or a list of systems. A system is an array (time, channels) or (trials, time, channels),
-        or, within a list of systems, a list of trials whose lengths may differ. Systems may have different
-        channels.
+        One system or a list of systems. A system is an array (time, channels), (trials, time, channels), or
+        (time,) for one channel, or, within a list of systems, a list of trials whose lengths may differ.
+        Systems may have different channels.
     Y : array_like or list, optional
         The systems to compare with. By default all pairs of X are compared.
     X_control, Y_control : array_like or list, optional
@@ -72,7 +85,7 @@ class DSA:
     kernel : str or callable, optional
         States are kernel principal components of the rows, see `fit_dmd`.
     compare : {"joint", "state", "control"}, optional
-        With inputs: compare A and B (the default), A alone, or B alone.
+        With inputs: compare A and B (the default), A alone, or B alone, which needs at least two inputs.
     control_weight : float, default=1.0
         Weight of B beside A.
     starts, certificate, random_state
@@ -91,6 +104,14 @@ class DSA:
         For the systems of X, then those of Y.
     scores_, certificates_ : float or array
         The scores, and lower bounds: no rotation has a smaller score. With "wasserstein" both are equal.
+    squared_scores_ : float or array
+        Squared distances, which `sysbags.statistics` takes: the squares of "angular" and "euclidean" scores,
+        and the "wasserstein" scores as they are, because they are squared already.
+
+    Warns
+    -----
+    DistanceWarning
+        If transitions of unequal ranks are padded with zeros.
 
     Examples
     --------
@@ -106,6 +127,8 @@ class DSA:
     array([[0. , 0. , 0.4],
            [0. , 0. , 0.4],
            [0.4, 0.4, 0. ]])
+    >>> dsa
+    DSA(3 systems, rank=2, score_method='angular')
     >>> dsa.certificates_.round(2)[0]
     array([0. , 0. , 0.4])
     >>> round(DSA(slow, fast, rank=2, score_method="angular").fit_score(), 2)
@@ -116,6 +139,7 @@ class DSA:
     n_delays_: list[int]
     scores_: float | Array
     certificates_: float | Array
+    squared_scores_: float | Array
 
     def __init__(
         self,
@@ -136,7 +160,11 @@ class DSA:
         certificate: str = "fast",
         random_state: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
+        **other: Never,
     ) -> None:
+        for name in other:
+            instead = INSTEAD.get(name, f"its arguments are {', '.join(_defaults())}")
+            raise ParameterError(f"DSA has no argument {name!r}: {instead}")
         self.X = X
         self.Y = Y
         self.X_control = X_control
@@ -154,6 +182,18 @@ class DSA:
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    def __repr__(self) -> str:
+        sides = [self.X] if self.Y is None else [self.X, self.Y]
+        counts = [len(side) if isinstance(side, (list, tuple)) else 1 for side in sides]
+        shown = [" against ".join(f"{count} system{'s' * (count != 1)}" for count in counts)]
+        if self.X_control is not None or self.Y_control is not None:
+            shown[0] += ", with inputs"
+        for name, default in _defaults().items():
+            value = reprlib.repr(getattr(self, name))
+            if name not in DATA and value != reprlib.repr(default):
+                shown.append(f"{name}={value}")
+        return f"DSA({', '.join(shown)})"
+
     def fit_score(self) -> Any:
         """Fit the systems and return their scores.
 
@@ -167,7 +207,6 @@ class DSA:
 
     def fit_dmds(self) -> DSA:
         """Fit a linear system to each time series; `score` may then be called with several score methods."""
-        self._comparison()
         first = _systems(self.X, self.X_control, "X")
         if self.Y is None:
             if not isinstance(self.X, (list, tuple)):
@@ -178,7 +217,7 @@ class DSA:
         else:
             second = _systems(self.Y, self.Y_control, "Y")
         systems = [*first, *second]
-        _check_inputs(systems)
+        self._comparison(_check_inputs(systems))
         sizes = [len(first)] if self.Y is None else [len(first), len(second)]
         intervals = [
             check_integer(interval, "delay_interval")
@@ -215,10 +254,18 @@ class DSA:
 
     def score(self) -> Any:
         """Return the scores of the fitted systems, see `fit_score`."""
-        weights = self._comparison()
         if not hasattr(self, "models_"):
             raise ParameterError("the systems are not fitted: call fit_score, or fit_dmds before score")
         (first, second), (keys, other_keys) = self.models_, self._keys
+        weights = self._comparison(first[0].control.shape[1])
+        ranks = sorted({model.rank for model in (*first, *second)})
+        if len(ranks) > 1 and self.score_method != "wasserstein":
+            warn(
+                f"the ranks of the systems are from {ranks[0]} to {ranks[-1]}, and unequal ranks are padded "
+                "with zeros, so the scores also measure the difference in rank: give all systems one rank",
+                DistanceWarning,
+                stacklevel=2,
+            )
         seed = seed_of(self.random_state)
 
         def pair_score(pair: tuple[int, int]) -> Score:
@@ -255,21 +302,25 @@ class DSA:
         self.scores_, self.certificates_ = (
             float(side) if np.ndim(side) == 0 else side for side in (scores, certificates)
         )
+        self.squared_scores_ = self.scores_ if self.score_method == "wasserstein" else self.scores_**2
         return self.scores_
 
-    def _comparison(self) -> tuple[float, float]:
-        """Check the options of the score; return the weights of A and B."""
+    def _comparison(self, inputs: int) -> tuple[float, float]:
+        """Check the options of the score for a number of inputs; return the weights of A and B."""
         check_choice(self.score_method, "score_method", SCORE_METHODS)
-        has_inputs = self.X_control is not None or self.Y_control is not None
-        compare = ("joint" if has_inputs else "state") if self.compare is None else self.compare
+        compare = ("joint" if inputs else "state") if self.compare is None else self.compare
         check_choice(compare, "compare", COMPARISONS)
         weight = check_weight(self.control_weight, "control_weight")
-        if compare != "state" and not has_inputs:
+        if compare != "state" and not inputs:
             raise ParameterError(f"compare is {compare!r}, but there are no inputs: give X_control")
         if compare != "state" and self.score_method == "wasserstein":
             raise ParameterError(
                 f'score_method is "wasserstein", which compares eigenvalues, but compare is {compare!r}: '
                 'use "angular", "euclidean", or compare="state"'
+            )
+        if compare == "control" and inputs == 1:
+            raise ParameterError(
+                'compare is "control", but with one input all scores are 0: at least two inputs are needed'
             )
         return {"state": (1.0, 0.0), "control": (0.0, 1.0), "joint": (1.0, weight)}[compare]
 
@@ -309,15 +360,22 @@ def _systems(data: Any, control: Any, name: str) -> list[Trials]:
     return systems
 
 
-def _check_inputs(systems: Sequence[Trials]) -> None:
-    """Raise an error unless all systems have the same number of inputs."""
-    expected = systems[0][1][0].shape[1]
+def _defaults() -> dict[str, Any]:
+    """Return the arguments of `DSA` with their default values."""
+    parameters = inspect.signature(DSA).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind != p.VAR_KEYWORD}
+
+
+def _check_inputs(systems: Sequence[Trials]) -> int:
+    """Return the number of inputs, which must be the same for all systems."""
+    expected: int = systems[0][1][0].shape[1]
     for _, controls, name in systems:
         if controls[0].shape[1] != expected:
             raise StreamError(
                 f"{name} has {controls[0].shape[1]} inputs and {systems[0][2]} has {expected}, but all "
                 "systems must have the same inputs"
             )
+    return expected
 
 
 def _per_system(value: Any, name: str, sizes: Sequence[int]) -> list[Any]:

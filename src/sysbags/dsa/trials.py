@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from sysbags.errors import StreamError
 
 __all__ = ["check_controls", "check_trials", "delay_embed", "embedded_trials"]
 
-MEANING = "(time, channels), or (trials, time, channels)"
+MEANING = "an array (time,), (time, channels) or (trials, time, channels)"
 
 
 def delay_embed(data: npt.ArrayLike, n_delays: int = 1, delay_interval: int = 1) -> Array:
@@ -25,8 +26,8 @@ def delay_embed(data: npt.ArrayLike, n_delays: int = 1, delay_interval: int = 1)
 
     Parameters
     ----------
-    data : (time, channels) or (trials, time, channels) array_like
-        Trials are embedded one by one.
+    data : (time,), (time, channels) or (trials, time, channels) array_like
+        One dimension is one channel. Trials are embedded one by one.
     n_delays : int, default=1
         Number of observations in a row.
     delay_interval : int, default=1
@@ -63,7 +64,8 @@ def check_trials(data: Any, name: str) -> list[Array]:
     Parameters
     ----------
     data : array_like or sequence of array_like
-        (time, channels), (trials, time, channels), or a list of such arrays, whose lengths may differ.
+        (time,) for one channel, (time, channels), (trials, time, channels), or a list of such arrays, whose
+        lengths may differ.
     name : str
         The name of the data in error messages.
     """
@@ -82,18 +84,23 @@ def check_trials(data: Any, name: str) -> list[Array]:
 
 
 def _split(data: Any, name: str) -> list[Array]:
-    """Return the trials of an array with two or three dimensions."""
+    """Return the trials of an array with one to three dimensions."""
+    if isinstance(data, (list, tuple)) and data and isinstance(data[0], Real):
+        # As rows of a nested list, these could as well be time points.
+        raise StreamError(f"{name} is a list of numbers, but it must be {MEANING}")
     array = _check_array(data, name)
     return list(array) if array.ndim == 3 else [array]
 
 
 def _check_array(data: Any, name: str) -> Array:
-    """Return a finite array with two or three dimensions."""
+    """Return a finite array with two or three dimensions; one dimension becomes one channel."""
     try:
-        has_trials = np.ndim(data) == 3
+        dimensions = np.ndim(data)
     except ValueError:  # ragged rows, which are refused below
-        has_trials = False
-    return check_matrix(data, name, (None,) * (3 if has_trials else 2), MEANING, StreamError)
+        dimensions = 2
+    shape = (None,) * (dimensions if dimensions in (1, 3) else 2)
+    array = check_matrix(data, name, shape, MEANING, StreamError)
+    return array[:, None] if array.ndim == 1 else array
 
 
 def check_controls(control: Any, trials: Sequence[Array], name: str) -> list[Array]:
