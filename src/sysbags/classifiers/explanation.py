@@ -25,6 +25,17 @@ class Explanation:
         that the systems come from, or else "bag 0", "bag 1" and so on.
     probabilities, p_values : dict, optional
         Of each class, if the classifier is calibrated, see `sysbags.classifiers.calibration.Calibration`.
+
+    Examples
+    --------
+    >>> import numpy as np, sysbags
+    >>> streams = np.random.default_rng(0).dirichlet(np.ones(6), size=(4, 30))
+    >>> systems = sysbags.SystemIdentifier(order=2).fit_transform(streams)
+    >>> explanation = sysbags.NearestMean().fit(systems, ["a", "a", "b", "b"]).explain(systems)[3]
+    >>> explanation.label, min(explanation.distances, key=explanation.distances.get)
+    ('b', 'b')
+    >>> list(explanation.parts), explanation.probabilities is None  # fitted without probability=True
+    (['transition', 'observer', 'mean'], True)
     """
 
     label: Any

@@ -39,6 +39,18 @@ class ClipFolder:
         clip is not used in this trial.
     unlabelled : list of str
         Video files beside the class folders, which are skipped.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from sysbags.datasets import class_folders
+    >>> root = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("fire/1.mp4", "rain/2.mp4", "snow/notes.txt"):
+    ...     (root / name).parent.mkdir()
+    ...     (root / name).touch()
+    >>> folder = class_folders(root)
+    >>> [path.name for path in folder.paths], folder.labels, folder.notes()
+    (['1.mp4', '2.mp4'], ['fire', 'rain'], ['skipped: the class folder snow holds no clip'])
     """
 
     paths: list[Path]

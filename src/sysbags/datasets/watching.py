@@ -57,6 +57,13 @@ class WatchedEvent:
         One of the kinds of `make_watching`; in joined clips, the class of the clips that are shown.
     strength : float, default=0.5
         Above 0, at most 1.
+
+    Examples
+    --------
+    >>> from sysbags.datasets import WatchedEvent, make_watching
+    >>> fog = WatchedEvent(start=20.0, stop=30.0, kind="fog", strength=0.8)
+    >>> make_watching("wheel", 60.0, events=[fog]).events
+    (WatchedEvent(start=20.0, stop=30.0, kind='fog', strength=0.8),)
     """
 
     start: float
@@ -77,6 +84,16 @@ class WatchingVideo:
         Number of frames.
     events : tuple of WatchedEvent
         In the order of time.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sysbags.datasets import WatchedEvent, make_watching
+    >>> video = make_watching("wheel", 4.0, events=[WatchedEvent(2.0, 3.0, "covered")])
+    >>> video.count, video.rate, [event.kind for event in video.events]
+    (40, 10.0, ['covered'])
+    >>> np.stack(list(video.frames())).shape
+    (40, 48, 64)
     """
 
     rate: float

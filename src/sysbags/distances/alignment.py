@@ -55,6 +55,15 @@ class BlockAlignment(NamedTuple):
         ``lambda_a A1`` and ``A2``.
     dual_bound : float
         The bound of `tight_bound` with ``certificate="tight"``, otherwise infinite.
+
+    Examples
+    --------
+    >>> import sysbags
+    >>> alignment = sysbags.align_blocks([[0.9, 0.0], [0.0, 0.5]], [[0.5, 0.0], [0.0, 0.9]], lambda_a=1.0)
+    >>> round(alignment.value, 6), round(alignment.upper_bound, 6)  # equal: no rotation is better
+    (1.06, 1.06)
+    >>> alignment.rotation.shape, bool(alignment.gradient_norm < 1e-6)
+    ((2, 2), True)
     """
 
     rotation: Array
@@ -96,6 +105,17 @@ class Alignment:
         The weighted terms "transition", "observer" and "mean" of the distance.
     sweeps, gradient_norm, agreed, starts
         See `BlockAlignment`.
+
+    Examples
+    --------
+    >>> import numpy as np, sysbags
+    >>> theta = sysbags.identify(np.random.default_rng(0).dirichlet(np.ones(6), size=30), order=2)
+    >>> alignment = sysbags.align(theta, theta.rotate([[0, 1], [1, 0]]))  # the same dynamics
+    >>> round(alignment.distance, 9), alignment.determinant, list(alignment.parts)
+    (0.0, -1, ['transition', 'observer', 'mean'])
+    >>> np.abs(alignment.rotation).round(6)
+    array([[0., 1.],
+           [1., 0.]])
     """
 
     distance: float

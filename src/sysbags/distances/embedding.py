@@ -47,6 +47,19 @@ class EmbeddedSystems:
         The share of the squared norm of each observer that the embedding does not hold, from 0 to 1.
     lost_of_mean : (K,) array
         The same for the means.
+
+    Examples
+    --------
+    >>> import sysbags
+    >>> from sysbags.datasets import make_streams
+    >>> from sysbags.library import Embedding
+    >>> streams, _ = make_streams(classes=2, per_class=4, frames=40, bins=8)
+    >>> systems = [sysbags.identify(stream, order=2) for stream in streams]
+    >>> embedded = Embedding.fit(systems, size=50).transform(systems)
+    >>> embedded.observers.shape, embedded.subset([0, 3]).observers.shape
+    ((8, 3, 50), (2, 3, 50))
+    >>> bool(embedded.lost.max() < 0.05)
+    True
     """
 
     observers: npt.NDArray[np.float32]

@@ -115,6 +115,17 @@ class CrossGram:
         Whether both collections are the same: `observer[j, i]` is the transpose of `observer[i, j]`.
     approximate : bool, default=False
         Whether an embedding has taken the place of the kernel. Then alignments are only as exact as that.
+
+    Examples
+    --------
+    >>> import numpy as np, sysbags
+    >>> rng = np.random.default_rng(0)
+    >>> systems = [sysbags.identify(rng.dirichlet(np.ones(6), size=30), order=2) for _ in range(4)]
+    >>> gram = sysbags.cross_gram(systems)
+    >>> gram.observer.shape, gram.mean.shape, gram.symmetric
+    ((4, 4, 2, 2), (4, 4), True)
+    >>> gram.subset([0, 1], [2]).observer.shape  # the kernel is not evaluated again
+    (2, 1, 2, 2)
     """
 
     observer: Array

@@ -82,6 +82,20 @@ class TrainedModel:
         Classes with clips of one group only: when that is left out, they are classified wrongly.
     notes : tuple of str
         What else to know about the clips.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sysbags.datasets import make_clips
+    >>> from sysbags.evaluate import train
+    >>> clips, labels = make_clips(
+    ...     tempfile.mkdtemp(), 3, frames=12, height=48, width=64, textures=["rain", "fire"]
+    ... )
+    >>> trained = train(clips, labels, classifier="nearest mean", order=2, lambda_a=0.25, lambda_mu=0.0)
+    >>> trained.method.rate.total, trained.settings["metric"], trained.failures  # the rate is cross-validated
+    (6, 'alignment', {})
+    >>> trained.pipeline.predict(clips).shape
+    (6,)
     """
 
     pipeline: Pipeline

@@ -56,6 +56,19 @@ class Added:
         Clips of the library that are given, or in the folders that are given, and no longer on disk.
     unlabelled : list of Path
         New clips without a label.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from sysbags.datasets import make_clips
+    >>> from sysbags.library import Library
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> clips, _ = make_clips(folder / "clips", 2, frames=8, height=48, width=64, textures=["rain", "fire"])
+    >>> _ = (folder / "broken.mp4").write_text("no video")
+    >>> with Library(folder / "clips.library") as library:
+    ...     result = library.add([*clips, folder / "broken.mp4"])
+    >>> result.added, [path.name for path in result.failures], len(result.unlabelled)
+    (4, ['broken.mp4'], 4)
     """
 
     added: int = 0

@@ -49,6 +49,19 @@ class Clusters:
         The objective at the start and after each iteration; it does not increase but for round-off.
     converged : bool
         Whether the last iteration changed nothing.
+
+    Examples
+    --------
+    >>> import sysbags
+    >>> from sysbags.datasets import make_streams
+    >>> from sysbags.library import SystemIndex, k_medoids
+    >>> streams, _ = make_streams(classes=2, per_class=4, frames=40, bins=8, noise=0.1)
+    >>> index = SystemIndex([sysbags.identify(stream, order=4) for stream in streams], lambda_a=10.0)
+    >>> clusters = k_medoids(index, 2)
+    >>> clusters.labels.shape, len(clusters.centers), clusters.converged
+    ((8,), 2, True)
+    >>> clusters.distances[clusters.medoids].round(6)
+    array([0., 0.])
     """
 
     labels: IntArray

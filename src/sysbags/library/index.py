@@ -47,6 +47,19 @@ class Neighbours(NamedTuple):
         For how many systems a rotation was searched, in the embedding or exactly.
     pruned : float
         The share of the systems whose exact distance was not computed.
+
+    Examples
+    --------
+    >>> import sysbags
+    >>> from sysbags.datasets import make_streams
+    >>> from sysbags.library import SystemIndex
+    >>> streams, _ = make_streams(classes=2, per_class=10, frames=40, bins=8)
+    >>> systems = [sysbags.identify(stream, order=2) for stream in streams]
+    >>> found = SystemIndex(systems).search(systems[7], 3)
+    >>> found.indices.shape, int(found.indices[0]), float(found.distances[0].round(6))
+    ((3,), 7, 0.0)
+    >>> found.blocks, found.pruned  # 6 of 20 systems are compared exactly
+    (6, 0.7)
     """
 
     indices: IntArray

@@ -38,6 +38,22 @@ class Found(NamedTuple):
         The nearest first.
     neighbours : Neighbours
         Their squared distances, and what it took to find them.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from sysbags.datasets import make_clips
+    >>> from sysbags.library import Library
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> clips, _ = make_clips(folder / "clips", 2, frames=8, height=48, width=64, textures=["rain", "fire"])
+    >>> _ = (folder / "copy.mp4").write_bytes(clips[0].read_bytes())
+    >>> with Library(folder / "clips.library") as library:
+    ...     _ = library.add([folder / "clips"])
+    ...     found = library.search(folder / "copy.mp4", k=2)
+    >>> len(found.clips), found.clips[0].label, found.clips[0].path == clips[0]
+    (2, 'rain', True)
+    >>> float(found.neighbours.distances[0].round(6))
+    0.0
     """
 
     clips: list[ClipRecord]
@@ -56,6 +72,20 @@ class Duplicates(NamedTuple):
         only the first is named.
     below : float
         The largest squared distance of such a pair.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from sysbags.datasets import make_clips
+    >>> from sysbags.library import Library
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> clips, _ = make_clips(folder / "clips", 2, frames=8, height=48, width=64, textures=["rain", "fire"])
+    >>> _ = (folder / "clips" / "copy.mp4").write_bytes(clips[0].read_bytes())
+    >>> with Library(folder / "clips.library") as library:
+    ...     _ = library.add([folder / "clips"])
+    ...     duplicates = library.duplicates(below=0.0)
+    >>> [[path.name for path in paths] for paths in duplicates.equal], duplicates.near
+    ([['copy.mp4', '00.mp4']], [])
     """
 
     equal: list[list[Path]]

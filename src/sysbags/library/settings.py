@@ -52,6 +52,18 @@ class LibrarySettings(NamedTuple):
         The largest number of landmarks of the embedding.
     lambda_a, lambda_mu : float
         The weights of a search that is not given any.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from sysbags.datasets import make_clips
+    >>> from sysbags.library import Library
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> clips, _ = make_clips(folder / "clips", 2, frames=8, height=48, width=64, textures=["rain", "fire"])
+    >>> with Library(folder / "clips.library") as library:
+    ...     _ = library.add(clips, compress=6, lambda_a=0.5)
+    >>> library.settings.bags, library.settings.compress, library.settings.lambda_a
+    (LocalBinaryPatterns(), 6, 0.5)
     """
 
     bags: BagTransformer

@@ -57,6 +57,19 @@ class ClipRecord(NamedTuple):
         When it was read, UTC.
     versions : dict
         The versions of the packages that read it.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from sysbags.datasets import make_clips
+    >>> from sysbags.library import Library
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> clips, _ = make_clips(folder / "clips", 2, frames=8, height=48, width=64, textures=["rain", "fire"])
+    >>> with Library(folder / "clips.library") as library:
+    ...     _ = library.add([folder / "clips"])
+    ...     clip = library.find(clips[0])
+    >>> clip.path.name, clip.label, clip.frames, clip.order, len(clip.sha256)
+    ('00.mp4', 'rain', 8, 5, 64)
     """
 
     path: Path

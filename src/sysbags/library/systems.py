@@ -45,6 +45,21 @@ class StoredSystems(LazySystems):
         Those of the arrays that are read.
     names : list
         What was selected to name them, such as the paths of clips, as bytes.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from sysbags.datasets import make_clips
+    >>> from sysbags.library import Library
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> clips, _ = make_clips(folder / "clips", 2, frames=8, height=48, width=64, textures=["rain", "fire"])
+    >>> import sysbags
+    >>> with Library(folder / "clips.library") as library:
+    ...     _ = library.add(clips)
+    ...     systems = library.systems
+    ...     distances = sysbags.pairwise_distances(systems)  # reads the samples
+    >>> len(systems), systems.orders, distances.shape
+    (4, array([5, 5, 5, 5]), (4, 4))
     """
 
     library: Library

@@ -88,6 +88,17 @@ class FrechetMean:
     rotations : (K, n, n) array
         The rotations of the systems onto the mean.
     converged : bool
+
+    Examples
+    --------
+    >>> import numpy as np, sysbags
+    >>> rng = np.random.default_rng(0)
+    >>> systems = [sysbags.identify(rng.dirichlet(np.ones(6), size=30), order=2) for _ in range(3)]
+    >>> mean = sysbags.frechet_mean(systems)
+    >>> mean.system, mean.rotations.shape
+    (System(order=2, size=90, bag_length=6, kernel='chi2'), (3, 2, 2))
+    >>> mean.converged, bool(mean.objective <= mean.history[0])
+    (True, True)
     """
 
     system: System

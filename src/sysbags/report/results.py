@@ -285,6 +285,17 @@ class Evaluation:
         Further lines for people: bag, order, kernel, cores, version, command, seconds per pair and so on.
     label_values : mapping
         The labels as they were given, by their names in `classes`; a name that is not there is the label.
+
+    Examples
+    --------
+    >>> from sysbags.datasets import make_streams
+    >>> from sysbags.evaluate import evaluate
+    >>> streams, labels = make_streams(classes=2, per_class=4, frames=30, bins=8)
+    >>> result = evaluate(streams, labels, order=2, lambda_a=0.25, lambda_mu=0.0)
+    >>> result.classes, len(result.clips), [method.classifier for method in result.methods]
+    (('0', '1'), 8, ['kernel ridge', 'nearest mean', '1-NN'])
+    >>> result.accuracy > result.most_frequent_accuracy, result.confusion.sum(axis=1)
+    (True, array([4, 4]))
     """
 
     title: str
@@ -483,6 +494,18 @@ class LeaveOneOut:
     distances : (K, C) array
         Squared distance of each item to each class without it: to its mean or medoid, or to its nearest
         member. Infinite for the own class of an item that is alone in it.
+
+    Examples
+    --------
+    >>> import sysbags
+    >>> from sysbags.datasets import make_streams
+    >>> streams, labels = make_streams(classes=2, per_class=4, frames=60, bins=8, noise=0.1)
+    >>> gram = sysbags.cross_gram([sysbags.identify(stream, order=2) for stream in streams])
+    >>> result = sysbags.evaluate.leave_one_out(gram, labels)
+    >>> result.predictions, result.accuracy
+    (array([0, 0, 0, 0, 1, 1, 1, 1]), 1.0)
+    >>> result.classes, result.distances.shape
+    (array([0, 1]), (8, 2))
     """
 
     classes: npt.NDArray[Any]

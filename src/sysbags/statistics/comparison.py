@@ -33,6 +33,16 @@ class SeparationTest(PValue):
         Average score of each distance.
     p_value, exact, arrangements, resolution
         See `PValue`; arrangements are patterns of signs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sysbags.statistics import compare_distances
+    >>> good, bad = np.array([0.0, 1.0, 2.0, 9.0, 10.0, 11.0]), np.array([0.0, 9.0, 2.0, 1.0, 10.4, 11.0])
+    >>> matrices = [(points[:, None] - points) ** 2 for points in (good, bad)]
+    >>> test = compare_distances(*matrices, list("aaabbb"), score="accuracy")
+    >>> test.score, test.first, round(test.difference, 3), test.p_value
+    ('accuracy', 1.0, 0.667, 0.125)
     """
 
     score: str

@@ -33,6 +33,15 @@ class DifferenceInterval:
     level : float
     resamples : int
     groups : tuple of two str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sysbags.statistics import difference_interval
+    >>> points = np.array([0.0, 1.0, 2.0, 1.0, 10.0, 11.0, 12.0, 11.0])
+    >>> interval = difference_interval((points[:, None] - points) ** 2, list("aaaabbbb"))
+    >>> interval.low < 100.0 < interval.high, interval.level, interval.groups
+    (True, 0.95, ('a', 'b'))
     """
 
     difference: float

@@ -44,6 +44,17 @@ class GroupTest(PValue):
         Number of items in each group.
     p_value, exact, arrangements, resolution
         See `PValue`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sysbags.statistics import group_test
+    >>> points = np.array([0.0, 1.0, 2.0, 10.0, 11.0, 12.0])
+    >>> test = group_test((points[:, None] - points) ** 2, list("aaabbb"))
+    >>> test.groups, test.sizes, round(test.share, 3)
+    (('a', 'b'), (3, 3), 0.974)
+    >>> test.p_value, test.exact, test.arrangements
+    (0.1, True, 20)
     """
 
     statistic: str
@@ -72,6 +83,15 @@ class PairwiseTests:
     adjusted : tuple of float
         Their p-values, corrected for the number of pairs.
     correction : {"holm", "benjamini-hochberg"}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sysbags.statistics import pairwise_group_tests
+    >>> points = np.array([0.0, 1.0, 2.0, 1.5, 10.0, 11.0, 12.0, 10.5, 0.5, 1.2, 2.2, 0.8])
+    >>> result = pairwise_group_tests((points[:, None] - points) ** 2, list("aaaabbbbcccc"))
+    >>> [(*test.groups, p < 0.1) for test, p in zip(result.tests, result.adjusted)]
+    [('a', 'b', True), ('a', 'c', False), ('b', 'c', True)]
     """
 
     tests: tuple[GroupTest, ...]

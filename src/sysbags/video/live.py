@@ -158,6 +158,18 @@ class LiveVideo:
         How many times a device or an address was opened again.
     position : Position
         Where to continue after the last frame that was taken.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> from sysbags.video import open_live, write_video
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "clip.mp4"
+    >>> _ = write_video(path, np.zeros((6, 48, 64, 3)), rate=2)
+    >>> with open_live(path) as video:
+    ...     times = [frame.time for frame in video]
+    >>> times, video.position.index, video.skipped, video.is_live
+    ([0.0, 0.5, 1.0, 1.5, 2.0, 2.5], 6, 0, False)
     """
 
     def __init__(

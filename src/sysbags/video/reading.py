@@ -111,6 +111,17 @@ class Reader:
         Whether it wants no more pictures.
     warning : str or None
         The text of its warning about a video that breaks off, which is given once for all readers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sysbags.video import SharedVideo, frames
+    >>> shared = SharedVideo(iter(np.zeros((6, 48, 64))))
+    >>> every, second = frames(shared), frames(shared, stride=2)
+    >>> len(list(every)), [reader.waiting for reader in shared.readers]  # decoded, but not taken yet
+    (6, [0, 3])
+    >>> len(list(second)), [reader.waiting for reader in shared.readers]
+    (3, [0, 0])
     """
 
     def __init__(

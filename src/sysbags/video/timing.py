@@ -37,6 +37,18 @@ class LiveFrame:
     picture : (H, W) or (H, W, 3) array of uint8
     is_gap : bool
         Whether frames may be missing before this one, or the camera has changed its picture size.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> from sysbags.video import open_live, write_video
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "clip.mp4"
+    >>> _ = write_video(path, np.zeros((6, 48, 64, 3)), rate=2)
+    >>> with open_live(path) as video:
+    ...     frame = list(video)[-1]
+    >>> frame.index, frame.time, frame.picture.shape, frame.is_gap
+    (5, 2.5, (48, 64), False)
     """
 
     time: float
@@ -61,6 +73,21 @@ class Position:
         The time of the first frame of the segment.
     origin : float
         The time from which the frames of a given rate are counted.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> from sysbags.video import open_live, write_video
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "clip.mp4"
+    >>> _ = write_video(path, np.zeros((6, 48, 64, 3)), rate=2)
+    >>> with open_live(path) as video:
+    ...     first, second, position = next(video), next(video), video.position
+    >>> position.index, position.frame
+    (2, 2)
+    >>> with open_live(path, start=position) as video:  # continues, for instance in another process
+    ...     [frame.index for frame in video]
+    [2, 3, 4, 5]
     """
 
     index: int = 0

@@ -29,6 +29,20 @@ class Verdict:
         Of the single scores, see `sysbags.watch.normal.SCORES`.
     nearest : str
         The class with the nearest mean, if class means were given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sysbags.datasets import make_streams
+    >>> from sysbags.watch import Watcher
+    >>> (slow, fast), _ = make_streams(classes=2, per_class=1, frames=800, bins=8)
+    >>> watcher = Watcher(rate=10.0, learn=60.0, false_alarms=1 / 600, length=20, order=2)
+    >>> verdicts, _ = watcher.update(np.concatenate([slow[:700], fast[:100], slow[700:]]))
+    >>> verdicts[0].kind, verdicts[-1].kind
+    ('learning', 'normal')
+    >>> unusual = max(verdicts, key=lambda verdict: verdict.surprise)
+    >>> unusual.kind, unusual.part, 69.0 <= unusual.start < unusual.stop <= 81.0
+    ('change', 'transition', True)
     """
 
     start: float
@@ -60,6 +74,19 @@ class Event:
         How often normal windows give an event as unusual as this, per day.
     is_open : bool
         Whether the event has not ended yet.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sysbags.datasets import make_streams
+    >>> from sysbags.watch import Watcher
+    >>> (slow, fast), _ = make_streams(classes=2, per_class=1, frames=800, bins=8)
+    >>> watcher = Watcher(rate=10.0, learn=60.0, false_alarms=1 / 600, length=20, order=2)
+    >>> _, events = watcher.update(np.concatenate([slow[:700], fast[:100], slow[700:]]))
+    >>> [(event.kind, event.part, event.is_open) for event in events]
+    [('change', 'transition', False)]
+    >>> 69.0 <= events[0].start < events[0].end <= 81.0  # seconds
+    True
     """
 
     start: float

@@ -33,6 +33,19 @@ class Window:
     system : System or None
     failure : str or None
         Why there is no system, for instance because nothing moves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sysbags.datasets import make_streams
+    >>> from sysbags.watch import window_systems
+    >>> moving = make_streams(classes=1, per_class=1, frames=100)[0][0]
+    >>> stream = np.concatenate([moving, np.tile(moving[-1], (100, 1))])
+    >>> first, last = window_systems(stream, length=100, step=100)
+    >>> first.start, first.stop, first.rows.shape, first.system
+    (0, 100, (100, 32), System(order=5, size=100, bag_length=32, kernel='chi2'))
+    >>> last.system is None, last.failure is None  # the failure says that nothing moves
+    (True, False)
     """
 
     start: int
