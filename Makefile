@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick test-portable lint types bench dist clean
+.PHONY: demo test quick test-portable lint types docs links bench dist clean
 
 .venv/for-use: pyproject.toml src/sysbags/_common/version.py
 	$(PYTHON) -m venv .venv
@@ -46,6 +46,15 @@ bench: .venv/installed
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m benchmarks --write docs/benchmarks.md
 
+# The pages, in docs/_build/html. Tutorials and examples run once, and again when they have changed.
+docs: .venv/installed
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+# Links between pages are checked by `make docs`; those to other sites need a network.
+links: docs
+	$(BIN)/sphinx-build -D plot_gallery=0 -b linkcheck docs docs/_build/links
+
 # What is uploaded at a release. Both files are tried in environments of their own, outside of this folder, with
 # $(PYTHON): `make dist PYTHON=python3.13` tries another version.
 dist: .venv/installed
@@ -57,4 +66,4 @@ dist: .venv/installed
 	tests/check_distribution.sh dist/*.tar.gz $(PYTHON)
 
 clean:
-	rm -rf .venv demo
+	rm -rf .venv demo docs/_build docs/api docs/api.rst docs/commands.rst docs/gallery docs/tutorials

@@ -1,8 +1,8 @@
 """How long the start takes: the import, the first compiled call, the first and second run of each command.
 
-Run as `python -m benchmarks.startup`, or with `--write` to keep the table of commands in STARTUP.md beside
-this file. Every measurement is a process of its own, the first run of a command with an empty cache of
-compiled functions; times are the wall's.
+Run as `python -m benchmarks.startup`, or with `--write` to keep the table of commands in
+docs/benchmarks-of-startup.md. Every measurement is a process of its own, the first run of a command with an
+empty cache of compiled functions; times are the wall's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COMMANDS = {
     "demo": "demo --out {folder}/demo --per-class 2 --frames 24",
 }
 TEXTURES = ["rain", "fire"]
-REPORT = Path(__file__).with_name("STARTUP.md")
+REPORT = Path(__file__).parents[1] / "docs" / "benchmarks-of-startup.md"
 
 
 def import_seconds(name: str | None = None) -> float:

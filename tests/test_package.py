@@ -51,7 +51,7 @@ def test_unknown_name():
 def test_readme_example_runs(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert len(examples) == 3
+    assert len(examples) == 2
     code = "".join(examples)
     exec(compile(code, "README.md", "exec"), {})
     printed = [line for line in capsys.readouterr().out.splitlines() if line]

@@ -1,0 +1,133 @@
+"""The pages api.rst and commands.rst, made from the packages and the program, so that both are complete."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer.main
+from sphinx.application import Sphinx
+
+from sysbags.cli import app as program
+
+PACKAGES = {
+    "sysbags": "Systems, distances, means, classifiers and model files",
+    "sysbags.bags": "Bags: from frames to histograms",
+    "sysbags.evaluate": "Cross-validated accuracies, and the training of models",
+    "sysbags.watch": "Windows, phases and events of long videos",
+    "sysbags.library": "Libraries of clips, search, embeddings and clusters",
+    "sysbags.dsa": "Dynamical similarity analysis",
+    "sysbags.statistics": "Tests and intervals from matrices of distances",
+    "sysbags.classifiers": "Classifiers",
+    "sysbags.means": "Means and medoids",
+    "sysbags.kernels": "Kernels between histograms",
+    "sysbags.comparators": "Other people's methods",
+    "sysbags.datasets": "Generated data, and folders of clips",
+    "sysbags.video": "Frames of videos",
+    "sysbags.storage": "Model files",
+    "sysbags.errors": "Errors and warnings",
+}
+COMPLETION = {"install_completion", "show_completion"}
+
+
+def api_page() -> Iterator[str]:
+    """Return the lines of the page with every public name; names of `sysbags` itself are listed once."""
+    yield from _heading("API reference", "=")
+    yield from ["Every public name; its page has an example. Distances are squared.", ""]
+    listed: set[str] = set()
+    for package, title in PACKAGES.items():
+        module = import_module(package)
+        names = {name: getattr(module, name) for name in module.__all__ if name not in listed}
+        if package == "sysbags":
+            listed.update(names)
+        documented = [name for name, obj in names.items() if inspect.isclass(obj) or inspect.isroutine(obj)]
+        yield from _heading(title, "-")
+        yield from [f".. currentmodule:: {package}", "", ".. autosummary::", "   :toctree: api"]
+        yield from [
+            "   :nosignatures:",
+            "",
+            *(f"   {name}" for name in sorted(documented, key=str.lower)),
+            "",
+        ]
+        for name, value in names.items():
+            if name not in documented and not inspect.ismodule(value):
+                entries = value if isinstance(value, (tuple, list, dict, frozenset)) else [value]
+                yield from [f"``{package}.{name}``: {', '.join(f'``{entry}``' for entry in entries)}", ""]
+
+
+def command_page() -> Iterator[str]:
+    """Return the lines of the page with all commands, arguments and options."""
+    yield from _heading("Commands", "=")
+    yield from [
+        "``sysbags COMMAND --help`` prints the same as this page, which is made from the program.",
+        "",
+    ]
+    for path, command in _commands(typer.main.get_command(program), "sysbags"):
+        yield from _heading(path, "-" if path.count(" ") < 2 else "~")
+        context = command.make_context(path, [], resilient_parsing=True)
+        usage = " ".join(command.get_usage(context).removeprefix("Usage:").split())
+        yield from [".. code-block:: text", "", f"   {usage}", ""]
+        yield from _help(command.help or "")
+        panels: dict[str, list[str]] = {}
+        for parameter in command.params:
+            record = parameter.get_help_record(context)
+            if record is not None and parameter.name not in COMPLETION:
+                usual = f"{parameter.param_type_name.title()}s"
+                entries = panels.setdefault(getattr(parameter, "rich_help_panel", None) or usual, [])
+                entries += [f"``{record[0]}``", f"   {_escaped(' '.join(record[1].split()))}", ""]
+        for panel, entries in panels.items():
+            yield from [f".. rubric:: {_escaped(panel)}", "", *entries]
+
+
+def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Return each command with its name, those of groups after the group."""
+    yield path, command
+    for name, child in getattr(command, "commands", {}).items():
+        yield from _commands(child, f"{path} {name}")
+
+
+def _help(text: str) -> Iterator[str]:
+    """Return the paragraphs of a help text; that with the example is shown as code."""
+    for paragraph in text.split("\n\n"):
+        words = " ".join(paragraph.split())
+        if words.startswith("Example: "):
+            steps = words.removeprefix("Example: ").split(", then ")
+            yield from [".. code-block:: console", "", *(f"   $ {step}" for step in steps), ""]
+        else:
+            yield from [_escaped(words), ""]
+
+
+def _heading(title: str, mark: str) -> list[str]:
+    return [title, mark * len(title), ""]
+
+
+def _escaped(text: str) -> str:
+    """Return text in which no character is markup, but for backquotes, which mark code."""
+    for character in "\\*|_":
+        text = text.replace(character, f"\\{character}")
+    return text.replace("`", "``")
+
+
+def write_pages(app: Sphinx) -> None:
+    """Write the pages that have changed, before autosummary reads them."""
+    for name, lines in (("api.rst", api_page()), ("commands.rst", command_page())):
+        path, text = Path(app.srcdir, name), "\n".join(lines)
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+
+
+def skip_inherited(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out what a class inherits from other packages, such as scikit-learn."""
+    function = getattr(obj, "fget", None) or getattr(obj, "func", None) or inspect.unwrap(obj)
+    home = getattr(function, "__module__", None) or "sysbags"
+    return None if home.startswith("sysbags") else True
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the pages."""
+    app.connect("builder-inited", write_pages, priority=100)
+    app.connect("autodoc-skip-member", skip_inherited)
+    return {"parallel_read_safe": True}
