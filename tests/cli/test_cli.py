@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from importlib import import_module
+from pathlib import Path
 
 import pytest
+import typer
 
 import sysbags
-from cli_folder import call, make_classes
-from sysbags.cli import app, main
+from cli_folder import call, make_classes, waves
+from clips import write_clip
+from sysbags._common.parallel import with_progress
+from sysbags._common.verbosity import NORMAL, QUIET, VERBOSITY
+from sysbags.cli import app
+from sysbags.cli._output import note
 
+HEAVY = ("numpy", "numba", "scipy", "sklearn", "av", "cv2", "torch", "matplotlib", "joblib")
 COMMANDS = [
     "evaluate",
     "reproduce",
@@ -31,7 +39,9 @@ COMMANDS = [
     "demo",
     "models",
     "library",
+    "export",
     "warm-up",
+    "config",
 ]
 
 
@@ -66,10 +76,9 @@ def test_version_in_a_process_of_its_own():
 
 
 def test_help_imports_nothing_heavy():
-    heavy = ("numpy", "numba", "scipy", "sklearn", "av", "cv2", "torch", "matplotlib", "joblib")
     code = (
         "import sys; from sysbags.cli import main; main(['fit', '--help']); "
-        f"print([name for name in {heavy!r} if name in sys.modules])"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
@@ -172,13 +181,185 @@ def test_a_full_disk_is_a_sentence(capsys, classes, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_nobody_foresaw_is_not_hidden(classes, tmp_path, monkeypatch):
+def test_what_nobody_foresaw_is_not_hidden(capsys, classes, tmp_path, monkeypatch):
     def broken(*_, **__):
-        raise ZeroDivisionError
+        raise ZeroDivisionError("by a test")
 
     monkeypatch.setattr("sysbags.distances.pairwise.pairwise_distances", broken)
-    with pytest.raises(ZeroDivisionError):
-        main(["matrix", str(classes), "--out", str(tmp_path / "d.csv")])
+    code, out, err = call(capsys, "matrix", classes, "--out", tmp_path / "d.csv")
+    assert (code, out, err.count("\n")) == (70, "", 1)
+    assert "a mistake in sysbags, ZeroDivisionError by a test (line" in err
+    assert "test_cli.py); with --verbose there is a traceback" in err
+    code, _, err = call(capsys, "matrix", classes, "--out", tmp_path / "d.csv", "-v")
+    assert code == 70
+    assert "Traceback (most recent call last)" in err
+    assert "matrix.py" in err
+
+
+def each_command(group=None, name="sysbags"):
+    """All commands, groups and commands of groups, with their full names."""
+    group = group or typer.main.get_command(app)
+    yield name, group
+    for part, command in getattr(group, "commands", {}).items():
+        yield from each_command(command, f"{name} {part}")
+
+
+def test_every_command_can_be_quiet_and_verbose():
+    commands = dict(each_command())
+    assert {"sysbags", "sysbags fit", "sysbags library", "sysbags library add", "sysbags models"} < set(
+        commands
+    )
+    for name, command in commands.items():
+        words = [word for parameter in command.params for word in parameter.opts]
+        assert len(set(words)) == len(words), name
+        assert {"-q", "--quiet", "-v", "--verbose"} <= set(words), name
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("damaged")
+    for k in range(2):
+        write_clip(folder / f"{k}.mp4", waves(k))
+    (folder / "bad.mp4").write_text("not a video")
+    return folder
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_quiet(capsys, damaged, tmp_path, monkeypatch, terminal):
+    words = ["matrix", damaged, "--out", tmp_path / "d.csv", "--order", 2]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    code, out, err = call(capsys, *words)
+    assert (code, "skipped: " in err, "distances ..." in err) == (0, True, terminal)
+    for quiet in (["-q", *words], [*words, "--quiet"]):
+        assert call(capsys, *quiet) == (0, out, "")
+    code, _, err = call(capsys, "-q", "inspect", "nowhere")
+    assert (code, err.count("\n")) == (2, 1)
+
+
+def test_quiet_shows_no_bar(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    for level, is_shown in ((NORMAL, True), (QUIET, False)):
+        token = VERBOSITY.set(level)
+        assert list(with_progress(iter("ab"), 2, "letters", quiet_seconds=-1.0)) == ["a", "b"]
+        VERBOSITY.reset(token)
+        assert ("letters" in capsys.readouterr().err) == is_shown
+
+
+@pytest.mark.parametrize("place", [0, 6])
+def test_verbose(capsys, damaged, tmp_path, place):
+    words = ["matrix", damaged, "--out", tmp_path / "d.csv", "--order", 2]
+    words.insert(place, "-v")
+    code, _, err = call(capsys, *words)
+    lines = err.splitlines()
+    assert code == 0
+    assert lines[0].startswith(f"sysbags: version {sysbags.__version__}, Python ")
+    assert "numpy" in lines[0]
+    assert "distances ..." in lines
+    assert sum(bool(re.fullmatch(r"distances: \d+\.\d\d s", line)) for line in lines) == 1
+    assert re.fullmatch(r"sysbags: \d+\.\d\d s in all", lines[-1])
+
+
+def test_the_last_word_about_verbosity_counts(capsys):
+    assert call(capsys, "-v", "models", "list", "-q")[0] == 0
+    assert "version" not in call(capsys, "-q", "models", "list")[2]
+    assert "version" in call(capsys, "-q", "models", "list", "-v")[2]
+    code, out, err = call(capsys, "models", "list", "-v", "-q")
+    assert (code, out) == (2, "")
+    assert "--quiet and --verbose exclude each other" in err
+
+
+def test_quiet_ends_with_the_command(capsys):
+    call(capsys, "-q", "--version")
+    note("still here")
+    assert capsys.readouterr().err == "sysbags: still here\n"
+
+
+def test_exit_codes_are_documented(capsys):
+    page = (Path(__file__).parents[2] / "docs" / "exit-codes.md").read_text()
+    codes = re.findall(r"^\| (\d+) \|", page, flags=re.M)
+    assert codes == ["0", "1", "2", "70", "130", "143"]
+    text = call(capsys, "--help")[1].partition("Exit codes: ")[2].partition("Options")[0]
+    assert re.findall(r"\b\d+\b", text) == codes
+
+
+COMPLETIONS = {
+    "sysbags cl": ["classify"],
+    "sysbags library li": ["list"],
+    "sysbags fit --me": ["--metric"],
+    "sysbags fit --metric ": ["alignment", "covariance", "normalized-covariance"],
+    "sysbags matrix --metric ma": ["martin", "max-singular-value"],
+    "sysbags fit --bags lbp,s": ["lbp,surf", "lbp,sift"],
+    "sysbags watch --bags s": [],  # nothing can be learnt before a video is watched
+    "sysbags evaluate --classifier n": ["nearest-system", "nearest-mean"],
+    "sysbags library add --kernel b": ["bhattacharyya"],
+    "sysbags mean --network resn": ["resnet18-v2"],
+    "sysbags fit --normal-form u": ["unit-variance"],
+    "sysbags fit no-such-f": [],
+}
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """The environment of a shell that finds this sysbags, in an empty home."""
+    program = tmp_path / "bin" / "sysbags"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m sysbags "$@"\n')
+    program.chmod(0o755)
+    (tmp_path / "home").mkdir()
+    return {**os.environ, "HOME": str(tmp_path / "home"), "PATH": f"{program.parent}:{os.environ['PATH']}"}
+
+
+BASH = """
+sysbags --install-completion >/dev/null
+source ~/.bashrc
+complete -p sysbags >/dev/null || exit 1
+while IFS= read -r line; do
+    read -r -a COMP_WORDS <<< "$line"
+    [[ $line == *" " ]] && COMP_WORDS+=("")
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    COMPREPLY=()
+    _sysbags_completion sysbags
+    echo "${COMPREPLY[@]}"
+done
+"""
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash")
+def test_completion_in_bash(shell):
+    lines = "".join(f"{line}\n" for line in COMPLETIONS)
+    done = subprocess.run(["bash", "-c", BASH], input=lines, env=shell, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split() for line in done.stdout.splitlines()] == list(COMPLETIONS.values())
+
+
+@pytest.mark.parametrize("name", ["zsh", "fish"])
+def test_completion_in_other_shells(shell, name):
+    """What the two shells ask and get, as the scripts of `sysbags --install-completion` do."""
+    line = "sysbags fit --metric a"
+    asked = {"_SYSBAGS_COMPLETE": f"complete_{name}", "_TYPER_COMPLETE_ARGS": line}
+    for action, told in (("get-args", "alignment\n"), ("is-args", "")) if name == "fish" else (("", None),):
+        environment = {**shell, **asked, "_TYPER_COMPLETE_FISH_ACTION": action}
+        done = subprocess.run("sysbags", env=environment, capture_output=True, text=True, shell=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == ("_arguments '*: :((\"alignment\"))'\n" if told is None else told)
+
+
+def test_completion_imports_nothing_heavy():
+    code = (
+        "import sys; from sysbags.cli import main; main([]); "
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    for line in COMPLETIONS:
+        words = line.split(" ")
+        asked = {"_SYSBAGS_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, **asked},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.split("\n")[-2] == "[]"
 
 
 @pytest.mark.parametrize("words", [["--version"], ["fit", "--help"]])

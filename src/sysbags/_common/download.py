@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sysbags._common.verbosity import shows_progress
 from sysbags.errors import FileError
 
 __all__ = ["download"]
@@ -115,7 +116,7 @@ def _broken(url: str, part: Path, detail: str) -> FileError:
 @contextmanager
 def _progress(part: Path, total: int | None) -> Iterator[Any]:
     """Yield a function that shows the number of bytes, on a terminal."""
-    if not sys.stderr.isatty():
+    if not shows_progress():
         yield lambda have: None
         return
     from rich.console import Console

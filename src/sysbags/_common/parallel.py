@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from sysbags._common.cluster import WAKE_SECONDS, active_client, on_cluster, values_of
+from sysbags._common.verbosity import shows_progress
 from sysbags.errors import ParameterError
 
 __all__ = ["ONE_BLAS_THREAD", "check_jobs", "run", "with_progress"]
@@ -189,7 +190,7 @@ def with_progress(
     results: Iterator[Result], total: int, description: str, quiet_seconds: float = 2.0
 ) -> Generator[Result, None, None]:
     """Pass results on; show a bar once they have taken long, if anyone can see it."""
-    started, progress, is_visible = time.monotonic(), None, sys.stderr.isatty()
+    started, progress, is_visible = time.monotonic(), None, shows_progress()
     try:
         for done, result in enumerate(results, start=1):
             if is_visible and progress is None and time.monotonic() - started > quiet_seconds:

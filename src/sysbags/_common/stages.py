@@ -7,11 +7,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sysbags._common.verbosity import VERBOSE, VERBOSITY, shows_progress
+
 __all__ = ["Stages"]
 
 
 class Stages:
     """Measures the runtime of the stages of a command, and prints their names on a terminal.
+
+    With the verbosity "verbose" they are always printed, each with its runtime when it is over.
 
     Attributes
     ----------
@@ -25,8 +29,12 @@ class Stages:
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
         """Measure the runtime of a stage."""
-        if sys.stderr.isatty():
+        is_verbose = VERBOSITY.get() == VERBOSE
+        if is_verbose or shows_progress():
             print(f"{name} ...", file=sys.stderr)
         started = time.perf_counter()
         yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+        seconds = time.perf_counter() - started
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        if is_verbose:
+            print(f"{name}: {seconds:.2f} s", file=sys.stderr)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sysbags._common.lazy import load_name
 from sysbags._common.stages import Stages
 from sysbags.classifiers.registry import CLASSIFIERS
+from sysbags.cli._context import given
 from sysbags.cli._reading import read_clips
 from sysbags.cli._settings import Settings, check_network
 from sysbags.distances.registry import METRICS
@@ -65,6 +66,7 @@ class Features:
             raise ParameterError(
                 f"--model has its own bag and order: leave out {', '.join(settings.given())}"
             )
+        metric, lambda_a, lambda_mu = given(metric=metric, lambda_a=lambda_a, lambda_mu=lambda_mu)
         bags, identifier, classifier = load_model(model)
         if len(classifier.weights_) > 1:
             raise ParameterError(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -18,6 +18,7 @@ from sysbags.errors import ParameterError
 from sysbags.kernels.registry import KERNELS
 
 __all__ = [
+    "PANEL",
     "ChosenForm",
     "ChosenMetric",
     "Classifier",
@@ -31,13 +32,34 @@ __all__ = [
     "Preset",
     "RandomState",
     "Scheduler",
+    "UsageError",
     "help_text",
+    "last_of_list",
     "number_or_auto",
     "rate_per_second",
     "seconds_of",
 ]
 
+UsageError = cast(type[Exception], typer.BadParameter.__base__)  # click's, or typer's own copy of it
+PANEL = "Frames, bags and systems"
 UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
+
+
+def last_of_list(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """Return the completion of a list with commas: names for its last word, without those that it has.
+
+    Examples
+    --------
+    >>> last_of_list(["lbp", "lbp-top", "flow"])("flow,l")
+    ['flow,lbp', 'flow,lbp-top']
+    """
+
+    def complete(incomplete: str) -> list[str]:
+        *before, last = incomplete.split(",")
+        return [",".join([*before, name]) for name in names if name.startswith(last) and name not in before]
+
+    return complete
+
 
 Kernel = StrEnum("Kernel", {name: name for name in KERNELS})  # type: ignore[misc]
 Metric = StrEnum("Metric", {name: name for name in METRICS})  # type: ignore[misc]
@@ -100,7 +122,10 @@ ChosenMetric = Annotated[
 ChosenForm = Annotated[
     str | None,
     typer.Option(
-        metavar="orthonormal|unit-variance", show_default="chosen", help="Coordinates of the states."
+        metavar="orthonormal|unit-variance",
+        show_default="chosen",
+        autocompletion=last_of_list(("orthonormal", "unit-variance")),
+        help="Coordinates of the states.",
     ),
 ]
 Model = Annotated[

@@ -10,9 +10,10 @@ from typing import Any
 
 from sysbags._common.documents import json_text
 from sysbags._common.text import printable
+from sysbags._common.verbosity import QUIET, VERBOSITY
 from sysbags.errors import FileError
 
-__all__ = ["check_out", "note", "note_summary", "number", "print_json", "say", "show_table"]
+__all__ = ["check_out", "note", "note_error", "note_summary", "number", "print_json", "say", "show_table"]
 
 
 def print_json(document: Any) -> None:
@@ -26,7 +27,13 @@ def say(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print one line on the error stream."""
+    """Print one line on the error stream, but not with --quiet."""
+    if VERBOSITY.get() > QUIET:
+        note_error(text)
+
+
+def note_error(text: str) -> None:
+    """Print what went wrong as one line on the error stream."""
     print(f"sysbags: {printable(text)}", file=sys.stderr)
 
 

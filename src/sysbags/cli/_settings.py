@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from sysbags.bags.registry import BAGS, PRESETS, check_option, make_bag, names_with_option
-from sysbags.cli._options import Kernel
+from sysbags.cli._context import from_file, with_parameters
+from sysbags.cli._options import PANEL, Kernel, last_of_list
 from sysbags.cli._output import note
 from sysbags.errors import ParameterError
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT", "WATCHED", "Settings", "check_network", "with_settings"]
 
-PANEL = "Frames, bags and systems"
 DEFAULT = "lbp"
 WATCHED = "lbp-top"  # sees in a few frames whether something is slower
 READING = ("start", "stop", "stride", "max_frames", "size")
@@ -30,13 +30,32 @@ PARAMETERS = {"network": "model", "network_stride": "size"}  # a parameter of th
 WORDS, NETWORKS, MODELS = (" and ".join(names_with_option(option)) for option in ("words", "size", "model"))
 
 
-def _option(words: str, default: str | bool, metavar: str | None = None, least: int | None = None) -> Any:
-    return typer.Option(help=words, show_default=default, metavar=metavar, min=least, rich_help_panel=PANEL)
+def _option(
+    words: str,
+    default: str | bool,
+    metavar: str | None = None,
+    least: int | None = None,
+    complete: Callable[[str], list[str]] | None = None,
+) -> Any:
+    return typer.Option(
+        help=words,
+        show_default=default,
+        metavar=metavar,
+        min=least,
+        autocompletion=complete,
+        rich_help_panel=PANEL,
+    )
+
+
+def _networks(incomplete: str) -> list[str]:
+    from sysbags.bags.network_files import known_networks
+
+    return [name for name in known_networks() if name.startswith(incomplete)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How a clip becomes a system; None is an option that was not given."""
+    """How a clip becomes a system; None is an option that has no value."""
 
     bags: Annotated[
         str | None,
@@ -45,6 +64,7 @@ class Settings:
             "--bag",
             help=f"What is counted in a frame: {', '.join(BAGS)}; several with commas.",
             metavar="BAG[,BAG...]",
+            autocompletion=last_of_list(BAGS),
             show_default=DEFAULT,
             rich_help_panel=PANEL,
         ),
@@ -62,7 +82,13 @@ class Settings:
         _option(f"Shrink the short side to N pixels; both sides for {NETWORKS}.", False, "N", 1),
     ] = None
     network: Annotated[
-        str | None, _option(f"The network of {MODELS}, see `sysbags models`.", "efficientnet-lite0", "NAME")
+        str | None,
+        _option(
+            f"The network of {MODELS}, see `sysbags models`.",
+            "efficientnet-lite0",
+            "NAME",
+            complete=_networks,
+        ),
     ] = None
     network_stride: Annotated[
         int | None, _option("Use every N-th frame for networks, which take longest.", "--stride", "N", 1)
@@ -77,16 +103,21 @@ class Settings:
         ),
     ] = None
 
-    def given(self) -> list[str]:
-        """Return the names of the options that were given."""
-        return [f"--{f.name.replace('_', '-')}" for f in fields(self) if getattr(self, f.name) is not None]
+    def given(self, with_files: bool = False) -> list[str]:
+        """Return the names of the options that were given; `with_files` those of configuration files too."""
+        return [
+            f"--{field.name.replace('_', '-')}"
+            for field in fields(self)
+            if getattr(self, field.name) is not None and (with_files or not from_file(field.name))
+        ]
 
     def with_preset(self, name: str | None) -> Settings:
         """Return the settings with those of a preset where nothing is given."""
-        if name is None:
+        # A configuration file may have one of --preset and --bags, and the command line the other.
+        if name is None or (from_file("preset") and "--bags" in self.given()):
             return self
         preset = PRESETS[name]
-        if self.bags is not None:
+        if self.bags is not None and from_file("preset") == from_file("bags"):
             raise ParameterError("--preset says which bags are used: leave out --bags")
         network = self.network or preset.network()
         better = next(iter(preset.networks), None)
@@ -116,7 +147,7 @@ class Settings:
         """Return the bags by what tables call them, not fitted yet."""
         names = self.names()
         for option in ("words", "keep_aspect", "network", "network_stride"):
-            if getattr(self, option) is not None:
+            if getattr(self, option) is not None and not from_file(option):
                 parameter = PARAMETERS.get(option, option)
                 if not set(names) & set(names_with_option(parameter)):
                     check_option(names[0], parameter, f"--{option.replace('_', '-')}")
@@ -195,10 +226,7 @@ def with_settings(
         settings = Settings(**{parameter.name: arguments.pop(parameter.name) for parameter in shared})
         function(settings=settings, **arguments)
 
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*command_parameters, *shared)]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return command
+    return with_parameters(command, command_parameters, shared)
 
 
 def _changed(parameter: inspect.Parameter, change: Mapping[str, Any]) -> inspect.Parameter:

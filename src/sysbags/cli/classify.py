@@ -12,7 +12,7 @@ from sysbags._common.stages import Stages
 from sysbags.cli._facts import is_saved
 from sysbags.cli._model import load_model
 from sysbags.cli._options import Json, NJobs
-from sysbags.cli._output import check_out, note, number, print_json, say, show_table
+from sysbags.cli._output import check_out, note, note_error, number, print_json, say, show_table
 from sysbags.cli._reading import read_clips
 from sysbags.errors import OrderError, ParameterError
 
@@ -101,7 +101,7 @@ def classify(
                 _show(rows, top or 3)
     errors = [entry["error"] for entry in entries if "error" in entry]
     for error in dict.fromkeys(errors):
-        note(error)
+        note_error(error)
     if errors:
         raise typer.Exit(2)
 

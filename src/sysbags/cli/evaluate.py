@@ -11,6 +11,7 @@ import typer
 
 from sysbags._common.stages import Stages
 from sysbags.classifiers.registry import CLASSIFIERS
+from sysbags.cli._context import from_file, given
 from sysbags.cli._options import (
     ChosenForm,
     ChosenMetric,
@@ -129,6 +130,8 @@ def evaluate(
     from sysbags import evaluate as evaluation
     from sysbags._common.cluster import connected
 
+    if not compare:
+        compare_stride, compare_frames = given(compare_stride=compare_stride, compare_frames=compare_frames)
     for option, value in (("--compare-stride", compare_stride), ("--compare-frames", compare_frames)):
         if value is not None and not compare:
             raise ParameterError(f"{option} goes with --compare")
@@ -142,11 +145,13 @@ def evaluate(
         for file in (atlas / "atlas.html", atlas / "atlas.json") if atlas.is_dir() else (atlas,):
             check_out(file, [folder])
     data, stages = _read(folder, settings, preset), Stages()
+    if folder.suffix == ".npz":  # configuration files may have more, for clips
+        settings, preset = Settings(order=settings.order, kernel=settings.kernel), None
     settings = settings.with_preset(preset)
     if len(set(data.labels)) < 2:
         raise FileError(f"{folder} holds a single class, {data.labels[0]}, but there must be at least two")
     resolved = _protocol(data, protocol, folder)
-    if folds is not None and resolved not in (Protocol.FOLDS, Protocol.PREDEFINED):
+    if folds is not None and not from_file("folds") and resolved not in (Protocol.FOLDS, Protocol.PREDEFINED):
         raise ParameterError("--folds goes with --protocol folds or predefined")
     read = {"stride": compare_stride, "max_frames": compare_frames}
     predictors = {name: entry.predictor for name, entry in CLASSIFIERS.items()} | {"auto": "auto"}
@@ -221,10 +226,10 @@ def _read(folder: Path, settings: Settings, preset: str | None) -> _Data:
     if folder.suffix == ".npz":
         from sysbags.datasets.stream_files import read_streams
 
-        given = ["--preset"] if preset is not None else []
-        given += [name for name in settings.given() if name not in ("--order", "--kernel")]
-        if given:
-            raise ParameterError(f"a file of streams has no clips to read: leave out {', '.join(given)}")
+        unused = ["--preset"] if given(preset=preset) != (None,) else []
+        unused += [name for name in settings.given() if name not in ("--order", "--kernel")]
+        if unused:
+            raise ParameterError(f"a file of streams has no clips to read: leave out {', '.join(unused)}")
         streams = read_streams(folder)
         return _Data(streams.streams, streams.labels, streams.groups, streams.trials, streams.names)
     from sysbags.datasets.folder import class_folders

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sysbags.cli._context import given
 from sysbags.cli._model import Features
 from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, RandomState, Scheduler, help_text
-from sysbags.cli._output import check_out, note, number, print_json, say, show_table
+from sysbags.cli._output import check_out, note, note_error, number, print_json, say, show_table
 from sysbags.cli._reading import note_skipped, skipped, warnings_as_notes
 from sysbags.cli._settings import Settings, with_settings
 from sysbags.errors import FileError, ParameterError
@@ -100,16 +101,19 @@ def add(
     from sysbags._common.cluster import connected
     from sysbags.library import Library
 
-    if not file.exists():
+    is_new = not file.exists()
+    if is_new:
         check_out(file, clips)
+    else:  # it has its settings: those of configuration files are for new ones
+        compress, landmarks, model = given(compress=compress, landmarks=landmarks, model=model)
     bags = identifier = None
     weights: dict[str, Any] = {}
-    given = set(settings.given())
-    if given or model is not None:
+    chosen = set(settings.given(with_files=is_new))
+    if chosen or model is not None:
         features = Features.of(settings, model, None, None, None, random_state)
         # What is not given is not compared with the settings of the library.
-        bags = features.bags if model is not None or given - IDENTIFYING else None
-        identifier = features.identifier if model is not None or given & IDENTIFYING else None
+        bags = features.bags if model is not None or chosen - IDENTIFYING else None
+        identifier = features.identifier if model is not None or chosen & IDENTIFYING else None
         if model is not None and features.metric == "alignment":
             weights = {"lambda_a": features.lambda_a, "lambda_mu": features.lambda_mu}
     with connected(scheduler) as client, Library(file) as opened, warnings_as_notes():
@@ -239,7 +243,7 @@ def verify(
     elif not problems:
         say(f"{total} clips in {file}: every checksum is right")
     for problem in problems:
-        note(problem)
+        note_error(problem)
     if problems:
         raise typer.Exit(1)
 

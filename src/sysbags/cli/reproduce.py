@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sysbags._common.stages import Stages
+from sysbags.cli._context import from_file
 from sysbags.cli._options import Json, NJobs, RandomState
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
 from sysbags.errors import ParameterError
@@ -78,7 +79,7 @@ def reproduce(
     from sysbags.cli._reading import note_skipped, warnings_as_notes
     from sysbags.datasets.layouts import LAYOUTS
 
-    if words is not None and name != Name.YUPENN:
+    if words is not None and name != Name.YUPENN and not from_file("words"):
         raise ParameterError(f"--words goes with yupenn, but the data set is {name}")
     if report is not None:
         check_out(report, [data])

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sysbags._common.documents import json_text
+from sysbags._common.verbosity import shows_progress
 from sysbags.bags.registry import BAGS
-from sysbags.cli._options import rate_per_second, seconds_of
+from sysbags.cli._context import given
+from sysbags.cli._options import last_of_list, rate_per_second, seconds_of
 from sysbags.cli._output import check_out, note, number, say
 from sysbags.cli._settings import WATCHED, Settings, with_settings
 from sysbags.errors import FileError, ParameterError
@@ -36,6 +38,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "bags": {
         "help": f"What is counted in a frame: {POSSIBLE}.",
         "metavar": "BAG",
+        "autocompletion": last_of_list(POSSIBLE.split(", ")),
         "show_default": WATCHED,
     },
     "order": {"metavar": "N"},
@@ -133,7 +136,8 @@ def watch(
         "checkpoint_every": seconds_of(checkpoint_every, "--checkpoint-every"),
     }
     if normal is not None:
-        for name in [*(f"--{name}" for name, value in own.items() if value is not None), *settings.given()]:
+        asked = [f"--{name}" for name, value in own.items() if given(**{name.replace("-", "_"): value})[0]]
+        for name in [*asked, *settings.given()]:
             raise ParameterError(f"--normal says what was learnt, and how: leave out {name}")
         found = load_normal(normal)
         bag, options["normal"] = found.bag, found
@@ -219,7 +223,7 @@ def _stopped_by_signals(session: Session) -> Iterator[list[int]]:
 
 def _live_line(session: Session) -> AbstractContextManager[object]:
     """Show how it goes, if anyone can see it."""
-    if not sys.stderr.isatty():
+    if not shows_progress():
         return nullcontext()
     from rich.console import Console
     from rich.live import Live
