@@ -1,10 +1,13 @@
-"""From clips to a map
+"""
+From clips to a map
 ===================
 
 Each clip becomes a stream of histograms, each stream a system, and all systems together a map.
 
 The clips are generated: moving textures with a fixed camera. Nothing is trained. Clips of one texture are
 near each other because their systems are.
+
+    python examples/from_clips_to_a_map.py docs/images/from_clips_to_a_map.png
 """
 
 from __future__ import annotations

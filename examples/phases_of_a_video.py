@@ -1,6 +1,11 @@
-"""Find the phases of a video that shows a wheel, rain, the wheel again and fire, and those that return.
+"""
+The phases of a video
+=====================
 
-python examples/phases_of_a_video.py docs/images/phases_of_a_video.png
+A video shows a wheel, rain, the wheel again, and fire. Without any training, ``timeline`` finds where the
+dynamics change, and that the wheel returns.
+
+    python examples/phases_of_a_video.py docs/images/phases_of_a_video.png
 """
 
 from __future__ import annotations
@@ -17,6 +22,12 @@ from sysbags.watch.timeline import timeline
 
 RATE = 25.0
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+
+
+# %%
+# The video is cut into windows of two seconds, one every 0.4 seconds. Each window becomes a system. The
+# distance from a window to the one before is large at the changes (left), and the matrix of all distances
+# shows what returns: the wheel's two phases are near each other, off the diagonal (right).
 
 
 def main(argv: Sequence[str]) -> None:
