@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick test-portable lint types docs links bench dist clean
+.PHONY: demo test quick test-portable lint types docs links bench results dist clean
 
 .venv/for-use: pyproject.toml src/sysbags/_common/version.py
 	$(PYTHON) -m venv .venv
@@ -54,6 +54,12 @@ docs: .venv/installed
 # Links between pages are checked by `make docs`; those to other sites need a network.
 links: docs
 	$(BIN)/sphinx-build -D plot_gallery=0 -b linkcheck docs docs/_build/links
+
+# The figures of README.md and docs/, measured again beside those that are written there: `make results DATA=folder` with
+# the folder of real data, whose figures are not checked without it. LONG=1 runs what takes hours, too.
+results: .venv/installed
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python -m benchmarks.claims $(if $(DATA),--data '$(DATA)') $(if $(LONG),--long)
 
 # What is uploaded at a release. Both files are tried in environments of their own, outside of this folder, with
 # $(PYTHON): `make dist PYTHON=python3.13` tries another version.
