@@ -1,8 +1,9 @@
-"""The pages api.rst and commands.rst, made from the packages and the program, so that both are complete."""
+"""Pages that are made: public names, commands, and the files beside the docs, such as the changelog."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -29,6 +30,14 @@ PACKAGES = {
     "sysbags.video": "Frames of videos",
     "sysbags.storage": "Model files",
     "sysbags.errors": "Errors and warnings",
+}
+FILES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SUPPORT.md": "support.md",
+    "SECURITY.md": "security.md",
+    "CODE_OF_CONDUCT.md": "code-of-conduct.md",
 }
 COMPLETION = {"install_completion", "show_completion"}
 
@@ -111,10 +120,26 @@ def _escaped(text: str) -> str:
     return text.replace("`", "``")
 
 
+def file_page(text: str) -> str:
+    """Return the text of a file beside the docs with links that hold inside them."""
+
+    def inside(link: re.Match[str]) -> str:
+        target, anchor = link[1], link[2]
+        page = FILES.get(target) or (target.removeprefix("docs/") if "docs/" in target else f"../{target}")
+        return f"]({page}{anchor or ''})"
+
+    return re.sub(r"\]\((?!https?:)([^)#]+)(#[^)]*)?\)", inside, text)
+
+
 def write_pages(app: Sphinx) -> None:
     """Write the pages that have changed, before autosummary reads them."""
-    for name, lines in (("api.rst", api_page()), ("commands.rst", command_page())):
-        path, text = Path(app.srcdir, name), "\n".join(lines)
+    docs = Path(app.srcdir)
+    pages = {"api.rst": "\n".join(api_page()), "commands.rst": "\n".join(command_page())}
+    for file, page in FILES.items():
+        if file != "README.md":
+            pages[page] = file_page((docs.parent / file).read_text())
+    for name, text in pages.items():
+        path = docs / name
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
 
