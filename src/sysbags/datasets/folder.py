@@ -147,6 +147,19 @@ def class_folders(folder: str | os.PathLike[str]) -> ClipFolder:
 def clips_under(folder: str | os.PathLike[str]) -> list[Path]:
     """List all clips below a folder, in natural order; a folder of images is one clip.
 
+    Parameters
+    ----------
+    folder : path
+
+    Returns
+    -------
+    list of Path
+
+    Raises
+    ------
+    FileError
+        If there is none.
+
     Examples
     --------
     >>> import pathlib, tempfile
@@ -166,6 +179,14 @@ def clips_under(folder: str | os.PathLike[str]) -> list[Path]:
 
 def looks_like_clip(path: Path) -> bool:
     """Whether a path has the suffix of a video file, or is a folder of images.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    bool
 
     Examples
     --------

@@ -43,9 +43,9 @@ class DSA:
     a linear system to the delay-embedded rows of each time series (`fit_dmd`) and compares the transitions A
     of two of them up to a rotation of the state space:
 
-    "angular": the angle between ``A1`` and ``Q' A2 Q`` for the best Q in O(n), from 0 to pi;
-    "euclidean": ``min ||A1 - Q' A2 Q||_F``, where each A is divided by its norm, from 0 to 2;
-    "wasserstein": the squared 2-Wasserstein distance between the eigenvalues of A1 and A2; no rotation.
+    - "angular": the angle between ``A1`` and ``Q' A2 Q`` for the best Q in O(n), from 0 to pi;
+    - "euclidean": ``min ||A1 - Q' A2 Q||_F``, where each A is divided by its norm, from 0 to 2;
+    - "wasserstein": the squared 2-Wasserstein distance between the eigenvalues of A1 and A2; no rotation.
 
     All of them are distances: **0 means the same dynamics, and a larger score means less similar ones**. The
     score of a system with itself is exactly 0, and the score does not change by a single bit when X and Y are
@@ -58,6 +58,9 @@ class DSA:
     same meaning; with "wasserstein", eigenvalues of unequal numbers are two uniform distributions, in both.
     Time steps from one trial to the next are never part of a fit. A rank that the data does not have is an
     error.
+
+    `n_delays`, `delay_interval` and `rank` may differ between systems: without Y as a list with one value per
+    system, with Y as a pair for X and Y, each of them one value or a list.
 
     Parameters
     ----------
@@ -92,9 +95,6 @@ class DSA:
         See `sysbags.align_blocks`.
     n_jobs : int, optional
         Threads; the result does not depend on it.
-
-    `n_delays`, `delay_interval` and `rank` may differ between systems: without Y as a list with one value per
-    system, with Y as a pair for X and Y, each of them one value or a list.
 
     Attributes
     ----------

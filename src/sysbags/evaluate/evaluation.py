@@ -328,6 +328,18 @@ def _evaluate_trials(
 def single_group_classes(labels: Sequence[str], groups: Sequence[Any]) -> list[str]:
     """Return the classes that have all their clips in one group: none of them can be predicted correctly.
 
+    Parameters
+    ----------
+    labels : sequence of str
+        The class of each clip.
+    groups : sequence
+        What each clip is left out with.
+
+    Returns
+    -------
+    list of str
+        In the order of the labels.
+
     Examples
     --------
     >>> single_group_classes(["sea", "sea", "fire", "fire"], [0, 1, 2, 2])

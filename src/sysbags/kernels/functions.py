@@ -90,6 +90,15 @@ def kernel_matrix(
 def chi2(first: Any, second: Any = None, *, n_jobs: int | None = None) -> Array:
     """Chi-squared kernel of two streams of histograms, see `kernel_matrix`.
 
+    Parameters
+    ----------
+    first, second, n_jobs
+        See `kernel_matrix`.
+
+    Returns
+    -------
+    (N1, N2) array of float64
+
     Examples
     --------
     >>> chi2([[1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]).round(4)
@@ -100,6 +109,15 @@ def chi2(first: Any, second: Any = None, *, n_jobs: int | None = None) -> Array:
 
 def bhattacharyya(first: Any, second: Any = None) -> Array:
     """Bhattacharyya kernel of two streams of histograms, see `kernel_matrix`.
+
+    Parameters
+    ----------
+    first, second
+        See `kernel_matrix`.
+
+    Returns
+    -------
+    (N1, N2) array of float64
 
     Examples
     --------
@@ -112,6 +130,15 @@ def bhattacharyya(first: Any, second: Any = None) -> Array:
 def intersection(first: Any, second: Any = None, *, n_jobs: int | None = None) -> Array:
     """Histogram intersection of two streams of histograms, see `kernel_matrix`.
 
+    Parameters
+    ----------
+    first, second, n_jobs
+        See `kernel_matrix`.
+
+    Returns
+    -------
+    (N1, N2) array of float64
+
     Examples
     --------
     >>> intersection([[0.25, 0.75]], [[0.5, 0.5]])
@@ -123,6 +150,15 @@ def intersection(first: Any, second: Any = None, *, n_jobs: int | None = None) -
 def linear(first: Any, second: Any = None) -> Array:
     """Inner products of two streams of any rows, see `kernel_matrix`.
 
+    Parameters
+    ----------
+    first, second
+        See `kernel_matrix`.
+
+    Returns
+    -------
+    (N1, N2) array of float64
+
     Examples
     --------
     >>> linear([[1.0, 2.0]], [[3.0, -4.0]])
@@ -133,6 +169,16 @@ def linear(first: Any, second: Any = None) -> Array:
 
 def feature_map(kernel: KernelLike) -> Callable[[Array], Array] | None:
     """Return phi with `k(a, b) = phi(a)' phi(b)` where it has finitely many dimensions, else None.
+
+    Parameters
+    ----------
+    kernel : str or callable
+        See `kernel_matrix`.
+
+    Returns
+    -------
+    callable or None
+        From (N, p) to (N, d) arrays. None for "chi2", "intersection" and callables.
 
     Examples
     --------

@@ -192,6 +192,10 @@ def _load(path: str | os.PathLike[str]) -> tuple[Any, Any]:
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Describe the contents of a model file without building the object.
 
+    Parameters
+    ----------
+    path : str or path
+
     Returns
     -------
     dict

@@ -189,6 +189,15 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
 def container_facts(path: Path) -> dict[str, Any]:
     r"""Return what the header of a video file says; None for what it does not.
 
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    dict
+        "codec", "frames_per_second" and "seconds".
+
     Examples
     --------
     >>> import tempfile

@@ -48,6 +48,15 @@ MOST_ANALYSIS = 5.0  # seconds of a feed that FFmpeg uses to recognise it, which
 def without_password(address: str) -> str:
     """Return an address for messages: without its password, and without those among its parameters.
 
+    Parameters
+    ----------
+    address : str
+        Such as that of a camera.
+
+    Returns
+    -------
+    str
+
     Examples
     --------
     >>> without_password("rtsp://admin:secret@10.0.0.7:554/stream?channel=1&pwd=secret")

@@ -175,7 +175,17 @@ class Watcher:
         return -(-self.windows.length // self.windows.step)
 
     def update(self, rows: Any) -> tuple[list[Verdict], list[Event]]:
-        """Add rows, and return verdicts on the windows that are complete now, and events that have ended."""
+        """Add rows, and return verdicts on the windows that are complete now, and events that have ended.
+
+        Parameters
+        ----------
+        rows : (N, p) array_like
+            The next bags of the stream, any number of them.
+
+        Returns
+        -------
+        list of Verdict, list of Event
+        """
         verdicts, events = [], []
         with ONE_BLAS_THREAD:  # small matrices take longer with several
             for window in self.windows.update(rows):
