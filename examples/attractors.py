@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from two_dynamics import plane_map, right
 
@@ -26,7 +27,8 @@ from sysbags.statistics import compare_distances, group_test
 
 Array = npt.NDArray[np.float64]
 
-KINDS, COLOURS, MARKERS = ("ring", "line"), ("#0072B2", "#D55E00"), ("o", "s")
+KINDS = ("ring", "line")
+COLOURS, MARKERS = ("#0072B2", "#D55E00", "#009E73"), ("o", "s", "^")
 SENSORS, RANK = 20, 3
 SEED = 2000  # seeds up to 1000 were used to choose the settings
 
@@ -72,8 +74,8 @@ def make_velocity(steps: int, rng: np.random.Generator) -> Array:
 def dsa_distances(recordings: Sequence[Array], rank: int | str = RANK) -> tuple[Array, Array]:
     """Return squared scores and their lower bounds."""
     dsa = DSA(recordings, rank=rank, score_method="angular")
-    scores = np.square(dsa.fit_score())
-    return scores, np.square(dsa.certificates_)
+    dsa.fit_score()
+    return np.asarray(dsa.squared_scores_), np.square(dsa.certificates_)
 
 
 def procrustes_distances(recordings: Sequence[Array]) -> Array:
@@ -92,29 +94,38 @@ def procrustes_distances(recordings: Sequence[Array]) -> Array:
 # -----------
 
 
-def draw(dsa: Array, procrustes: Array, labels: npt.NDArray[np.str_], p_text: str, path: str) -> None:
+def draw(
+    angles: Array,
+    maps: dict[str, Array],
+    labels: npt.NDArray[np.str_],
+    path: str,
+    caption: str = "",
+    norm: Normalize | None = None,
+) -> None:
+    """Draw a matrix of angles, and a map of each matrix of squared distances, by title."""
+    groups = list(dict.fromkeys(labels))
     figure = Figure(figsize=(11, 3.9), dpi=110, layout="constrained")
-    matrix, *maps = figure.subplots(1, 3, width_ratios=(1.15, 1, 1))
-    shown = matrix.imshow(np.sqrt(dsa), cmap="cividis")
+    matrix, *panels = figure.subplots(1, 1 + len(maps), width_ratios=(1.15, *[1] * len(maps)))
+    shown = matrix.imshow(angles, cmap="cividis", norm=norm)
     figure.colorbar(shown, ax=matrix, label="angle (0: the same dynamics)", shrink=0.85)
-    places = [float(np.flatnonzero(labels == kind).mean()) for kind in KINDS]
-    matrix.set_xticks(places, [f"{kind}s" for kind in KINDS])
-    matrix.set_yticks(places, [f"{kind}s" for kind in KINDS], rotation=90, va="center")
+    places = [float(np.flatnonzero(labels == group).mean()) for group in groups]
+    matrix.set_xticks(places, groups)
+    matrix.set_yticks(places, groups, rotation=90, va="center")
     matrix.tick_params(length=0)
     matrix.set_title("DSA of all pairs", loc="left")
-    matrix.set_xlabel(p_text)
-    for axes, (name, squared) in zip(maps, (("DSA", dsa), ("Procrustes", procrustes)), strict=True):
+    matrix.set_xlabel(caption)
+    for axes, (title, squared) in zip(panels, maps.items(), strict=True):
         points = plane_map(squared)
-        for kind, colour, marker in zip(KINDS, COLOURS, MARKERS, strict=True):
-            x, y = points[labels == kind].T
-            axes.scatter(x, y, s=40, marker=marker, facecolors="none", edgecolors=colour, label=kind)
-        axes.set_title(f"Map by {name}", loc="left")
-        axes.set_xlabel(f"nearest of the same kind: {right(squared, labels)} of {len(labels)}")
+        for group, colour, marker in zip(groups, COLOURS, MARKERS, strict=False):
+            x, y = points[labels == group].T
+            axes.scatter(x, y, s=40, marker=marker, facecolors="none", edgecolors=colour, label=group)
+        axes.set_title(title, loc="left")
+        axes.set_xlabel(f"nearest of the same group: {right(squared, labels)} of {len(labels)}")
         axes.set_xticks([])
         axes.set_yticks([])
         axes.margins(0.12)
         axes.set_aspect("equal", adjustable="datalim")
-    maps[0].legend(frameon=False, loc="center left")
+    panels[-1].legend(frameon=False, loc="best")
     figure.savefig(path)
 
 
@@ -148,7 +159,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     pairs = np.triu_indices(len(labels), 1)
     gaps = np.sqrt(dsa[pairs]) - np.sqrt(certified[pairs])
     print(f"  median angle {np.median(np.sqrt(dsa[pairs])):.3f}, at most {gaps.max():.3f} above the minimum")
-    draw(dsa, procrustes, labels, test.p_text, options.out)
+    maps = {"Map by DSA": dsa, "Map by Procrustes": procrustes}
+    draw(np.sqrt(dsa), maps, labels, options.out, test.p_text)
 
 
 if __name__ == "__main__":

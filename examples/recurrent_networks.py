@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from attractors import procrustes_distances
-from matplotlib.figure import Figure
-from two_dynamics import plane_map, right
+from attractors import draw, dsa_distances, procrustes_distances
+from matplotlib.colors import LogNorm
+from two_dynamics import right
 
 from sysbags.dsa import DSA, fit_dmd
 from sysbags.statistics import compare_distances, pairwise_group_tests, silhouette_values
@@ -30,7 +30,6 @@ from sysbags.statistics import compare_distances, pairwise_group_tests, silhouet
 Array = npt.NDArray[np.float64]
 
 PERIODS = (6, 9, 13)
-COLOURS, MARKERS = ("#0072B2", "#D55E00", "#009E73"), ("o", "s", "^")
 SIZES = (16, 24, 32)
 STEPS, BATCH, NOISE, GAIN = 36, 4, 0.05, 0.8
 SEED = 1000  # seeds below this were used to choose the settings
@@ -167,11 +166,9 @@ def distances(recordings: Sequence[Array]) -> dict[str, Array]:
     """Return squared distances by name."""
     rows = [trials.reshape(-1, trials.shape[2]) for trials in recordings]
     return {
-        "DSA, angular": np.square(DSA(recordings, rank=2, score_method="angular").fit_score()),
+        "DSA, angular": dsa_distances(recordings, rank=2)[0],
         "DSA, Wasserstein": DSA(recordings, rank=2, score_method="wasserstein").fit_score(),
-        "DSA, angular, automatic rank": np.square(
-            DSA(recordings, rank="auto", score_method="angular").fit_score()
-        ),
+        "DSA, angular, automatic rank": dsa_distances(recordings, rank="auto")[0],
         "Procrustes": procrustes_distances(rows),
     }
 
@@ -179,32 +176,17 @@ def distances(recordings: Sequence[Array]) -> dict[str, Array]:
 # %%
 # The picture
 # -----------
+# One network has an oscillation of its own, and is farther from all others than they are from each other. A
+# map of the distances would show little else. So the maps show the ranks of the distances (1 for the nearest
+# pair), and the colours of the matrix have a logarithmic scale.
 
 
-def draw(found: dict[str, Array], labels: npt.NDArray[np.str_], path: str) -> None:
-    names = [f"period {period}" for period in PERIODS]
-    figure = Figure(figsize=(11, 3.9), dpi=110, layout="constrained")
-    matrix, *maps = figure.subplots(1, 3, width_ratios=(1.15, 1, 1))
-    shown = matrix.imshow(np.sqrt(found["DSA, angular"]), cmap="cividis")
-    figure.colorbar(shown, ax=matrix, label="angle (0: the same dynamics)", shrink=0.85)
-    places = [float(np.flatnonzero(labels == name).mean()) for name in names]
-    matrix.set_xticks(places, names)
-    matrix.set_yticks(places, names, rotation=90, va="center")
-    matrix.tick_params(length=0)
-    matrix.set_title("DSA of all pairs of networks", loc="left")
-    for axes, name in zip(maps, ("DSA, angular", "Procrustes"), strict=True):
-        points = plane_map(found[name])
-        for task, colour, marker in zip(names, COLOURS, MARKERS, strict=True):
-            x, y = points[labels == task].T
-            axes.scatter(x, y, s=40, marker=marker, facecolors="none", edgecolors=colour, label=task)
-        axes.set_title(f"Map by {name}", loc="left")
-        axes.set_xlabel(f"nearest with the same task: {right(found[name], labels)} of {len(labels)}")
-        axes.set_xticks([])
-        axes.set_yticks([])
-        axes.margins(0.12)
-        axes.set_aspect("equal", adjustable="datalim")
-    maps[1].legend(frameon=False, loc="best")
-    figure.savefig(path)
+def ranks(squared: Array) -> Array:
+    """Return the ranks of the distances between all pairs."""
+    pairs = np.triu_indices(len(squared), 1)
+    ranked = np.zeros_like(squared)
+    ranked[pairs] = 1.0 + squared[pairs].argsort().argsort()
+    return ranked + ranked.T
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -231,7 +213,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"free trials, DSA: {tests.summary()} Resolutions before the adjustment: {resolutions}.")
     test = compare_distances(found["DSA, angular"], found["Procrustes"], labels)
     print(f"free trials, DSA and Procrustes: {test.summary()}")
-    draw(found, labels, options.out)
+    maps = {
+        f"Map by {name}, ranks": np.square(ranks(squared))
+        for name, squared in (("DSA", found["DSA, angular"]), ("Procrustes", found["Procrustes"]))
+    }
+    draw(np.sqrt(found["DSA, angular"]), maps, labels, options.out, norm=LogNorm(clip=True))
 
 
 if __name__ == "__main__":

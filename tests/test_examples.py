@@ -8,7 +8,7 @@ from attractors import dsa_distances, procrustes_distances
 from attractors import make_recordings as make_attractors
 from lorenz_coordinates import SETTINGS, scores
 from lorenz_coordinates import make_recordings as make_lorenz_recordings
-from recurrent_networks import Network, distances, make_recordings, wave
+from recurrent_networks import Network, distances, make_recordings, ranks, wave
 from two_dynamics import right
 
 from sysbags.statistics import group_test, silhouette_values
@@ -67,6 +67,11 @@ def test_networks_with_one_task_have_the_same_dynamics():
     assert right(found["DSA, angular"], recordings.labels) == 6
     average = {name: silhouette_values(squared, recordings.labels).mean() for name, squared in found.items()}
     assert average["DSA, angular"] > average["Procrustes"] + 0.3
+
+
+def test_the_map_of_networks_is_by_ranks():
+    squared = np.array([[0.0, 4.0, 9.0], [4.0, 0.0, 0.01], [9.0, 0.01, 0.0]])
+    assert ranks(squared).tolist() == [[0.0, 2.0, 3.0], [2.0, 0.0, 1.0], [3.0, 1.0, 0.0]]
 
 
 def test_lorenz_changes_with_rho_and_not_with_coordinates():
