@@ -29,9 +29,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 __all__ = [
     "CLAIMS",
     "Claim",
@@ -48,6 +45,8 @@ __all__ = [
 ROOT = Path(__file__).parents[1]
 CLAIMS = Path(__file__).with_suffix(".toml")
 LONG_MINUTES = 10.0
+Source = tuple[tuple[str, ...], str, int]  # the label of a row, the column, the place in the cell
+Row = tuple[str, str, str, str, str, str]
 FIGURE = r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]\d+)?"
 
 
@@ -154,9 +153,7 @@ class Line:
 
     name: str
     committed: tuple[str, ...]
-    sources: tuple[
-        tuple[tuple[str, ...], str, int], ...
-    ]  # the row's label, the column, the place in the cell
+    sources: tuple[Source, ...]
     noises: tuple[Noise, ...]
 
     def measured(self, printed: Sequence[Markdown]) -> tuple[str, ...]:
@@ -282,39 +279,54 @@ def check(
     data: Path | None = None,
     long: bool = False,
     root: Path = ROOT,
-) -> Iterator[tuple[str, str, str, str, str, str]]:
+) -> Iterator[Row]:
     """Compare all claims: what, page, committed, measured, allowed, and "ok", "moved" or "not checked"."""
     with tempfile.TemporaryDirectory() as cache:
 
         @functools.cache
-        def output(name: str) -> str:
-            started, spent = time.perf_counter(), os.times()
+        def output(name: str) -> str | ClaimError:
+            started, spent = time.perf_counter(), _processor_seconds()
             try:
                 return commands[name].output(data, Path(cache))
+            except ClaimError as error:
+                return error
             finally:
-                after = os.times()
-                processor = after.children_user + after.children_system
-                processor -= spent.children_user + spent.children_system
-                wall = time.perf_counter() - started
+                wall, processor = time.perf_counter() - started, _processor_seconds() - spent
                 print(f"{name}: {wall:.0f} s, {processor / 60:.1f} processor minutes", file=sys.stderr)
 
         for claim in claims:
-            obstacle = commands[claim.command].obstacle(data, long)
             try:
                 lines = claim.lines(root)
-                if obstacle:
-                    rows = "" if len(lines) == 1 else f"{len(lines)} rows after "
-                    yield f"{rows}{claim.title}", claim.page, "", "", "", f"not checked: {obstacle}"
-                    continue
-                printed = claim.printed(output(claim.command))
-                for line in lines:
-                    measured = line.measured(printed)
-                    state = "moved" if line.moved(measured) else "ok"
-                    allowed = ", ".join(dict.fromkeys(map(str, line.noises)))
-                    figures = (" ".join(line.committed), " ".join(measured), allowed)
-                    yield line.name, claim.page, *figures, state
             except ClaimError as error:
                 yield claim.title, claim.page, "", "", "", f"moved: {error}"
+                continue
+            if obstacle := commands[claim.command].obstacle(data, long):
+                rows = "" if len(lines) == 1 else f"{len(lines)} rows after "
+                yield f"{rows}{claim.title}", claim.page, "", "", "", f"not checked: {obstacle}"
+                continue
+            text = output(claim.command)
+            for line in lines:
+                yield _checked(line, claim, text)
+
+
+def _checked(line: Line, claim: Claim, text: str | ClaimError) -> Row:
+    """Compare one line with what its command printed."""
+    allowed = ", ".join(dict.fromkeys(map(str, line.noises)))
+    committed = " ".join(line.committed)
+    try:
+        if isinstance(text, ClaimError):
+            raise text
+        measured = line.measured(claim.printed(text))
+    except ClaimError as error:
+        return line.name, claim.page, committed, "", allowed, f"moved: {error}"
+    state = "moved" if line.moved(measured) else "ok"
+    return line.name, claim.page, committed, " ".join(measured), allowed, state
+
+
+def _processor_seconds() -> float:
+    """What all commands so far have used."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -332,14 +344,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.only:
         claims = [c for c in claims if any(word in f"{c.command} {c.page}" for word in given.only)]
     started = time.perf_counter()
-    rows = list(check(commands, claims, given.data and given.data.resolve(), given.long))
-    table = Table("claim", "page", "committed", "measured", "allowed", "")
-    for row in rows:
-        table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else 180, markup=False).print(table)
+    print("| claim | page | committed | measured | allowed | |\n| --- | --- | ---: | ---: | --- | --- |")
+    rows = []
+    for row in check(commands, claims, given.data and given.data.resolve(), given.long):
+        rows.append(row)
+        print(f"| {' | '.join(cell.replace(' | ', ' / ') for cell in row)} |", flush=True)
     states = [row[-1].partition(":")[0] for row in rows]
     counts = ", ".join(f"{states.count(state)} {state}" for state in ("ok", "moved", "not checked"))
-    print(f"{counts}; {(time.perf_counter() - started) / 60:.1f} minutes. Noise: see benchmarks/claims.toml.")
+    print(f"\n{counts}; {(time.perf_counter() - started) / 60:.0f} minutes.")
     return int("moved" in states)
 
 
