@@ -1,0 +1,104 @@
+"""``sysbags export``: the clips of a report or of a library, for other programs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sysbags.cli._options import Json, NJobs
+from sysbags.cli._output import check_out, note, print_json, say
+from sysbags.errors import FileError, ParameterError
+
+__all__ = ["export"]
+
+
+class Format(StrEnum):
+    """What is written."""
+
+    EMBEDDING_ATLAS = "embedding-atlas"
+    FIFTYONE = "fiftyone"
+    CSV = "csv"
+
+
+def export(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="REPORT.html|LIBRARY",
+            show_default=False,
+            help="A report of `sysbags evaluate --report`, or a library of `sysbags library add`.",
+        ),
+    ],
+    to: Annotated[Format, typer.Option(help="The program that reads it, or a table for any other.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="PATH", help="A file: .parquet for embedding-atlas, .csv for csv. A folder for fiftyone."
+        ),
+    ],
+    clips: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            show_default=False,
+            help="The folder that was evaluated, as a report does not say where its clips are.",
+        ),
+    ] = None,
+    n_jobs: NJobs = -1,
+    as_json: Json = False,
+) -> None:
+    """Write the map of a report or of a library for programs that show maps of clips.
+
+    There is one row per clip: its place on the map, its nearest clips with their squared distances, label,
+    source, a thumbnail, and of a report the predictions of all methods. A clip that is missing has no
+    thumbnail. For fiftyone the videos themselves are used, if it is known where they are. embedding-atlas
+    needs pyarrow, which the extra `export` installs.
+
+    Example: sysbags export clips.html --to embedding-atlas --out clips.parquet
+    """
+    from sysbags._common.files import is_library
+    from sysbags.evaluate.compilation import compiled_for
+    from sysbags.library import Library
+    from sysbags.report.clip_table import library_table, report_table
+    from sysbags.report.export import check_format, export_table
+
+    is_folder = to is Format.FIFTYONE
+    if is_folder and out.is_file():
+        raise FileError(f"{out} is a file, but fiftyone reads a folder")
+    check_out(out / "samples.json" if is_folder and out.is_dir() else out, [source])
+    check_format(to, out)
+    if is_library(source):
+        if clips is not None:
+            raise ParameterError("--clips goes with a report: a library knows where its clips are")
+        with Library(source) as library, compiled_for("alignment"):
+            table = library_table(library, n_jobs=n_jobs)
+    else:
+        table = report_table(source, clips)
+    written = export_table(table, to, out, n_jobs=n_jobs)
+    missing = table.missing
+    if as_json:
+        print_json(
+            {
+                "source": source,
+                "to": to,
+                "out": out,
+                "clips": len(table.rows),
+                "methods": table.methods,
+                "columns": written.columns,
+                "thumbnails": written.thumbnails,
+                "missing": missing,
+                "command": written.command,
+            }
+        )
+    else:
+        say(f"{len(table.rows)} clips of {source}: {out}")
+        if written.command is not None:
+            say(f"open it: {written.command}")
+    if missing:
+        note(f"no longer on disk: {len(missing)} of the clips, such as {missing[0]}")
+    unreadable = 0 if written.thumbnails is None else len(table.rows) - len(missing) - written.thumbnails
+    if unreadable > 0:
+        note(f"{unreadable} of the clips cannot be read, and have no thumbnail")
