@@ -7,6 +7,8 @@ import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+
 import sysbags
 
 ROOT = Path(__file__).parents[1]
@@ -35,3 +37,13 @@ def test_pythons_are_those_that_were_run():
     assert row
     assert re.findall(r"3\.\d+", row[1]) == claimed
     assert BUILD["project"]["requires-python"] == f">={claimed[0]}"
+
+
+@pytest.mark.parametrize("extra", BUILD["project"]["optional-dependencies"])
+def test_extras_are_explained(extra):
+    assert f"\n| `{extra}` |" in (ROOT / "docs" / "installation.md").read_text()
+
+
+@pytest.mark.parametrize("check", BUILD["tool"]["repo-review"]["ignore"])
+def test_checks_that_are_left_out_are_answered(check):
+    assert re.search(rf"^\| .*`{check}`", (ROOT / "docs" / "releasing.md").read_text(), flags=re.M)
