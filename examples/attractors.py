@@ -1,6 +1,8 @@
-"""Ring attractors and line attractors: the same kind of network, whatever the network and its sensors.
+"""
+Ring attractors and line attractors
+===================================
 
-    python examples/attractors.py --out docs/images/attractors.png
+The same kind of network has the same dynamics, whatever its units and its sensors.
 
 A ring attractor keeps an angle, for instance the direction of the head. A line attractor keeps a number, for
 instance the position of the eyes. Here are several networks of each kind, with different numbers of units.
@@ -8,6 +10,8 @@ Each is moved by a velocity of its own and recorded by sensors of its own. Which
 
 Two answers are compared. Dynamical similarity analysis (DSA) compares how the recorded states move.
 Procrustes analysis compares the states themselves, row by row, after the best rotation.
+
+    python examples/attractors.py docs/images/attractors.png
 """
 
 from __future__ import annotations
@@ -138,7 +142,7 @@ def draw(
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="DSA of ring attractors and line attractors.")
-    parser.add_argument("--out", default="attractors.png", help="the picture")
+    parser.add_argument("picture", nargs="?", default="attractors.png")
     parser.add_argument("--per-kind", type=int, default=8, help="networks of each kind")
     options = parser.parse_args(argv)
 
@@ -160,7 +164,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     gaps = np.sqrt(dsa[pairs]) - np.sqrt(certified[pairs])
     print(f"  median angle {np.median(np.sqrt(dsa[pairs])):.3f}, at most {gaps.max():.3f} above the minimum")
     maps = {"Map by DSA": dsa, "Map by Procrustes": procrustes}
-    draw(np.sqrt(dsa), maps, labels, options.out, test.p_text)
+    draw(np.sqrt(dsa), maps, labels, options.picture, test.p_text)
 
 
 if __name__ == "__main__":

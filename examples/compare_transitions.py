@@ -1,9 +1,13 @@
-"""Compare bare transitions up to a rotation, as dynamical similarity analysis does, with a certificate.
+"""
+Transitions up to a rotation, with a certificate
+================================================
 
-    python examples/compare_transitions.py docs/images/compare_transitions.png
+Bare transitions are compared as dynamical similarity analysis does it.
 
 The second matrix is a rotated copy of the first with noise added. Aligned, their distance can be no
 larger than the noise, and it can be no smaller than the certificate.
+
+    python examples/compare_transitions.py docs/images/compare_transitions.png
 """
 
 from __future__ import annotations

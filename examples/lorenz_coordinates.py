@@ -1,11 +1,15 @@
-"""The Lorenz system in other coordinates, and with other parameters: which of them changes the dynamics?
+"""
+The Lorenz system in other coordinates
+======================================
 
-    python examples/lorenz_coordinates.py --out docs/images/lorenz_coordinates.png
+Which changes are changes of the dynamics: other coordinates, or other parameters?
 
 A recording shows a system through sensors that nobody has chosen: rotated, mixed with other gains, or bent.
 A comparison of dynamics should ignore this, and it should see a change of the system itself. Here the system
 is that of Lorenz, whose parameter rho is 28. All scores are angles of dynamical similarity analysis (DSA) to
 one recording of it; every other recording starts at another state.
+
+    python examples/lorenz_coordinates.py docs/images/lorenz_coordinates.png
 """
 
 from __future__ import annotations
@@ -143,7 +147,7 @@ def draw(results: Mapping[str, Scores], rhos: Sequence[float], path: str) -> Non
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="DSA of the Lorenz system in other coordinates.")
-    parser.add_argument("--out", default="lorenz_coordinates.png", help="the picture")
+    parser.add_argument("picture", nargs="?", default="lorenz_coordinates.png")
     parser.add_argument("--repeats", type=int, default=5, help="recordings for each change")
     parser.add_argument("--steps", type=int, default=3000, help="rows of a recording")
     options = parser.parse_args(argv)
@@ -157,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 f"  {change}: mean {score.mean():.2g}, from {score.min():.2g} to {score.max():.2g}, "
                 f"mean certificate {certificate.mean():.2g}"
             )
-    draw(results, rhos, options.out)
+    draw(results, rhos, options.picture)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""Recurrent networks that have learnt to oscillate: which of them have learnt the same frequency?
+"""
+Recurrent networks that have learnt to oscillate
+================================================
 
-    python examples/recurrent_networks.py --out docs/images/recurrent_networks.png
+Which of them have learnt the same frequency?
 
 Networks of different sizes, with two nonlinearities and different seeds, learn to generate a wave after a
 cue. Tasks differ in the period of the wave. Networks with one task have different units and weights. Do they
@@ -10,6 +12,8 @@ have the same dynamics? Maheswaranathan, Williams, Golub, Ganguli and Sussillo a
 
 The hidden states are compared by dynamical similarity analysis (DSA), and by their geometry: Procrustes
 analysis, which needs rows with the same meaning in all recordings.
+
+    python examples/recurrent_networks.py docs/images/recurrent_networks.png
 """
 
 from __future__ import annotations
@@ -191,7 +195,7 @@ def ranks(squared: Array) -> Array:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="DSA of trained recurrent networks.")
-    parser.add_argument("--out", default="recurrent_networks.png", help="the picture")
+    parser.add_argument("picture", nargs="?", default="recurrent_networks.png")
     parser.add_argument("--per-task", type=int, default=6, help="networks for each period")
     parser.add_argument("--iterations", type=int, default=300, help="steps of the training")
     parser.add_argument("--gain", type=float, default=GAIN, help="size of the weights before training")
@@ -217,7 +221,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         f"Map by {name}, ranks": np.square(ranks(squared))
         for name, squared in (("DSA", found["DSA, angular"]), ("Procrustes", found["Procrustes"]))
     }
-    draw(np.sqrt(found["DSA, angular"]), maps, labels, options.out, norm=LogNorm(clip=True))
+    draw(np.sqrt(found["DSA, angular"]), maps, labels, options.picture, norm=LogNorm(clip=True))
 
 
 if __name__ == "__main__":

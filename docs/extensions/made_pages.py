@@ -51,7 +51,7 @@ def api_page() -> Iterator[str]:
         module = import_module(package)
         names = {name: getattr(module, name) for name in module.__all__ if name not in listed}
         if package == "sysbags":
-            listed.update(names)
+            listed.update(name for name, obj in names.items() if not inspect.ismodule(obj))
         documented = [name for name, obj in names.items() if inspect.isclass(obj) or inspect.isroutine(obj)]
         yield from _heading(title, "-")
         yield from [f".. currentmodule:: {package}", "", ".. autosummary::", "   :toctree: api"]
@@ -131,8 +131,8 @@ def file_page(text: str) -> str:
     return re.sub(r"\]\((?!https?:)([^)#]+)(#[^)]*)?\)", inside, text)
 
 
-def write_pages(app: Sphinx) -> None:
-    """Write the pages that have changed, before autosummary reads them."""
+def write_pages(app: Sphinx, config: Any) -> None:
+    """Write the pages that have changed, before Sphinx looks which pages there are."""
     docs = Path(app.srcdir)
     pages = {"api.rst": "\n".join(api_page()), "commands.rst": "\n".join(command_page())}
     for file, page in FILES.items():
@@ -153,6 +153,6 @@ def skip_inherited(app: Sphinx, what: str, name: str, obj: Any, skip: bool, opti
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the pages."""
-    app.connect("builder-inited", write_pages, priority=100)
+    app.connect("config-inited", write_pages)
     app.connect("autodoc-skip-member", skip_inherited)
     return {"parallel_read_safe": True}

@@ -115,7 +115,7 @@ class VideoError(SysbagsError):
 
 
 class DistanceWarning(UserWarning):
-    """Distances are far from what a method assumes.
+    """Distances are far from what a method assumes, or also measure something else.
 
     Examples
     --------
