@@ -68,7 +68,8 @@ def export(
     is_folder = to is Format.FIFTYONE
     if is_folder and out.is_file():
         raise FileError(f"{out} is a file, but fiftyone reads a folder")
-    check_out(out / "samples.json" if is_folder and out.is_dir() else out, [source])
+    inputs = [source] if clips is None else [source, clips]
+    check_out(out / "samples.json" if is_folder and out.is_dir() else out, inputs)
     check_format(to, out)
     if is_library(source):
         if clips is not None:
@@ -88,7 +89,7 @@ def export(
                 "clips": len(table.rows),
                 "methods": table.methods,
                 "columns": written.columns,
-                "thumbnails": written.thumbnails,
+                "thumbnails": written.thumbnails or 0,
                 "missing": missing,
                 "command": written.command,
             }
@@ -97,6 +98,8 @@ def export(
         say(f"{len(table.rows)} clips of {source}: {out}")
         if written.command is not None:
             say(f"open it: {written.command}")
+    if is_folder and table.methods and clips is None:
+        note("a report does not say where its clips are: without --clips FOLDER, fiftyone shows thumbnails")
     if missing:
         note(f"no longer on disk: {len(missing)} of the clips, such as {missing[0]}")
     unreadable = 0 if written.thumbnails is None else len(table.rows) - len(missing) - written.thumbnails
