@@ -59,8 +59,7 @@ SLOW = (
     "tests/test_bad_inputs.py",
     "tests/test_examples.py",
     "tests/test_package.py::test_examples_draw_their_picture",
-    "tests/test_package.py::test_readme_example_runs",
-    "tests/test_package.py::test_the_page_for_users_of_dsa_runs",
+    "tests/test_pages.py",
     "tests/video/test_video_damage.py",
     "tests/watch/test_session.py",
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import re
 import subprocess
 import sys
@@ -46,31 +45,6 @@ def test_public_names_are_where_they_say():
 def test_unknown_name():
     with pytest.raises(AttributeError, match="module 'sysbags' has no attribute 'aligns'"):
         _ = sysbags.aligns
-
-
-def test_readme_example_runs(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    examples = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert len(examples) == 2
-    code = "".join(examples)
-    exec(compile(code, "README.md", "exec"), {})
-    printed = [line for line in capsys.readouterr().out.splitlines() if line]
-    promised = [line.split("  # ", 1)[1] for line in code.splitlines() if line.startswith("print(")]
-    assert printed == promised
-
-
-def test_the_page_for_users_of_dsa_runs(capsys):
-    """Without dsa-metric, its program and what is compared with it are left out."""
-    blocks = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs" / "coming-from-dsa.md").read_text(), flags=re.DOTALL
-    )
-    assert len(blocks) == 10
-    if not importlib.util.find_spec("DSA"):
-        blocks = [block for block in blocks if "from DSA import" not in block and "theirs" not in block]
-    code = "".join(blocks)
-    exec(compile(code, "coming-from-dsa.md", "exec"), {})
-    printed = capsys.readouterr().out.splitlines()
-    assert printed == [line.split("  # ", 1)[1] for line in code.splitlines() if line.startswith("print(")]
 
 
 @pytest.mark.parametrize("example", sorted(path.stem for path in (ROOT / "examples").glob("*.py")))
