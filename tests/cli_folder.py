@@ -7,6 +7,7 @@ import json
 import numpy as np
 
 from clips import moving_frames, write_clip
+from schemas import check_output
 from sysbags.cli import main
 
 FRAMES, HEIGHT, WIDTH = 16, 96, 128  # smaller pictures have too few keypoints
@@ -34,10 +35,12 @@ def make_classes(root, per_class=3, suffix=".mp4"):
 
 
 def call(capsys, *argv):
-    """The exit code, the output and the complaints of a command."""
+    """The exit code, the output and the complaints of a command; JSON must be as its schema says."""
     capsys.readouterr()
-    code = main([str(word) for word in argv])
+    words = [str(word) for word in argv]
+    code = main(words)
     captured = capsys.readouterr()
+    check_output(words, captured.out)
     return code, captured.out, captured.err
 
 

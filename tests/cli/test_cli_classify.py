@@ -71,14 +71,20 @@ def test_probabilities_and_sets_are_those_of_the_model(capsys, place, model):
     sets = classifier.predict_set(systems, alpha=0.1)
     distances = classifier.compare(systems).distances
     for k, clip in enumerate(clips):
-        for name, expected in (("probabilities", chances), ("p_values", fits), ("distances", distances)):
+        for name, expected in (
+            ("probabilities", chances),
+            ("p_values", fits),
+            ("squared_distances", distances),
+        ):
             assert list(clip[name]) == ["rain", "waves"]
             assert list(clip[name].values()) == pytest.approx(expected[k].tolist(), rel=1e-9)
         assert clip["set"] == sets[k]
         assert clip["path"] == str(paths[k])
-        names = {"lbp": ["covariances", "mean"], "both": list(clip["parts"])}[model]
-        assert list(clip["parts"]) == names
-        assert sum(clip["parts"].values()) == pytest.approx(clip["distances"][clip["label"]], rel=1e-9)
+        names = {"lbp": ["covariances", "mean"], "both": list(clip["squared_parts"])}[model]
+        assert list(clip["squared_parts"]) == names
+        assert sum(clip["squared_parts"].values()) == pytest.approx(
+            clip["squared_distances"][clip["label"]], rel=1e-9
+        )
     assert np.mean([clip["label"] == path.parent.name for clip, path in zip(clips, paths, strict=True)]) > 0.8
     inside = [path.parent.name in clip["set"] for clip, path in zip(clips, paths, strict=True)]
     assert np.mean(inside) > 0.6
@@ -191,7 +197,7 @@ def test_a_table(capsys, place, tmp_path):
     for row, clip in zip(rows[:2], clips[:2], strict=True):
         assert row["label"] == clip["label"]
         assert float(row["probability"]) == clip["probabilities"][clip["label"]]
-        assert float(row["squared_distance"]) == clip["distances"][clip["label"]]
+        assert float(row["squared_distance"]) == clip["squared_distances"][clip["label"]]
         assert row["set"] == ";".join(clip["set"])
         assert row["error"] == ""
     assert [row["set"] for row in rows[2:]] == ["none of these", "none of these", ""]
@@ -247,7 +253,7 @@ def test_part_of_a_clip(capsys, place, tmp_path):
         bag.set_params(frames={"max_frames": 8})
     [clip] = classified(capsys, place, path, "--max-frames", 8, model="both")
     [expected] = model[-1].compare(model[:-1].transform([path])).distances.tolist()
-    assert list(clip["distances"].values()) == pytest.approx(expected, rel=1e-9)
+    assert list(clip["squared_distances"].values()) == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_class_of_one_clip_and_a_stray_clip(capsys, place, tmp_path):
@@ -345,7 +351,7 @@ def test_models_of_other_bags(capsys, tmp_path, monkeypatch, bags, classifier, w
         names = [titles[name] for name in bags.split(",")]
         assert set(output["bags"].split(" + ")) <= set(names)
         if output["bags"] == " + ".join(names):
-            assert all(list(clip["parts"]) == names for clip in clips)
+            assert all(list(clip["squared_parts"]) == names for clip in clips)
 
 
 def test_a_model_without_a_calibration(capsys, place, tmp_path):

@@ -280,14 +280,16 @@ def test_a_model_classifies_as_the_classifier_that_it_was(
         assert [clip["label"] for clip in clips] == ["waves", "flicker"]
     for clip, explanation in zip(clips, expected, strict=True):
         assert clip["label"] == explanation.label
-        assert list(clip["distances"]) == list(explanation.distances)
+        assert list(clip["squared_distances"]) == list(explanation.distances)
         # Forms are changed from the orthonormal one, or identified: round-off, relative to the largest.
         largest = max(explanation.distances.values())
         for name, distance in explanation.distances.items():
-            assert clip["distances"][name] == pytest.approx(distance, abs=1e-8 * largest)
+            assert clip["squared_distances"][name] == pytest.approx(distance, abs=1e-8 * largest)
         names = ["transition", "observer", "mean"] if metric == "alignment" else ["covariances", "mean"]
-        assert list(clip["parts"]) == list(explanation.parts) == names
-        assert sum(clip["parts"].values()) == pytest.approx(clip["distances"][clip["label"]], rel=1e-9)
+        assert list(clip["squared_parts"]) == list(explanation.parts) == names
+        assert sum(clip["squared_parts"].values()) == pytest.approx(
+            clip["squared_distances"][clip["label"]], rel=1e-9
+        )
     code, out, err = call(capsys, "classify", tmp_path / "m", *unseen)
     assert (code, err) == (0, "")
     heads, *rows = (line.split() for line in out.splitlines())
@@ -368,7 +370,7 @@ def test_other_bags(capsys, classes, unseen, tmp_path, bag):
     clips = call_json(capsys, "classify", tmp_path / "m", *unseen)["clips"]
     if bag != "flow":
         assert [clip["label"] for clip in clips] == ["waves", "flicker"]
-    assert all(set(clip["distances"]) == {"waves", "flicker"} for clip in clips)
+    assert all(set(clip["squared_distances"]) == {"waves", "flicker"} for clip in clips)
 
 
 def test_frames_window_kernel_and_auto_order(capsys, classes, tmp_path):
@@ -404,21 +406,30 @@ def test_classify(capsys, classes, unseen, models, classifier):
     model = sysbags.load(models / classifier).named_steps["classify"]
     systems = sysbags.SystemIdentifier(3).transform(sysbags.bags.LocalBinaryPatterns().transform(unseen))
     for clip, path, system, label in zip(clips, unseen, systems, ["waves", "flicker"], strict=True):
-        assert list(clip) == ["path", "label", "distances", "parts", "probabilities", "p_values"]
+        assert list(clip) == [
+            "path",
+            "label",
+            "squared_distances",
+            "squared_parts",
+            "probabilities",
+            "p_values",
+        ]
         assert sum(clip["probabilities"].values()) == pytest.approx(1.0, rel=1e-12)
         assert max(clip["probabilities"], key=clip["probabilities"].get) == label
         assert all(1 / 7 <= value <= 1.0 for value in clip["p_values"].values())  # six clips calibrate
         assert (clip["path"], clip["label"]) == (str(path), label)
-        assert list(clip["distances"]) == ["flicker", "waves"]
-        assert list(clip["parts"]) == ["transition", "observer", "mean"]
-        assert min(clip["parts"].values()) > 0
-        assert sum(clip["parts"].values()) == pytest.approx(clip["distances"][label], rel=1e-12)
+        assert list(clip["squared_distances"]) == ["flicker", "waves"]
+        assert list(clip["squared_parts"]) == ["transition", "observer", "mean"]
+        assert min(clip["squared_parts"].values()) > 0
+        assert sum(clip["squared_parts"].values()) == pytest.approx(
+            clip["squared_distances"][label], rel=1e-12
+        )
         if classifier == "nearest-mean":
             expected = model.distances([system])[0]
         else:
             between = sysbags.pairwise_distances([system], model.systems_, lambda_mu=1.0)[0]
             expected = [between[model.labels_ == label].min() for label in ("flicker", "waves")]
-        np.testing.assert_allclose(list(clip["distances"].values()), expected, rtol=1e-9)
+        np.testing.assert_allclose(list(clip["squared_distances"].values()), expected, rtol=1e-9)
 
 
 def test_classify_for_people(capsys, unseen, models):
@@ -472,7 +483,7 @@ def test_models_that_fit_has_not_made(capsys, classes, unseen, tmp_path, kind):
         model = sysbags.NearestSystem(3, metric="martin").fit(systems, labels)
         sysbags.save(tmp_path / "m", Pipeline([*steps, ("classify", model)]))
         clips = call_json(capsys, "classify", tmp_path / "m", *unseen)["clips"]
-        assert [clip["parts"] for clip in clips] == [{}, {}]
+        assert [clip["squared_parts"] for clip in clips] == [{}, {}]
         return
     code, _, err = call(capsys, "classify", tmp_path / "m", *unseen)
     assert code == 2

@@ -6,6 +6,7 @@ import inspect
 import platform
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import wraps
 from typing import Annotated, Any
@@ -99,10 +100,13 @@ def _set_verbosity(
 
 
 def _versions() -> str:
-    from importlib.metadata import version
+    from importlib.metadata import PackageNotFoundError, version
 
-    packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    return f"version {__version__}, Python {platform.python_version()} on {platform.platform()}, {packages}"
+    texts = [f"version {__version__}", f"Python {platform.python_version()} on {platform.platform()}"]
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):  # OpenCV has packages of other names
+            texts.append(f"{name} {version(name)}")
+    return ", ".join(texts)
 
 
 def with_verbosity(function: Callable[..., None]) -> Callable[..., None]:

@@ -91,7 +91,7 @@ def classify(
     if table is not None:
         _write(table, entries, len(models) > 1, top or 1)
     if as_json:
-        print_json({"clips": entries if len(models) > 1 else [_without_model(entry) for entry in entries]})
+        print_json({"clips": [_record(entry, with_model=len(models) > 1) for entry in entries]})
     else:
         for path in models:
             rows = [entry for entry in entries if entry["model"] == path and "error" not in entry]
@@ -186,8 +186,13 @@ def _read_as(bags: BagTransformer, reading: dict[str, int]) -> None:
         member.set_params(frames=frames)
 
 
-def _without_model(entry: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in entry.items() if name != "model"}
+def _record(entry: dict[str, Any], with_model: bool) -> dict[str, Any]:
+    """Return an entry for JSON, where the names of distances say that they are squared."""
+    return {
+        f"squared_{name}" if name in ("distances", "parts") else name: value
+        for name, value in entry.items()
+        if with_model or name != "model"
+    }
 
 
 def _set(entry: dict[str, Any], separator: str) -> str:

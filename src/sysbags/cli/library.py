@@ -401,7 +401,8 @@ def duplicates(
         found = opened.duplicates(below, n_jobs=n_jobs, client=client, **options)
     if as_json:
         near = [{"paths": [one, two], "squared_distance": distance} for one, two, distance in found.near]
-        print_json({"library": file, **options, "below": found.below, "equal": found.equal, "near": near})
+        pairs = {"largest_squared_distance": found.below, "equal": found.equal, "near": near}
+        print_json({"library": file, **options, **pairs})
         return
     for paths in found.equal:
         say(f"equal content: {', '.join(map(str, paths))}")

@@ -139,8 +139,7 @@ def _document(
         "clips": [clip.name for clip in evaluation.clips],
         "methods": [
             {
-                **asdict(method),
-                "settings": dict(method.settings),
+                **method.to_dict(),
                 "main": k == evaluation.main,
                 "per_cent": _share(method),
                 "paper": method.settings["paper"],
