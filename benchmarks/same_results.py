@@ -111,7 +111,8 @@ def decided(document: dict[str, Any]) -> dict[str, Any]:
             ],
         }
     if "clips" in document and isinstance(document["clips"], list):
-        return {"labels": [clip["label"] for clip in document["clips"]], "distances": document["clips"]}
+        clips = [{k.removeprefix("squared_"): v for k, v in clip.items()} for clip in document["clips"]]
+        return {"labels": [clip["label"] for clip in clips], "distances": clips}
     return {
         name: document[name] for name in ("lambda_a", "lambda_mu", "accuracy", "right") if name in document
     }
