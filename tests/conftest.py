@@ -60,6 +60,7 @@ SLOW = (
     "tests/test_examples.py",
     "tests/test_package.py::test_examples_draw_their_picture",
     "tests/test_pages.py",
+    "tests/test_tutorials.py",
     "tests/video/test_video_damage.py",
     "tests/watch/test_session.py",
 )
