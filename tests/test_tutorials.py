@@ -40,7 +40,7 @@ def run(name, folder, monkeypatch):
 
 def commands(name):
     """Return the commands that a tutorial shows, each with its output."""
-    text = (TUTORIALS / f"{name}.py").read_text()
+    text = re.sub(r"\\\n# +", "", (TUTORIALS / f"{name}.py").read_text())  # commands of several lines
     blocks = re.findall(r"^# \.\. code-block:: console\n#\n((?:#     .*\n)+)", text, flags=re.M)
     shown = [[line.removeprefix("#     ") for line in block.splitlines()] for block in blocks]
     assert all(command.startswith("$ sysbags ") for command, *_ in shown)

@@ -32,8 +32,12 @@ from sysbags.evaluate import evaluate, train
 folder = Path(tempfile.mkdtemp())  # or a folder of your own, to keep the files
 shape = {"frames": 40, "height": 60, "width": 80}
 textures = ["fire", "smoke", "traffic", "waves"]
-paths, labels = make_clips(folder / "clips", per_class=10, textures=textures, **shape)
-new_paths, new_labels = make_clips(folder / "new", per_class=3, textures=textures, random_state=1, **shape)
+paths, labels = make_clips(
+    folder / "clips", per_class=10, textures=textures, **shape
+)
+new_paths, new_labels = make_clips(
+    folder / "new", per_class=3, textures=textures, random_state=1, **shape
+)
 print(len(paths), "clips to learn from,", len(new_paths), "new ones")
 
 # %%
@@ -62,15 +66,16 @@ print(trained.method.rate)
 #
 #     $ sysbags fit clips --out textures.model --metric normalized-covariance
 #     40 clips of 4 classes, 0 skipped
-#     kernel ridge, metric normalized-covariance of unit-variance states, lambda_a = 0.9, lambda_mu = 166.7
+#     kernel ridge, metric normalized-covariance of unit-variance states, lambda_a =
+#     0.9, lambda_mu = 166.7
 #     settings chosen from 60 settings by leave-one-clip-out
-#     nested leave-one-clip-out accuracy 85.0 % (34 of 40; 95 % interval 70.9 to 92.9 %; always
-#     predicting the most frequent class: 25.0 %)
-#     saved in textures.model (1.00 MB); 10 samples per system are kept: for 8 held-out clips this
-#     changes no prediction, and the scores by 3.7 %
+#     nested leave-one-clip-out accuracy 85.0 % (34 of 40; 95 % interval 70.9 to
+#     92.9 %; always predicting the most frequent class: 25.0 %)
+#     saved in textures.model (1.00 MB); 10 samples per system are kept: for 8
+#     held-out clips this changes no prediction, and the scores by 3.7 %
 #     ...
 #
-# The third and fourth lines say the same as above: of 60 combinations of settings one was chosen, and
+# The lines in the middle say the same as above: of 60 combinations of settings one was chosen, and
 # 34 of 40 clips were predicted correctly. Guessing one class would reach 25 %. The last line is about
 # the file: of each clip only as much is kept as the predictions need. The lambdas are weights inside of
 # the metric.
@@ -82,7 +87,9 @@ print(trained.method.rate)
 
 model = trained.pipeline
 print(model.predict(new_paths[::3]))
-print(f"{model.score(new_paths, new_labels):.0%} of the new clips are classified correctly")
+print(
+    f"{model.score(new_paths, new_labels):.0%} of the new clips are classified correctly"
+)
 
 # %%
 # The first line has the predicted classes of four clips, one of each class. The second is the share
@@ -93,8 +100,12 @@ print(f"{model.score(new_paths, new_labels):.0%} of the new clips are classified
 # How sure is the model? Probabilities are calibrated by clips that were left out: of the predictions
 # with 70 %, about 70 % should be right.
 
-for path, row in zip(new_paths[::3], model.predict_proba(new_paths[::3]), strict=True):
-    shown = ", ".join(f"{name} {p:.0%}" for name, p in zip(model.classes_, row, strict=True))
+for path, row in zip(
+    new_paths[::3], model.predict_proba(new_paths[::3]), strict=True
+):
+    shown = ", ".join(
+        f"{name} {p:.0%}" for name, p in zip(model.classes_, row, strict=True)
+    )
     print(f"{path.parent.name}/{path.name}: {shown}")
 
 # %%
@@ -104,7 +115,9 @@ for path, row in zip(new_paths[::3], model.predict_proba(new_paths[::3]), strict
 
 systems = model[:-1].transform(new_paths)
 sets = model[-1].predict_set(systems, alpha=0.1)
-covered = sum(label in found for label, found in zip(new_labels, sets, strict=True))
+covered = sum(
+    label in found for label, found in zip(new_labels, sets, strict=True)
+)
 print("sizes of the sets:", [len(found) for found in sets])
 print(f"the true class is in the set for {covered} of {len(sets)} clips")
 
@@ -139,7 +152,9 @@ print((loaded.predict(new_paths) == model.predict(new_paths)).all())
 # ``evaluate`` compares several classifiers on the same clips, and its result can be written as a
 # page.
 
-result = evaluate(paths, labels, metric="normalized-covariance", title="Moving textures")
+result = evaluate(
+    paths, labels, metric="normalized-covariance", title="Moving textures"
+)
 print(result)
 result.report(folder / "report.html")
 
@@ -194,18 +209,43 @@ result.report(folder / "report.html")
 # The two most useful parts of the report, drawn by hand: the confusion matrix, and the map of all
 # clips, in which near means alike.
 
-figure, (matrix, plane) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+figure, (matrix, plane) = plt.subplots(
+    1, 2, figsize=(10, 4.2), layout="constrained"
+)
 matrix.imshow(result.confusion, cmap="Blues")
 for row, column in np.ndindex(result.confusion.shape):
     count = result.confusion[row, column]
-    matrix.text(column, row, count, ha="center", va="center", color="white" if count > 5 else "black")
+    matrix.text(
+        column,
+        row,
+        count,
+        ha="center",
+        va="center",
+        color="white" if count > 5 else "black",
+    )
 matrix.set_xticks(range(4), result.classes)
 matrix.set_yticks(range(4), result.classes)
-matrix.set(xlabel="predicted", ylabel="true class", title=f"{result.accuracy:.0%} correct")
+matrix.set(
+    xlabel="predicted",
+    ylabel="true class",
+    title=f"{result.accuracy:.0%} correct",
+)
 wrong = result.predictions != np.array(labels)
-for name, colour in zip(result.classes, ("#D55E00", "#999999", "#009E73", "#0072B2"), strict=True):
-    plane.scatter(*result.relations.plane[np.array(labels) == name].T, color=colour, label=name)
-plane.scatter(*result.relations.plane[wrong].T, s=120, facecolors="none", edgecolors="black", label="wrong")
+for name, colour in zip(
+    result.classes, ("#D55E00", "#999999", "#009E73", "#0072B2"), strict=True
+):
+    plane.scatter(
+        *result.relations.plane[np.array(labels) == name].T,
+        color=colour,
+        label=name,
+    )
+plane.scatter(
+    *result.relations.plane[wrong].T,
+    s=120,
+    facecolors="none",
+    edgecolors="black",
+    label="wrong",
+)
 plane.set(title="Map of all clips", xticks=[], yticks=[])
 plane.legend(fontsize="small")
 plt.show()

@@ -38,9 +38,14 @@ rng = np.random.default_rng(0)
 def record(speed):
     """Simulate one animal; return its recording, one row per time step and one column per sensor."""
     steps = int(rng.integers(500, 801))
-    velocity = speed * (1.0 + 0.1 * rng.standard_normal()) + 0.1 * rng.standard_normal(steps)
+    velocity = speed * (
+        1.0 + 0.1 * rng.standard_normal()
+    ) + 0.1 * rng.standard_normal(steps)
     neurons = make_ring_attractor(
-        units=int(rng.integers(30, 61)), steps=steps, velocity=velocity, random_state=rng
+        units=int(rng.integers(30, 61)),
+        steps=steps,
+        velocity=velocity,
+        random_state=rng,
     )
     sensors = neurons @ rng.standard_normal((neurons.shape[1], 12))
     return (sensors - sensors.mean(axis=0)) / sensors.std(axis=0)
@@ -99,9 +104,17 @@ print(f"no angle is above the smallest possible one by more than {gap:.1e}")
 
 nearest = np.where(np.eye(len(groups), dtype=bool), np.inf, scores).argmin(axis=1)
 is_treated = groups == "treated"
-print("treated, nearest is treated:", (is_treated[nearest] & is_treated).sum(), "of", is_treated.sum())
 print(
-    "others, nearest is not treated:", (~is_treated[nearest] & ~is_treated).sum(), "of", (~is_treated).sum()
+    "treated, nearest is treated:",
+    (is_treated[nearest] & is_treated).sum(),
+    "of",
+    is_treated.sum(),
+)
+print(
+    "others, nearest is not treated:",
+    (~is_treated[nearest] & ~is_treated).sum(),
+    "of",
+    (~is_treated).sum(),
 )
 
 # %%
@@ -114,7 +127,9 @@ print(
 squared = scores**2
 tests = pairwise_group_tests(squared, groups)
 for test, adjusted in zip(tests.tests, tests.adjusted, strict=True):
-    print(f"{' and '.join(test.groups)}: p = {test.p_value:.4f}, adjusted {adjusted:.4f}")
+    print(
+        f"{' and '.join(test.groups)}: p = {test.p_value:.4f}, adjusted {adjusted:.4f}"
+    )
 
 # %%
 # There are three tests, so each p-value is adjusted for their number (Holm). The treated animals
@@ -126,7 +141,9 @@ for test, adjusted in zip(tests.tests, tests.adjusted, strict=True):
 
 two = np.isin(groups, ["control", "treated"])
 difference = difference_interval(squared[np.ix_(two, two)], groups[two])
-print(f"{difference.difference:.2e}, 95 % interval {difference.low:.2e} to {difference.high:.2e}")
+print(
+    f"{difference.difference:.2e}, 95 % interval {difference.low:.2e} to {difference.high:.2e}"
+)
 
 # %%
 # This is the squared distance between the two groups, without the spread within them. The interval
@@ -139,22 +156,37 @@ print(f"{difference.difference:.2e}, 95 % interval {difference.low:.2e} to {diff
 # between points are as near to the scores as a plane allows.
 
 centred = squared - squared.mean(axis=0)
-values, vectors = np.linalg.eigh(-0.5 * (centred - centred.mean(axis=1, keepdims=True)))
-points = vectors[:, -2:] * np.sqrt(values[-2:])
+values, vectors = np.linalg.eigh(
+    -0.5 * (centred - centred.mean(axis=1, keepdims=True))
+)
+points = vectors[:, [-1, -2]] * np.sqrt(values[[-1, -2]])
 
 colours = {"control": "#0072B2", "treated": "#D55E00", "recovered": "#009E73"}
-figure, (traces, matrix, plane) = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
+figure, (traces, matrix, plane) = plt.subplots(
+    1, 3, figsize=(11, 3.6), layout="constrained"
+)
 for row, k in enumerate((0, 6)):
-    traces.plot(recordings[k][:300, 0] - 5.0 * row, color=colours[groups[k]], label=groups[k])
+    traces.plot(
+        recordings[k][:300, 0] - 5.0 * row,
+        color=colours[groups[k]],
+        label=groups[k],
+    )
 traces.set(title="One sensor of two animals", xlabel="time step", yticks=[])
 traces.legend(loc="lower right", fontsize="small")
 shown = matrix.imshow(scores, cmap="cividis")
-figure.colorbar(shown, ax=matrix, label="angle (0: the same dynamics)", shrink=0.85)
+figure.colorbar(
+    shown, ax=matrix, label="angle (0: the same dynamics)", shrink=0.85
+)
 matrix.set_xticks([2.5, 8.5, 14.5], list(SPEEDS))
 matrix.set_yticks([2.5, 8.5, 14.5], list(SPEEDS), rotation=90, va="center")
 matrix.set_title("All pairs")
 for group, colour in colours.items():
-    plane.scatter(*points[groups == group].T, facecolors="none", edgecolors=colour, label=group)
+    plane.scatter(
+        *points[groups == group].T,
+        facecolors="none",
+        edgecolors=colour,
+        label=group,
+    )
 plane.set(title="Map", xticks=[], yticks=[])
 plane.set_aspect("equal", adjustable="datalim")
 plane.legend(loc="best", fontsize="small")

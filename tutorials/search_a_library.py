@@ -31,7 +31,12 @@ from sysbags.video import frames, write_video
 folder = Path(tempfile.mkdtemp())  # or a folder of your own, to keep the files
 clips = folder / "clips"
 shape = {"frames": 40, "height": 60, "width": 80}
-make_clips(clips, per_class=6, textures=["fire", "rain", "traffic", "waves", "wheel"], **shape)
+make_clips(
+    clips,
+    per_class=6,
+    textures=["fire", "rain", "traffic", "waves", "wheel"],
+    **shape,
+)
 
 shutil.copy(clips / "fire" / "02.mp4", clips / "fire" / "copy.mp4")
 film = make_frames("waves", **shape, random_state=5)
@@ -65,10 +70,15 @@ print(again.added, "added,", again.unchanged, "unchanged")
 # ------
 # A new clip of a fire, which is not in the library:
 
-(query,), _ = make_clips(folder / "new", per_class=1, textures=["fire"], random_state=1, **shape)
+(query,), _ = make_clips(
+    folder / "new", per_class=1, textures=["fire"], random_state=1, **shape
+)
 found = library.search(query, k=4)
 for clip, distance, bound in zip(
-    found.clips, found.neighbours.distances, found.neighbours.lower_bounds, strict=True
+    found.clips,
+    found.neighbours.distances,
+    found.neighbours.lower_bounds,
+    strict=True,
 ):
     print(f"{clip.label}/{clip.path.name}: {distance:.2f}, at least {bound:.2f}")
 
@@ -94,7 +104,12 @@ for clip, distance, bound in zip(
 
 print(found.neighbours.blocks, "of", len(library), "clips were compared exactly")
 exact = library.search(query, k=4, exact=True)
-print("provably the nearest:", [clip.path.name for clip in exact.clips], exact.neighbours.blocks, "compared")
+print(
+    "provably the nearest:",
+    [clip.path.name for clip in exact.clips],
+    exact.neighbours.blocks,
+    "compared",
+)
 
 # %%
 # With ``exact=True`` the search goes on until lower bounds exclude all other clips. The answer is the
@@ -106,7 +121,10 @@ print("provably the nearest:", [clip.path.name for clip in exact.clips], exact.n
 
 duplicates = library.duplicates()
 for group in duplicates.equal:
-    print("the same content:", ", ".join(f"{path.parent.name}/{path.name}" for path in group))
+    print(
+        "the same content:",
+        ", ".join(f"{path.parent.name}/{path.name}" for path in group),
+    )
 for first, second, distance in duplicates.near:
     print(f"nearly the same: {first.name} and {second.name}, {distance:.2f}")
 print(f"largest squared distance of such a pair: {duplicates.below:.2f}")
@@ -132,9 +150,13 @@ print(f"largest squared distance of such a pair: {duplicates.below:.2f}")
 figure, axes = plt.subplots(1, 5, figsize=(11, 2.4), layout="constrained")
 titles = ["new clip"] + [
     f"{clip.label}/{clip.path.name}\n{distance:.2f}"
-    for clip, distance in zip(found.clips, found.neighbours.distances, strict=True)
+    for clip, distance in zip(
+        found.clips, found.neighbours.distances, strict=True
+    )
 ]
-for axis, path, title in zip(axes, [query, *(clip.path for clip in found.clips)], titles, strict=True):
+for axis, path, title in zip(
+    axes, [query, *(clip.path for clip in found.clips)], titles, strict=True
+):
     axis.imshow(next(frames(path, colour="rgb", start=20)))
     axis.set_title(title)
     axis.set_xticks([])

@@ -36,19 +36,25 @@ TYPES = ("stem", "progenitor", "T", "B", "monocyte", "other")
 PERIODS = {"24 hours": 24.0, "12 hours": 12.0}
 HOURS, CELLS = 120, 1000
 rng = np.random.default_rng(0)
-angles = 2.0 * np.pi * np.arange(6) / 6.0  # when in the rhythm each type is most frequent
+angles = (
+    2.0 * np.pi * np.arange(6) / 6.0
+)  # when in the rhythm each type is most frequent
 
 
 def make_counts(period):
     """Simulate one culture; return the number of cells of each type, one row per hour."""
-    average = np.array([0.6, 0.4, 0.0, 0.2, -0.3, -0.5]) + 0.15 * rng.standard_normal(6)
+    average = np.array(
+        [0.6, 0.4, 0.0, 0.2, -0.3, -0.5]
+    ) + 0.15 * rng.standard_normal(6)
     turn = np.exp(2.0j * np.pi / (period * (1.0 + 0.05 * rng.standard_normal())))
     phase = np.exp(2.0j * np.pi * rng.uniform())
     counts = []
     for _ in range(HOURS):
         shares = np.exp(average + 0.6 * (phase * np.exp(-1j * angles)).real)
         counts.append(rng.multinomial(CELLS, shares / shares.sum()))
-        phase = 0.97 * turn * phase + 0.17 * (rng.standard_normal() + 1j * rng.standard_normal())
+        phase = 0.97 * turn * phase + 0.17 * (
+            rng.standard_normal() + 1j * rng.standard_normal()
+        )
     return np.array(counts)
 
 
@@ -91,12 +97,22 @@ print(systems[0], f"explains {systems[0].explained:.0%} of the variance")
 
 distances = sysbags.pairwise_distances(systems, lambda_a=1.0)
 others = np.where(np.eye(len(labels), dtype=bool), np.inf, distances)
-print("nearest of the same class:", (labels[others.argmin(axis=1)] == labels).sum(), "of", len(labels))
+print(
+    "nearest of the same class:",
+    (labels[others.argmin(axis=1)] == labels).sum(),
+    "of",
+    len(labels),
+)
 
 averages = np.array([stream[:known].mean(axis=0) for stream in streams])
 by_average = ((averages[:, None] - averages) ** 2).sum(axis=-1)
 np.fill_diagonal(by_average, np.inf)
-print("by averages over time:", (labels[by_average.argmin(axis=1)] == labels).sum(), "of", len(labels))
+print(
+    "by averages over time:",
+    (labels[by_average.argmin(axis=1)] == labels).sum(),
+    "of",
+    len(labels),
+)
 
 # %%
 # The first line counts the streams whose nearest system is of their own class. The second does the
@@ -110,9 +126,13 @@ print("by averages over time:", (labels[by_average.argmin(axis=1)] == labels).su
 # rhythm in an hour.
 
 for name in PERIODS:
-    mean = sysbags.frechet_mean([systems[k] for k in np.flatnonzero(labels == name)], lambda_a=1.0).system
+    mean = sysbags.frechet_mean(
+        [systems[k] for k in np.flatnonzero(labels == name)], lambda_a=1.0
+    ).system
     angle = np.abs(np.angle(np.linalg.eigvals(mean.transition))).max()
-    print(f"{name}: the mean system has a period of {2.0 * np.pi / angle:.1f} hours")
+    print(
+        f"{name}: the mean system has a period of {2.0 * np.pi / angle:.1f} hours"
+    )
 
 # %%
 # Both are near the periods that the data was made with, and were found from noisy counts alone.
@@ -122,7 +142,9 @@ for name in PERIODS:
 # ``NearestMean`` is a scikit-learn classifier of systems: it computes the mean of each class, and
 # predicts the class whose mean is nearest. So everything in scikit-learn works with it.
 
-accuracies = cross_val_score(sysbags.NearestMean(lambda_a=1.0), systems, labels, cv=4)
+accuracies = cross_val_score(
+    sysbags.NearestMean(lambda_a=1.0), systems, labels, cv=4
+)
 print(f"cross-validated accuracy: {accuracies.mean():.0%}")
 
 # %%
@@ -167,13 +189,18 @@ def error(predicted, stream):
 
 
 rows = {
-    "forecast": [error(f.histograms, s) for f, s in zip(ahead, streams, strict=True)],
+    "forecast": [
+        error(f.histograms, s) for f, s in zip(ahead, streams, strict=True)
+    ],
     "last hour": [error(s[known - 1], s) for s in streams],
     "average": [error(s[:known].mean(axis=0), s) for s in streams],
 }
 for name, errors in rows.items():
     print(f"{name}: {100 * np.mean(errors):.1f} % of the cells")
-inside = [np.abs(f.histograms - s[future]) < 2.0 * f.deviations for f, s in zip(ahead, streams, strict=True)]
+inside = [
+    np.abs(f.histograms - s[future]) < 2.0 * f.deviations
+    for f, s in zip(ahead, streams, strict=True)
+]
 print(f"within two standard deviations: {np.mean(inside):.0%}")
 
 # %%
@@ -186,21 +213,42 @@ print(f"within two standard deviations: {np.mean(inside):.0%}")
 # Top: the shares in one culture of each class, and the forecast beyond the dashed line. Bottom: one
 # cell type with two standard deviations of its forecast, and what happened.
 
-figure, axes = plt.subplots(2, 2, figsize=(11, 5.4), sharex=True, layout="constrained")
+figure, axes = plt.subplots(
+    2, 2, figsize=(11, 5.4), sharex=True, layout="constrained"
+)
 hours = np.arange(HOURS)
 for column, k in enumerate((0, 12)):
     top, bottom = axes[:, column]
     shown = np.vstack([streams[k][:known], ahead[k].histograms])
-    top.stackplot(hours, shown.T, labels=TYPES, colors=plt.colormaps["viridis"](np.linspace(0, 1, 6)))
-    top.set(title=f"A rhythm of {labels[k]}", ylim=(0, 1), xlim=(36, HOURS - 1), ylabel="share of cells")
-    bottom.plot(hours, streams[k][:, 0], ".", color="0.4", markersize=4, label="counted")
+    top.stackplot(
+        hours,
+        shown.T,
+        labels=TYPES,
+        colors=plt.colormaps["viridis"](np.linspace(0, 1, 6)),
+    )
+    top.set(
+        title=f"A rhythm of {labels[k]}",
+        ylim=(0, 1),
+        xlim=(36, HOURS - 1),
+        ylabel="share of cells",
+    )
+    bottom.plot(
+        hours, streams[k][:, 0], ".", color="0.4", markersize=4, label="counted"
+    )
     middle, wide = ahead[k].histograms[:, 0], 2.0 * ahead[k].deviations[:, 0]
     bottom.plot(hours[future], middle, color="#D55E00", label="forecast")
-    bottom.fill_between(hours[future], middle - wide, middle + wide, color="#D55E00", alpha=0.25)
+    bottom.fill_between(
+        hours[future], middle - wide, middle + wide, color="#D55E00", alpha=0.25
+    )
     bottom.set(xlabel="hour", ylabel=f"share of {TYPES[0]} cells", ylim=(0, None))
     for row in (top, bottom):
         row.axvline(known - 0.5, color="black", linestyle="--", linewidth=1)
-figure.legend(*top.get_legend_handles_labels(), loc="outside right upper", reverse=True, title="cell type")
+figure.legend(
+    *top.get_legend_handles_labels(),
+    loc="outside right upper",
+    reverse=True,
+    title="cell type",
+)
 axes[1, 0].legend(loc="upper left", fontsize="small", frameon=False)
 plt.show()
 
@@ -210,6 +258,5 @@ plt.show()
 # * :doc:`/forecast` explains the forecast, and how to simulate a system.
 # * :doc:`/means` explains what the mean of systems is, and :doc:`/metric-space` what the distance
 #   measures.
-# * :doc:`classify_clips` has probabilities, model files and the report; all of it works for streams,
-#   too.
+# * :doc:`classify_clips` has probabilities, model files and the report of an evaluation.
 # * Your rows are not histograms, but any measurements? Then :doc:`compare_dynamics` is for you.

@@ -50,7 +50,7 @@ rows = PlanePatterns().stream(folder / "wheel.mp4")
 print(rows.shape)
 
 # %%
-# The shape is (bags, bins). There are two bags less than frames, because the first and the last frame
+# The shape is (bags, bins). There are two bags fewer than frames, because the first and the last frame
 # have a neighbour on one side only.
 #
 # Learn, then watch
@@ -62,11 +62,15 @@ print(rows.shape)
 # You do not choose a threshold. You say how often a false alarm is acceptable, here once per hour,
 # and the threshold is chosen for that.
 
-watcher = Watcher(rate=video.rate, learn=300.0, false_alarms=1 / 3600, length=50, step=10)
+watcher = Watcher(
+    rate=video.rate, learn=300.0, false_alarms=1 / 3600, length=50, step=10
+)
 verdicts, events = watcher.update(rows)
 events += watcher.finish()  # an event that has not ended at the end of the video
 print(f"threshold: surprise {watcher.threshold.high:.1f}")
-print(f"false alarms while learning: {watcher.observed.events} in {watcher.observed.seconds:.0f} seconds")
+print(
+    f"false alarms while learning: {watcher.observed.events} in {watcher.observed.seconds:.0f} seconds"
+)
 
 # %%
 # The *surprise* of a window is the number of zeros of its p-value: a window with a surprise of 3 is
@@ -83,7 +87,9 @@ for event in events:
     print(
         f"{event.start:.0f} to {event.end:.0f} s: change of the {event.part}, surprise {event.surprise:.1f}"
     )
-    print(f"in normal video there is such an event {event.per_day:.1f} times per day")
+    print(
+        f"in normal video there is such an event {event.per_day:.1f} times per day"
+    )
 
 # %%
 # There is one alarm, and its times are right up to two seconds. (An event lasts while windows are
@@ -98,12 +104,13 @@ for event in events:
 #
 # .. code-block:: console
 #
-#     $ sysbags watch wheel.mp4 --learn 5min --false-alarms 1/h --length 50 --step 10 --events events.csv
-#     learnt from 300 s; false alarms: asked for 24 per day, seen 0 in 150 s of normal video; the
-#     rate is extrapolated: 24 times this time is needed to see one
+#     $ sysbags watch wheel.mp4 --learn 5min --false-alarms 1/h \
+#           --length 50 --step 10 --events events.csv
+#     learnt from 300 s; false alarms: asked for 24 per day, seen 0 in 150 s of
+#     normal video; the rate is extrapolated: 24 times this time is needed to see one
 #     event begins 00:05:58.000: change
-#     event 00:05:58.000: change of the transition for 41.0 s, p-value 0.032, in normal video about
-#     0.17 times per day
+#     event 00:05:58.000: change of the transition for 41.0 s, p-value 0.032, in
+#     normal video about 0.17 times per day
 #     1 events in 00:07:29.800, 4500 frames
 #
 # The p-value is larger than you might expect: it is counted, and 150 seconds of normal video are too
@@ -116,19 +123,41 @@ for event in events:
 # the wheel was slower, and the frames above show why this is hard to see: one is normal, and one is
 # from the event.
 
-pictures = {name: next(frames(folder / "wheel.mp4", start=10 * name)) for name in (330, 380)}
+pictures = {
+    name: next(frames(folder / "wheel.mp4", start=10 * name))
+    for name in (330, 380)
+}
 judged = [verdict for verdict in verdicts if verdict.kind != "learning"]
 figure = plt.figure(figsize=(9, 4.6), layout="constrained")
 grid = figure.add_gridspec(2, 2, height_ratios=(1, 1.6))
 for column, (second, picture) in enumerate(pictures.items()):
     axes = figure.add_subplot(grid[0, column])
     axes.imshow(picture, cmap="gray", vmin=0, vmax=255)
-    axes.set_title(f"{second} s: {'slower' if slower.start <= second < slower.stop else 'normal'}")
+    axes.set_title(
+        f"{second} s: {'slower' if slower.start <= second < slower.stop else 'normal'}"
+    )
     axes.set_axis_off()
 axes = figure.add_subplot(grid[1, :])
-axes.axvspan(slower.start, slower.stop, color="#D55E00", alpha=0.2, label="the wheel is slower")
-axes.plot([v.stop for v in judged], [v.surprise for v in judged], color="#0072B2", label="surprise")
-axes.axhline(watcher.threshold.high, color="black", linestyle="--", linewidth=1, label="threshold")
+axes.axvspan(
+    slower.start,
+    slower.stop,
+    color="#D55E00",
+    alpha=0.2,
+    label="the wheel is slower",
+)
+axes.plot(
+    [v.stop for v in judged],
+    [v.surprise for v in judged],
+    color="#0072B2",
+    label="surprise",
+)
+axes.axhline(
+    watcher.threshold.high,
+    color="black",
+    linestyle="--",
+    linewidth=1,
+    label="threshold",
+)
 axes.set(xlabel="seconds", ylabel="surprise", xlim=(300, 450), ylim=(0, None))
 axes.legend(loc="upper right", fontsize="small")
 plt.show()
