@@ -111,7 +111,7 @@ for event in events:
 #     event begins 00:05:58.000: change
 #     event 00:05:58.000: change of the transition for 41.0 s, p-value 0.032, in
 #     normal video about 0.17 times per day
-#     1 events in 00:07:29.800, 4500 frames
+#     1 event in 00:07:29.800, 4500 frames
 #
 # The p-value is larger than you might expect: it is counted, and 150 seconds of normal video are too
 # short to count less than that. Learn from an hour instead of minutes, and it can become smaller.

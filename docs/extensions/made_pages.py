@@ -144,6 +144,12 @@ def write_pages(app: Sphinx, config: Any) -> None:
             path.write_text(text)
 
 
+def link_to_pages(app: Sphinx, name: str, source: list[str]) -> None:
+    """Let links of a page to the files beside the docs lead to the pages that they have become."""
+    for file, page in FILES.items():
+        source[0] = source[0].replace(f"](../{file}", f"]({page}")
+
+
 def skip_inherited(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
     """Leave out what a class inherits from other packages, such as scikit-learn."""
     function = getattr(obj, "fget", None) or getattr(obj, "func", None) or inspect.unwrap(obj)
@@ -154,5 +160,6 @@ def skip_inherited(app: Sphinx, what: str, name: str, obj: Any, skip: bool, opti
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the pages."""
     app.connect("config-inited", write_pages)
+    app.connect("source-read", link_to_pages)
     app.connect("autodoc-skip-member", skip_inherited)
     return {"parallel_read_safe": True}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sysbags import library as library
     from sysbags import statistics as statistics
     from sysbags import video as video
+    from sysbags import watch as watch
     from sysbags._common.version import __version__ as __version__
     from sysbags.classifiers import KernelRidgeClassifier as KernelRidgeClassifier
     from sysbags.classifiers import NearestMean as NearestMean
@@ -78,6 +79,7 @@ _MODULES = {
     "sgot_distance": "sysbags.distances.sgot",
     "statistics": "sysbags",
     "video": "sysbags",
+    "watch": "sysbags",
 }
 
 __all__ = [*sorted(_MODULES)]

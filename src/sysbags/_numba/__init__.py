@@ -25,6 +25,8 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import event
 
+from sysbags._common.verbosity import shows_progress
+
 __all__ = ["compiled"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -36,7 +38,7 @@ class _Announcement(event.Listener):  # type: ignore[misc]
     announced = False
 
     def on_start(self, event: Any) -> None:
-        if not self.announced and sys.stderr.isatty():
+        if not self.announced and shows_progress():
             self.announced = True
             print("compiling, once ...", file=sys.stderr)
 

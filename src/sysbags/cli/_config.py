@@ -170,11 +170,11 @@ def _checked(option: Any, value: Any, file: ConfigFile, table: str, context: typ
     if isinstance(value, bool) or not isinstance(value, (str, int, float)) or value == "":
         raise FileError(f"{where}, but it must be a number or a text")
     try:
-        converted = option.process_value(context, str(value))
+        option.process_value(context, str(value))
     except UsageError as error:
         reason = getattr(error, "message", str(error)).removeprefix("Value error, ")
         raise FileError(f"{where}: {reason}") from None
-    if file.place == "folder" and _leads_away(name, converted):
+    if file.place == "folder" and _leads_away(name, str(value)):
         raise FileError(
             f"{where}, which leads out of the folder, and a folder may be somebody else's: write it in "
             f"{user_file()}, or in a file that {VARIABLE} names"
@@ -182,12 +182,13 @@ def _checked(option: Any, value: Any, file: ConfigFile, table: str, context: typ
     return str(value)
 
 
-def _leads_away(name: str, value: Any) -> bool:
-    """Tell whether a value lets a folder write elsewhere, or send clips and functions to a cluster."""
-    here = os.path.realpath(".")
-    return name == "scheduler" or (
-        isinstance(value, Path) and not Path(os.path.realpath(value)).is_relative_to(here)
-    )
+def _leads_away(name: str, value: str) -> bool:
+    """Tell whether a value lets a folder write elsewhere, or send clips and functions to a cluster.
+
+    Every text counts as a path: what is none, such as 1/day, would be in the folder.
+    """
+    here = Path(os.path.realpath("."))
+    return name == "scheduler" or not Path(os.path.realpath(value)).is_relative_to(here)
 
 
 def as_default_map(defaults: Sequence[Default]) -> dict[str, Any]:

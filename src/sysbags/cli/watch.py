@@ -313,7 +313,8 @@ def _event(record: dict[str, Any]) -> str:
 
 
 def _end(record: dict[str, Any]) -> str:
-    text = f"{record['events']} events in {_clock(record['seconds'])}, {record['frames']} frames"
+    events = "1 event" if record["events"] == 1 else f"{record['events']} events"
+    text = f"{events} in {_clock(record['seconds'])}, {record['frames']} frames"
     if record["skipped"]:
         text += f", {record['skipped']} frames skipped"
     if not record["has_learnt"]:
