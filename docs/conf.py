@@ -34,6 +34,7 @@ templates_path = ["_templates"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
+default_role = "autolink"  # a name in backquotes leads to its page
 autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc's sections say it in words
 numpydoc_show_class_members = False
@@ -52,6 +53,7 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "show_signature": False,
     "min_reported_time": 1,
+    "thumbnail_size": (640, 320),
     "remove_config_comments": True,
     "capture_repr": (),
     "download_all_examples": False,
@@ -64,7 +66,7 @@ html_css_files = ["sysbags.css"]
 html_show_sourcelink = False
 html_theme_options: dict[str, Any] = {
     "navbar_align": "left",
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 8,
     "navbar_end": ["theme-switcher"],
     "navigation_with_keys": False,
     "show_toc_level": 2,
