@@ -30,6 +30,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "**/GALLERY_HEADER.rst"]
 templates_path = ["_templates"]
+smartquotes = False  # they would turn the dashes of options into one
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
