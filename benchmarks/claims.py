@@ -84,8 +84,9 @@ class Command:
 
     run: str
     minutes: float
-    data: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
+    data: Sequence[str] = ()
+    packages: Sequence[str] = ()
+    wall: bool = False  # whether it measures the wall's time, which other programs lengthen
 
     def obstacle(self, data: Path | None, long: bool) -> str:
         """Why it is not run here, in words; empty if it is."""
@@ -95,6 +96,8 @@ class Command:
             return f"needs {', '.join(missing)}: pip install '.[bench]'"
         if self.minutes > LONG_MINUTES and not long:
             return f"takes {self.minutes:g} processor minutes; LONG=1, or run `{self.run}`"
+        if self.wall and _processor_share() < 0.9:
+            return f"measures wall time, and other programs run on this machine; run `{self.run}`"
         return ""
 
     def output(self, data: Path | None, cache: Path) -> str:
@@ -185,7 +188,10 @@ class Claim:
     @property
     def title(self) -> str:
         """Where it is on the page, in words."""
-        return str(self.entry.get("text") or (self.entry.get("section") or ["its beginning"])[-1])
+        if "text" not in self.entry:
+            return str((self.entry.get("section") or ["its beginning"])[-1])
+        words = re.sub(r"[|*`]", "", self.entry["text"]).replace("{}", "...").replace("{_}", "")
+        return " ".join(words.split())
 
     def lines(self, root: Path = ROOT) -> list[Line]:
         """Find the figures on the page."""
@@ -216,7 +222,7 @@ class Claim:
         if len(sources) != len(figures):
             raise ClaimError(f"the text has {len(figures)} figures, its list {len(sources)}: {words}")
         noises = (self.noises[self.entry["noise"]],) * len(figures)
-        return Line(self.entry.get("name", words), figures, sources, noises)
+        return Line(self.entry.get("name", self.title), figures, sources, noises)
 
     def _table(self, text: str) -> Iterator[Line]:
         """Take the rows whose labels match; columns without noise are not compared."""
@@ -258,12 +264,7 @@ def _section(text: str, title: str, page: str) -> str:
 def read_claims(file: Path = CLAIMS) -> tuple[dict[str, Command], list[Claim]]:
     """Read the commands and claims of a file."""
     read = tomllib.loads(file.read_text())
-    commands = {
-        name: Command(
-            entry["run"], entry["minutes"], tuple(entry.get("data", ())), tuple(entry.get("packages", ()))
-        )
-        for name, entry in read["command"].items()
-    }
+    commands = {name: Command(**entry) for name, entry in read["command"].items()}
     noises = {name: Noise(**entry) for name, entry in read["noise"].items()}
     claims = [
         Claim(page, entry["command"], entry, noises)
@@ -321,6 +322,14 @@ def _checked(line: Line, claim: Claim, text: str | ClaimError) -> Row:
         return line.name, claim.page, committed, "", allowed, f"moved: {error}"
     state = "moved" if line.moved(measured) else "ok"
     return line.name, claim.page, committed, " ".join(measured), allowed, state
+
+
+def _processor_share(seconds: float = 0.5) -> float:
+    """The share of a processor that this process gets when it wants a whole one."""
+    started, spent = time.perf_counter(), time.process_time()
+    while time.perf_counter() - started < seconds:
+        pass
+    return (time.process_time() - spent) / (time.perf_counter() - started)
 
 
 def _processor_seconds() -> float:

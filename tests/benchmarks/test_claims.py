@@ -109,6 +109,14 @@ def test_what_cannot_be_measured_here_is_said(tmp_path):
     assert state.startswith("not checked: takes 90 processor minutes; LONG=1, or run `python")
 
 
+def test_wall_time_is_not_measured_on_a_busy_machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "_processor_share", lambda: 0.4)
+    assert states(tmp_path, TABLE) == ["ok", "ok"]
+    assert states(tmp_path, TABLE, wall=True)[0].startswith("not checked: measures wall time")
+    monkeypatch.setattr(claims, "_processor_share", lambda: 1.0)
+    assert states(tmp_path, TABLE, wall=True) == ["ok", "ok"]
+
+
 def test_data_are_given_by_their_folder(tmp_path):
     (tmp_path / "traffic").mkdir()
     command = Command(
