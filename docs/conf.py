@@ -57,7 +57,7 @@ sphinx_gallery_conf = {
     "thumbnail_size": (640, 320),
     "remove_config_comments": True,
     "capture_repr": (),
-    "download_all_examples": False,
+    "download_all_examples": True,
 }
 
 html_theme = "pydata_sphinx_theme"

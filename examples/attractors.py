@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from two_dynamics import plane_map, right
+from two_dynamics import plane_map, right  # examples/two_dynamics.py
 
 from sysbags.datasets import make_line_attractor, make_ring_attractor
 from sysbags.dsa import DSA

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from two_dynamics import plane_map, right
+from two_dynamics import plane_map, right  # examples/two_dynamics.py
 
 import sysbags
 from sysbags.bags import LocalBinaryPatterns

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from attractors import draw, dsa_distances, procrustes_distances
+from attractors import draw, dsa_distances, procrustes_distances  # examples/attractors.py
 from matplotlib.colors import LogNorm
-from two_dynamics import right
+from two_dynamics import right  # examples/two_dynamics.py
 
 from sysbags.dsa import DSA, fit_dmd
 from sysbags.statistics import compare_distances, pairwise_group_tests, silhouette_values

@@ -18,7 +18,7 @@ from itertools import combinations, product
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
-from two_dynamics import plane_map
+from two_dynamics import plane_map  # examples/two_dynamics.py
 
 import sysbags
 

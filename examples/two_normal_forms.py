@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from states_of_a_clip import make_stream
+from states_of_a_clip import make_stream  # examples/states_of_a_clip.py
 
 import sysbags
 from sysbags.bags import LocalBinaryPatterns

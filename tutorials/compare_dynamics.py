@@ -121,8 +121,8 @@ print(
 # Which groups differ?
 # --------------------
 # A permutation test exchanges the labels of the animals in all possible ways, and counts how often
-# the groups are as far apart as they are in truth. It takes **squared** distances, as all functions
-# of ``sysbags.statistics`` do.
+# the groups are then at least as far apart as they really are. It takes **squared** distances, as
+# all functions of ``sysbags.statistics`` do.
 
 squared = scores**2
 tests = pairwise_group_tests(squared, groups)
@@ -133,9 +133,9 @@ for test, adjusted in zip(tests.tests, tests.adjusted, strict=True):
 
 # %%
 # There are three tests, so each p-value is adjusted for their number (Holm). The treated animals
-# differ from both other groups. The controls and the recovered ones do not differ. With six animals
-# in each group no p-value can be below 2 / 924 = 0.0022, because there are 924 ways to choose six of
-# twelve, and both halves of such a choice count.
+# differ from both other groups. Between the controls and the recovered ones no difference was found.
+# With six animals in each group no p-value can be below 2 / 924 = 0.0022, because there are
+# 924 ways to choose six of twelve, and both halves of such a choice count.
 #
 # How large is the difference? An interval, by drawing animals with replacement:
 

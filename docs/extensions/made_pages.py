@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
+import doctest
 import inspect
 import re
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -39,6 +43,7 @@ FILES = {
     "SECURITY.md": "security.md",
     "CODE_OF_CONDUCT.md": "code-of-conduct.md",
 }
+MADE = {"api", "commands"}
 COMPLETION = {"install_completion", "show_completion"}
 
 
@@ -144,10 +149,58 @@ def write_pages(app: Sphinx, config: Any) -> None:
             path.write_text(text)
 
 
+def public_homes() -> dict[str, str]:
+    """Return the public names, each with the first package that has it."""
+    homes: dict[str, str] = {}
+    for package in PACKAGES:
+        for name in import_module(package).__all__:
+            homes.setdefault(name, package)
+    return homes
+
+
 def link_to_pages(app: Sphinx, name: str, source: list[str]) -> None:
-    """Let links of a page to the files beside the docs lead to the pages that they have become."""
+    """Let links be the titles of pages instead of names of files, and public names lead to their pages."""
+    if name in MADE:
+        return
+    text = source[0]
     for file, page in FILES.items():
-        source[0] = source[0].replace(f"](../{file}", f"]({page}")
+        text = text.replace(f"](../{file}", f"]({page}")
+    text = re.sub(r"\[[\w-]+\.md\](\([\w-]+\.md(?:#[\w-]+)?\))", r"[]\1", text)
+    homes = public_homes()
+
+    def linked(code: re.Match[str]) -> str:
+        package, _, last = code[1].rpartition(".")
+        is_public = package in PACKAGES and last in import_module(package).__all__
+        return f"{{py:obj}}`{homes.get(last, package)}.{last}`" if is_public else code[0]
+
+    source[0] = re.sub(r"(?<!`)`(sysbags(?:\.\w+)+)`(?!`)", linked, text)
+
+
+def import_names(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Begin an example with the imports of the names that its module has, as a reader needs them."""
+    first = next((k for k, line in enumerate(lines) if line.lstrip().startswith(">>>")), None)
+    module = sys.modules.get(getattr(obj, "__module__", ""))
+    if first is None or module is None:
+        return
+    examples = doctest.DocTestParser().get_examples("\n".join(lines))
+    nodes = list(ast.walk(ast.parse("".join(example.source for example in examples))))
+    used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    made = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    for node in nodes:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            made.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            made.add(node.name)
+    homes, indent = public_homes(), lines[first][: -len(lines[first].lstrip())]
+    added = []
+    for word in sorted(used - made):
+        value = getattr(module, word, None)
+        if inspect.ismodule(value):
+            added.append(f"import {value.__name__} as {word}".removesuffix(f" as {value.__name__}"))
+        elif value is not None and not hasattr(builtins, word):
+            home = homes.get(word) or getattr(value, "__module__", module.__name__)
+            added.append(f"from {home} import {word}")
+    lines[first:first] = [f"{indent}>>> {line}" for line in added]
 
 
 def skip_inherited(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
@@ -161,5 +214,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register the pages."""
     app.connect("config-inited", write_pages)
     app.connect("source-read", link_to_pages)
+    app.connect("autodoc-process-docstring", import_names, priority=100)  # before numpydoc
     app.connect("autodoc-skip-member", skip_inherited)
     return {"parallel_read_safe": True}
