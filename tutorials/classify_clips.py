@@ -7,9 +7,9 @@ You have short videos of a few classes, and want to know the class of new ones.
 **At the end** you have a model file that classifies clips with probabilities, an honest estimate of
 its accuracy, and a report that shows where it is wrong.
 
-**You need** ``pip install 'sysbags[plot]'``, and clips: one folder per class, about ten clips in
-each. This page generates them, so that you can run it as it is. To try the commands, too, set
-``folder`` to a folder of your own, and open a terminal there.
+**You need** sysbags with the extra ``plot`` (:doc:`/installation`), and clips: one folder per
+class, about ten clips in each. This page generates them, so that you can run it as it is. To try
+the commands, too, set ``folder`` to a folder of your own, and open a terminal there.
 """
 
 # %%
@@ -77,8 +77,8 @@ print(trained.method.rate)
 #
 # The lines in the middle say the same as above: of 60 combinations of settings one was chosen, and
 # 34 of 40 clips were predicted correctly. Guessing one class would reach 25 %. The last line is about
-# the file: of each clip only as much is kept as the predictions need. The lambdas are weights inside of
-# the metric.
+# the file: of each clip only as much is kept as the predictions need. ``lambda_a``
+# and ``lambda_mu`` are the weights of motion and of averages in the metric.
 #
 # Classify new clips
 # ------------------

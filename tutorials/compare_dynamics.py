@@ -10,7 +10,7 @@ recorded states *move*, whatever the coordinates are.
 **At the end** you have a matrix of distances between 18 recordings, a proof of how exact each
 distance is, tests that say which groups differ, and a map.
 
-**You need** ``pip install 'sysbags[plot]'``.
+**You need** sysbags with the extra ``plot`` (:doc:`/installation`).
 """
 
 # %%

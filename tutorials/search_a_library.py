@@ -8,8 +8,8 @@ which clips do you have twice?
 **At the end** you have a library, which is one file with the systems of all clips, the nearest
 clips to a new one with exact distances, and a list of duplicates.
 
-**You need** ``pip install 'sysbags[plot]'``. To try the commands, too, set ``folder`` to a folder of
-your own, and open a terminal there.
+**You need** sysbags with the extra ``plot`` (:doc:`/installation`). To try the commands, too, set
+``folder`` to a folder of your own, and open a terminal there.
 """
 
 # %%
@@ -59,7 +59,7 @@ print(again.added, "added,", again.unchanged, "unchanged")
 # The second line is the point of a library: only clips that are new or have changed are read again.
 # So add a folder as often as you like. If ``add`` is interrupted, add again, and it continues.
 #
-# In a terminal, in the folder that holds ``clips`` (here ``/data``):
+# In a terminal, in the folder that holds ``clips`` (here ``/data``), with a library that is not there yet:
 #
 # .. code-block:: console
 #

@@ -10,8 +10,8 @@ in the news, shares of cell types in a culture. Such an array is a *stream*, and
 **At the end** you have systems of 24 streams, distances between them, the mean system of each
 class, a classifier with a cross-validated accuracy, and a forecast with its uncertainty.
 
-**You need** ``pip install 'sysbags[plot]'``. To try the command, too, set ``folder`` to a folder of
-your own, and open a terminal there.
+**You need** sysbags with the extra ``plot`` (:doc:`/installation`). To try the command, too, set
+``folder`` to a folder of your own, and open a terminal there.
 """
 
 # %%

@@ -10,8 +10,8 @@ to be told, but not too often for nothing.
 raises an alarm at a rate of false alarms which you have stated, and a plot of how surprising each
 moment was.
 
-**You need** ``pip install 'sysbags[plot]'``. To try the command, too, set ``folder`` to a folder of
-your own, and open a terminal there.
+**You need** sysbags with the extra ``plot`` (:doc:`/installation`). To try the command, too, set
+``folder`` to a folder of your own, and open a terminal there.
 """
 
 # %%

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sysbags._common.stages import Stages
+from sysbags._common.verbosity import QUIET, VERBOSITY
 from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.cli._options import (
     ChosenForm,
@@ -203,4 +204,5 @@ def _show(facts: dict[str, Any]) -> None:
             f"this changes no prediction, and the scores by {100 * compression['error']:.1f} %"
         )
     say(f"saved in {facts['model']} ({facts['bytes'] / 1e6:.2f} MB){size}")
-    show_table(["stage", "seconds"], [[name, number(seconds)] for name, seconds in facts["seconds"].items()])
+    if VERBOSITY.get() > QUIET:
+        show_table(["stage", "seconds"], [[name, number(value)] for name, value in facts["seconds"].items()])
