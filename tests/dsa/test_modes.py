@@ -164,6 +164,9 @@ def test_one_dimension_is_one_channel():
     assert np.array_equal(halves.transition, expected.transition)
     assert not np.array_equal(halves.transition, columns.transition)
     assert select_delays(series) == select_delays(series[:, None])
+    flat = fit_dmd(series.tolist(), control=tuple(inputs), n_delays=2)
+    assert np.array_equal(flat.transition, columns.transition)
+    assert select_delays(series.tolist(), control=inputs.tolist()) == select_delays(series, control=inputs)
 
 
 @pytest.mark.parametrize(
@@ -171,8 +174,14 @@ def test_one_dimension_is_one_channel():
     [
         (np.float64(5), {}, StreamError, r"data has shape \(\), but it must be an array \(time,\)"),
         (np.ones((2, 2, 2, 2)), {}, StreamError, r"but it must be an array \(time,\), \(time, channels\) or"),
-        ([1.0, 2.0], {}, StreamError, r"data\[0\] has shape \(\)"),
-        ([[1.0, 2.0], [3.0, 4.0]], {}, StreamError, r"data\[0\] is a list of numbers"),
+        ([1.0, None], {}, StreamError, "data holds nan at index"),
+        ([1.0, [2.0]], {}, StreamError, "data is ragged"),
+        (
+            [[1.0, 2.0], [3.0, 4.0]],
+            {},
+            StreamError,
+            r"data\[0\] is a list of numbers, .*: pass data as a numpy array or as a list of numpy arrays",
+        ),
         (np.empty(0), {}, StreamError, "data is empty"),
         (np.empty((0, 3)), {}, StreamError, "data is empty"),
         ([], {}, StreamError, "data is an empty list"),

@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from signals import oscillation, random_system
 from sysbags.datasets import make_streams
@@ -252,6 +253,12 @@ x = np.random.default_rng(0).standard_normal((20, 2))
         ((x, []), {}, "Y is an empty list"),
         (([x, x[0, 0]],), {}, r"X\[1\] has shape \(\), but it must be an array \(time,\)"),
         (([x, [[1.0, 2.0], [3.0]]],), {}, r"X\[1\]\[0\] is a list of numbers"),
+        ((x.tolist(),), {}, r"X\[0\] is a list of numbers, .*: pass X as a numpy array"),
+        (
+            ([x, x],),
+            {"X_control": [[1.0] * 20] * 2, "compare": "state"},
+            r"X_control\[0\] is a list of numbers",
+        ),
         (([x, None],), {}, r"X\[1\] "),
         (("clip.mp4", x), {}, "X holds .* must hold real numbers"),
         (([x, 0.0 * x],), {}, r"X\[1\] is 0 everywhere"),
@@ -267,9 +274,10 @@ x = np.random.default_rng(0).standard_normal((20, 2))
         (
             ([x, x],),
             {"X_control": x, "compare": "state"},
-            "X_control must be a list with the inputs of each of the 2 systems",
+            "X_control is one array, but it must be a list with the inputs of each of the 2 systems",
         ),
-        (([x, x],), {"X_control": [x, x]}, 'score_method is "wasserstein", which compares eigenvalues'),
+        (([x, x, x],), {"X_control": [x, x]}, "X_control is a list of 2, but .* each of the 3 systems"),
+        (([x, x],), {"X_control": [x, x]}, 'with X_control use score_method="angular" or "euclidean"'),
         (([x, x],), {"compare": "joint"}, "compare is 'joint', but there are no inputs"),
         (([x, x],), {"compare": "all"}, "compare is 'all'"),
         (
@@ -281,6 +289,11 @@ x = np.random.default_rng(0).standard_normal((20, 2))
         (([x, x],), {"lr": 0.01}, "no argument 'lr'"),
         (([x, x],), {"device": "cpu"}, "no argument 'device': everything runs on the processor"),
         (([x, x],), {"verbose": True}, "no argument 'verbose'"),
+        (
+            ([x, x],),
+            {"dmd_config": {"rank": 5}},
+            "no argument 'dmd_config': give what is in it to DSA itself",
+        ),
         (([x, x],), {"n_delay": 2}, "no argument 'n_delay': its arguments are X, Y, .* n_delays, .* n_jobs$"),
         ((x, x), {"X_control": x, "compare": "state"}, "Y has 0 inputs and X has 2"),
         ((x, x), {"X_control": x[1:], "Y_control": x, "compare": "state"}, "the trials of X_control have 19"),
@@ -320,6 +333,7 @@ def test_one_dimension_is_one_channel_of_a_system():
     expected = DSA(columns, n_delays=2).fit_score()
     assert np.array_equal(DSA(series, n_delays=2).fit_score(), expected)
     assert DSA(series[0], series[1], n_delays=2).fit_score() == expected[0, 1]
+    assert DSA(series[0].tolist(), tuple(series[1]), n_delays=2).fit_score() == expected[0, 1]
     trials = [[a[:30], a[30:]] for a in series]
     assert np.array_equal(
         DSA(trials, n_delays=2).fit_score(),
@@ -340,9 +354,16 @@ def test_repr_has_the_systems_and_what_is_not_a_default():
     assert len(repr(DSA([x] * 500, rank=[2] * 500, n_delays=np.ones(500, int)))) < 150
 
 
-def test_score_before_the_fit():
-    with pytest.raises(ParameterError, match="the systems are not fitted"):
-        DSA([x, x]).score()
+def test_results_before_the_fit():
+    dsa = DSA([x, x])
+    for name in ("models_", "n_delays_", "scores_", "certificates_", "squared_scores_"):
+        with pytest.raises(NotFittedError, match=f"{name} is not known yet: call fit_score"):
+            getattr(dsa, name)
+        assert not hasattr(dsa, name)
+    with pytest.raises(NotFittedError, match="call fit_score, or fit_dmds and then score"):
+        dsa.score()
+    with pytest.raises(AttributeError, match="DSA has no attribute 'certificate_'"):
+        _ = dsa.certificate_
 
 
 def test_a_rank_that_one_system_does_not_have():

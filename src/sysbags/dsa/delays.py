@@ -48,6 +48,11 @@ def select_delays(
     data, control, delay_interval, rank, lamb
         See `fit_dmd`.
 
+    Returns
+    -------
+    int
+        One of the numbers above.
+
     Examples
     --------
     >>> import numpy as np

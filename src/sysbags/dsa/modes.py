@@ -29,16 +29,16 @@ class DynamicModes:
     Attributes
     ----------
     transition : (rank, rank) array
-        A.
+        The matrix A of the states.
     control : (rank, inputs) array
-        B; without inputs it has no columns.
+        The matrix B of the inputs; without inputs it has no columns.
     encoder : (n_delays * channels, rank) array
         ``z = h @ encoder`` is the state of a delay-embedded row h; empty with a kernel.
     decoder : (rank, n_delays * channels) array
         ``z @ decoder`` is the delay-embedded row of a state; empty with a kernel.
     singular_values : array
-        Of the delay-embedded data, all of them, descending. With a kernel, the square roots of the leading
-        eigenvalues of the centred kernel.
+        All singular values of the delay-embedded data, descending. With a kernel, the square roots of the
+        leading eigenvalues of the centred kernel.
 
     Examples
     --------
@@ -91,10 +91,11 @@ def fit_dmd(
 
     Parameters
     ----------
-    data : array_like or list of array_like
+    data : array, flat list of numbers, or list of arrays
         (time,) for one channel, (time, channels), (trials, time, channels), or a list of trials, whose
-        lengths may differ.
-    control : array_like or list of array_like, optional
+        lengths may differ. A flat list of numbers is (time,). A list of lists of numbers is refused, because
+        these could be trials or time points: pass a numpy array.
+    control : array, flat list of numbers, or list of arrays, optional
         Inputs u, in the same form as the data, with the same number of time points. A row acts on the step
         from its own time point to the next.
     n_delays, delay_interval : int, default=1, 1
@@ -206,6 +207,10 @@ def hard_threshold_rank(singular_values: npt.ArrayLike, shape: tuple[int, int]) 
         All singular values of the matrix.
     shape : tuple of two int
         Shape of the matrix.
+
+    Returns
+    -------
+    int
 
     Examples
     --------

@@ -159,12 +159,16 @@ def wasserstein_distance(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     """Return the squared 2-Wasserstein distance between two sets of eigenvalues.
 
     Each set is a uniform distribution in the complex plane: the distance is the smallest mean of
-    ``|a - b|^2`` over all ways to move the one to the other, see `transport_cost`.
+    ``|a - b|^2`` over all ways to move the one to the other. It is exact.
 
     Parameters
     ----------
     first, second : (n,) and (m,) array_like of complex
         Eigenvalues, in any order.
+
+    Returns
+    -------
+    float
 
     Examples
     --------

@@ -18,7 +18,7 @@ from sysbags._common.warnings import warn
 from sysbags.dsa.delays import Trials, choose_delays
 from sysbags.dsa.modes import DynamicModes, check_rank, fit_trials, rank_range
 from sysbags.dsa.scores import Score, angular_distance, euclidean_distance, wasserstein_distance
-from sysbags.dsa.trials import check_controls, check_trials
+from sysbags.dsa.trials import check_controls, check_items, check_trials, is_collection
 from sysbags.errors import DistanceWarning, ParameterError, StreamError
 
 __all__ = ["DSA"]
@@ -33,6 +33,9 @@ INSTEAD = {
     "device": "everything runs on the processor",
     "verbose": "the progress of long work is shown without it",
     "dmd_class": "see kernel",
+    "similarity_class": "see score_method",
+    **dict.fromkeys(("dmd_config", "simdist_config"), "give what is in it to DSA itself, as rank=5"),
+    **dict.fromkeys(("reduced_rank_reg", "steps_ahead"), "the fit is a ridge regression of one time step"),
 }
 
 
@@ -67,20 +70,23 @@ class DSA:
     X : array_like or list
         One system or a list of systems. A system is an array (time, channels), (trials, time, channels), or
         (time,) for one channel, or, within a list of systems, a list of trials whose lengths may differ.
-        Systems may have different channels.
+        Systems may have different channels. A flat list of numbers is one system (time,). Lists of numbers
+        inside a list are refused: pass numpy arrays.
     Y : array_like or list, optional
         The systems to compare with. By default all pairs of X are compared.
     X_control, Y_control : array_like or list, optional
         Inputs of each system, with the same trials and time points as X and Y. All systems have the same
-        inputs in the same units.
+        inputs in the same units. Inputs need `score_method` "angular" or "euclidean"; the default compares
+        eigenvalues, and so needs ``compare="state"``.
     n_delays : int or "auto", default=1
         Number of observations in a row, see `delay_embed`. "auto" is one number for all systems, by
         the error of one-step prediction on held-out time, see `select_delays`, without the kernel.
     delay_interval : int, default=1
         Time steps from one observation in a row to the next.
     rank : int, "auto" or None, default=None
-        Dimension of the state, see `fit_dmd`. "auto" is one rank for all systems, the largest of their
-        automatic ranks, as far as all of them have it; so is None with a kernel.
+        Dimension of the state, see `fit_dmd`. "auto" is one rank for all systems: the largest of their
+        automatic ranks, or the largest rank that all of them have, if that is smaller. With a kernel, None
+        is the same as "auto".
     score_method : {"wasserstein", "angular", "euclidean"}, default="wasserstein"
         See above; the default is that of dsa-metric.
     lamb : float, default=0.0
@@ -184,7 +190,7 @@ class DSA:
 
     def __repr__(self) -> str:
         sides = [self.X] if self.Y is None else [self.X, self.Y]
-        counts = [len(side) if isinstance(side, (list, tuple)) else 1 for side in sides]
+        counts = [len(side) if is_collection(side) else 1 for side in sides]
         shown = [" against ".join(f"{count} system{'s' * (count != 1)}" for count in counts)]
         if self.X_control is not None or self.Y_control is not None:
             shown[0] += ", with inputs"
@@ -193,6 +199,13 @@ class DSA:
             if name not in DATA and value != reprlib.repr(default):
                 shown.append(f"{name}={value}")
         return f"DSA({', '.join(shown)})"
+
+    def __getattr__(self, name: str) -> Never:
+        from sklearn.exceptions import NotFittedError
+
+        if name in DSA.__annotations__:
+            raise NotFittedError(f"{name} is not known yet: call fit_score, or fit_dmds and then score")
+        raise AttributeError(f"DSA has no attribute {name!r}")
 
     def fit_score(self) -> Any:
         """Fit the systems and return their scores.
@@ -206,10 +219,16 @@ class DSA:
         return self.fit_dmds().score()
 
     def fit_dmds(self) -> DSA:
-        """Fit a linear system to each time series; `score` may then be called with several score methods."""
+        """Fit a linear system to each time series; `score` may then be called with several score methods.
+
+        Returns
+        -------
+        DSA
+            Itself, with `models_` and `n_delays_`.
+        """
         first = _systems(self.X, self.X_control, "X")
         if self.Y is None:
-            if not isinstance(self.X, (list, tuple)):
+            if not is_collection(self.X):
                 raise ParameterError("X is one system, but without Y it must be a list of systems to compare")
             if self.Y_control is not None:
                 raise ParameterError("there is Y_control without Y, but inputs need the data that they drive")
@@ -253,9 +272,13 @@ class DSA:
         return self
 
     def score(self) -> Any:
-        """Return the scores of the fitted systems, see `fit_score`."""
-        if not hasattr(self, "models_"):
-            raise ParameterError("the systems are not fitted: call fit_score, or fit_dmds before score")
+        """Compare the fitted systems.
+
+        Returns
+        -------
+        float, (K,) array or (K, L) array
+            See `fit_score`.
+        """
         (first, second), (keys, other_keys) = self.models_, self._keys
         weights = self._comparison(first[0].control.shape[1])
         ranks = sorted({model.rank for model in (*first, *second)})
@@ -297,7 +320,7 @@ class DSA:
             if self.Y is None:
                 table[:, columns, rows] = table[:, rows, columns]
         # A system that was not given in a list has no axis.
-        single = tuple(0 if not isinstance(side, (list, tuple)) else slice(None) for side in (self.X, self.Y))
+        single = tuple(slice(None) if is_collection(side) else 0 for side in (self.X, self.Y))
         scores, certificates = table if self.Y is None else table[(slice(None), *single)]
         self.scores_, self.certificates_ = (
             float(side) if np.ndim(side) == 0 else side for side in (scores, certificates)
@@ -315,8 +338,8 @@ class DSA:
             raise ParameterError(f"compare is {compare!r}, but there are no inputs: give X_control")
         if compare != "state" and self.score_method == "wasserstein":
             raise ParameterError(
-                f'score_method is "wasserstein", which compares eigenvalues, but compare is {compare!r}: '
-                'use "angular", "euclidean", or compare="state"'
+                'score_method is "wasserstein", which compares eigenvalues and not inputs: with X_control '
+                'use score_method="angular" or "euclidean", or compare="state" to leave the inputs out'
             )
         if compare == "control" and inputs == 1:
             raise ParameterError(
@@ -343,15 +366,19 @@ class DSA:
 
 def _systems(data: Any, control: Any, name: str) -> list[Trials]:
     """Return the trials, inputs and name of each system."""
-    if not isinstance(data, (list, tuple)):
+    if not is_collection(data):
         trials = check_trials(data, name)
         return [(trials, check_controls(control, trials, f"{name}_control"), name)]
     if not data:
         raise ParameterError(f"{name} is an empty list, but it must hold at least one system")
-    if control is not None and (not isinstance(control, (list, tuple)) or len(control) != len(data)):
+    if control is not None and (not is_collection(control) or len(control) != len(data)):
+        given = f"a list of {len(control)}" if is_collection(control) else "one array"
         raise ParameterError(
-            f"{name}_control must be a list with the inputs of each of the {len(data)} systems"
+            f"{name}_control is {given}, but it must be a list with the inputs of each of the {len(data)} "
+            "systems"
         )
+    check_items(data, name)
+    check_items(control or (), f"{name}_control")
     systems = []
     for k, item in enumerate(data):
         trials = check_trials(item, f"{name}[{k}]")

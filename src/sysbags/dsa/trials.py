@@ -13,7 +13,7 @@ from sysbags._common.types import Array
 from sysbags._common.validation import check_integer, check_matrix
 from sysbags.errors import StreamError
 
-__all__ = ["check_controls", "check_trials", "delay_embed", "embedded_trials"]
+__all__ = ["check_controls", "check_items", "check_trials", "delay_embed", "embedded_trials", "is_collection"]
 
 MEANING = "an array (time,), (time, channels) or (trials, time, channels)"
 
@@ -58,21 +58,37 @@ def delay_embed(data: npt.ArrayLike, n_delays: int = 1, delay_interval: int = 1)
     return np.concatenate([array[..., start : start + rows, :] for start in starts], axis=-1)
 
 
+def is_collection(data: Any) -> bool:
+    """Return whether the data is a list of trials or systems; a flat list of numbers is one series."""
+    return isinstance(data, (list, tuple)) and not (data and isinstance(data[0], Real))
+
+
+def check_items(data: Sequence[Any], name: str) -> None:
+    """Raise an error if an item of a list is a list of numbers: it could as well be a time point."""
+    for k, item in enumerate(data):
+        if isinstance(item, (list, tuple)) and not is_collection(item):
+            raise StreamError(
+                f"{name}[{k}] is a list of numbers, which may be a series or a time point: pass {name} as a "
+                "numpy array or as a list of numpy arrays"
+            )
+
+
 def check_trials(data: Any, name: str) -> list[Array]:
     """Return the trials (time, channels) of one system.
 
     Parameters
     ----------
-    data : array_like or sequence of array_like
+    data : array, flat list of numbers, or list of arrays
         (time,) for one channel, (time, channels), (trials, time, channels), or a list of such arrays, whose
-        lengths may differ.
+        lengths may differ. A flat list of numbers is (time,).
     name : str
         The name of the data in error messages.
     """
-    if not isinstance(data, (list, tuple)):
+    if not is_collection(data):
         return _split(data, name)
     if not data:
         raise StreamError(f"{name} is an empty list, but a system needs at least one trial")
+    check_items(data, name)
     trials = [trial for k, item in enumerate(data) for trial in _split(item, f"{name}[{k}]")]
     channels = {trial.shape[1] for trial in trials}
     if len(channels) > 1:
@@ -85,9 +101,6 @@ def check_trials(data: Any, name: str) -> list[Array]:
 
 def _split(data: Any, name: str) -> list[Array]:
     """Return the trials of an array with one to three dimensions."""
-    if isinstance(data, (list, tuple)) and data and isinstance(data[0], Real):
-        # As rows of a nested list, these could as well be time points.
-        raise StreamError(f"{name} is a list of numbers, but it must be {MEANING}")
     array = _check_array(data, name)
     return list(array) if array.ndim == 3 else [array]
 
