@@ -103,8 +103,9 @@ def test_clips_of_a_source_add_nothing():
 @pytest.mark.parametrize(
     ("labels", "options", "message"),
     [
-        ([0, 0, 0, 1, 1, 2], {}, "labels have 3 groups, but a difference needs two"),
-        ([0, 0, 0, 0, 1, 1], {}, "the group 1 has 2 sources, but resampling needs at least 3"),
+        ([0, 0, 0, 1, 1, 2], {}, "the number of groups in labels is 3, but it must be 2"),
+        ([0, 0, 0, 0, 1, 1], {}, "the group 1 has 2 items, but resampling needs at least 3"),
+        ([0, 0, 0, 0, 0, 1], {}, "the group 1 has 1 item, but"),
         ([0, 0, 0, 1, 1, 1], {"sources": [0, 0, 1, 2, 3, 4]}, "the group 0 has 2 sources"),
         ([0, 0, 0, 1, 1, 1], {"level": 1.0}, "level is 1.0, but it must be a number in (0, 1)"),
         ([0, 0, 0, 1, 1, 1], {"n_resamples": 0}, "n_resamples is 0"),

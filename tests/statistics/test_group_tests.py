@@ -207,6 +207,10 @@ def test_pairs_of_groups():
         chosen = np.isin(labels, list(pair))
         assert test == group_test(squared(points[chosen]), labels[chosen])
     assert tests.adjusted[1:] == pytest.approx([6 / 252, 6 / 252])
+    options = {"statistic": "energy", "n_permutations": 50, "random_state": 3, "n_jobs": 2}
+    chosen = np.isin(labels, ["a", "b"])
+    random = pairwise_group_tests(squared(points), labels, **options)
+    assert random.tests[0] == group_test(squared(points[chosen]), labels[chosen], **options)
     assert tests.summary().startswith("2 of 3 pairs of groups differ at level 0.05")
     blocked = pairwise_group_tests(squared(points), labels, blocks=blocks)
     assert [test.arrangements for test in blocked.tests] == [32, 32, 32]
@@ -233,8 +237,8 @@ GOOD = squared([0.0, 1.0, 2.0, 3.0])
         (GOOD + np.eye(4), [0, 0, 1, 1], {}, "distances must be symmetric with zeros on the diagonal"),
         (np.where(GOOD == 9, np.inf, GOOD), [0, 0, 1, 1], {}, "every entry must be finite"),
         (GOOD, [0, 0, 1], {}, "one for each of the 4 systems"),
-        (GOOD, [0, 0, 0, 0], {}, "labels have 1 groups among 4 systems"),
-        (GOOD, [0, 1, 2, 3], {}, "labels have 4 groups among 4 systems"),
+        (GOOD, [0, 0, 0, 0], {}, "the number of groups in labels is 1 for 4 systems"),
+        (GOOD, [0, 1, 2, 3], {}, "the number of groups in labels is 4 for 4 systems"),
         (GOOD, [0, 0, 1, 1], {"statistic": "t"}, "statistic is 't', but it must be one of 'pseudo-f'"),
         (GOOD, [0, 0, 1, 1], {"n_permutations": 0}, "n_permutations is 0"),
         (GOOD, [0, 0, 1, 1], {"sources": list("rsst")}, "source s has clips in more than one group"),
@@ -256,8 +260,12 @@ def test_bad_input(distances, labels, options, message):
 def test_bad_pairs():
     with pytest.raises(ParameterError, match="labels have one group"):
         pairwise_group_tests(GOOD, [0, 0, 0, 0])
-    with pytest.raises(ParameterError, match="method is 'none', but it must be one of 'holm'"):
+    with pytest.raises(ParameterError, match="correction is 'none', but it must be one of 'holm'"):
         pairwise_group_tests(GOOD, [0, 0, 1, 1], correction="none")
+    with pytest.raises(
+        TypeError, match=r"pairwise_group_tests\(\) got an unexpected keyword argument 'iters'"
+    ):
+        pairwise_group_tests(GOOD, [0, 0, 1, 1], iters=3)
 
 
 def test_inputs_stay_as_they_are():

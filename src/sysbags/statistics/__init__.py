@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from sysbags.statistics.groups import PairwiseTests as PairwiseTests
     from sysbags.statistics.groups import group_test as group_test
     from sysbags.statistics.groups import pairwise_group_tests as pairwise_group_tests
+    from sysbags.statistics.p_values import PValue as PValue
     from sysbags.statistics.p_values import adjust_p_values as adjust_p_values
 
 _MODULES = {
     "DifferenceInterval": "sysbags.statistics.differences",
     "GroupTest": "sysbags.statistics.groups",
+    "PValue": "sysbags.statistics.p_values",
     "PairwiseTests": "sysbags.statistics.groups",
     "SeparationTest": "sysbags.statistics.comparison",
     "adjust_p_values": "sysbags.statistics.p_values",

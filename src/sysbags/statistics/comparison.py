@@ -77,8 +77,8 @@ def compare_distances(
 
     Each item has a score under each distance: its silhouette, or whether its nearest neighbour is of its
     class (leave-one-out, 1-NN). If both distances are equally good, the sign of the difference of an item is
-    that of a fair coin, see `sign_flip_test`. The matrices are computed once, from one CrossGram by
-    `sysbags.distances.pairwise.distance_matrix`, and the signs need only the differences.
+    that of a fair coin, see `sign_flip_test`. The matrices are computed once, and the signs need only the
+    differences.
 
     The scores of two items have other items in common, so the coins are not quite independent; the test is
     approximate in that respect, as McNemar's test is, which it is for the accuracy without sources.
@@ -122,8 +122,8 @@ def compare_distances(
     units = np.arange(items) if sources is None else check_labels(sources, items, "sources")[1]
     if len(names) < 2 or units.max() == 0:
         raise ParameterError(
-            f"there are {len(names)} classes and {units.max() + 1} sources, but there must be at least two "
-            "of each"
+            f"the number of classes is {len(names)} and that of sources is {units.max() + 1}, but there must "
+            "be at least two of each"
         )
     if score == "silhouette":
         scores = [silhouette_values(one, codes, sources=units) for one in matrices]

@@ -89,7 +89,7 @@ def difference_interval(
     distances : (K, K) array_like
         Squared distances, see `sysbags.pairwise_distances`.
     labels : (K,) array_like
-        Two groups.
+        Two groups, each with at least three items, or items of at least three sources.
     sources : (K,) array_like, optional
         Recordings that clips were cut from, which are drawn as a whole; by default each item is one. If a
         source has items in both groups, all sources are drawn together.
@@ -117,15 +117,17 @@ def difference_interval(
     share = check_share(level, "level", low="(", high=")")
     count = check_integer(n_resamples, "n_resamples")
     if len(names) != 2:
-        raise ParameterError(f"labels have {len(names)} groups, but a difference needs two")
+        raise ParameterError(f"the number of groups in labels is {len(names)}, but it must be 2")
     items = np.arange(len(codes))
     units = items if sources is None else check_labels(sources, len(codes), "sources")[1]
     present = np.zeros((2, int(units.max()) + 1), dtype=bool)
     present[codes, units] = True
-    if present.sum(axis=1).min() < FEWEST:
+    counts = present.sum(axis=1)
+    if counts.min() < FEWEST:
+        kind = ("item" if sources is None else "source") + "s" * int(counts.min() > 1)
         raise ParameterError(
-            f"the group {names[present.sum(axis=1).argmin()]} has {present.sum(axis=1).min()} sources, but "
-            f"resampling needs at least {FEWEST} in each group"
+            f"the group {names[counts.argmin()]} has {counts.min()} {kind}, but resampling needs at least "
+            f"{FEWEST} in each group"
         )
     blocks = _block_sums(squared, codes, units)
     observed = _differences(*blocks, np.ones((1, present.shape[1])))[0]

@@ -16,7 +16,7 @@ from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels
 from sysbags.errors import ParameterError
-from sysbags.statistics.p_values import PValue, adjust_p_values
+from sysbags.statistics.p_values import CORRECTIONS, PValue, adjust_p_values
 from sysbags.statistics.validation import check_distances
 
 __all__ = ["STATISTICS", "GroupTest", "PairwiseTests", "group_test", "pairwise_group_tests"]
@@ -178,8 +178,8 @@ def group_test(
     names, codes = check_labels(labels, len(squared))
     if not 1 < len(names) < len(codes):
         raise ParameterError(
-            f"labels have {len(names)} groups among {len(codes)} systems, but there must be at least two "
-            "groups and one with two systems"
+            f"the number of groups in labels is {len(names)} for {len(codes)} systems, but there must be at "
+            "least two groups and one with two systems"
         )
     units = _Units.of(squared if statistic == "pseudo-f" else np.sqrt(squared), codes, sources, blocks)
     observed = float(units.within(units.codes[None])[0])
@@ -219,9 +219,12 @@ def pairwise_group_tests(
     labels: npt.ArrayLike,
     *,
     correction: str = "holm",
+    statistic: str = "pseudo-f",
     sources: npt.ArrayLike | None = None,
     blocks: npt.ArrayLike | None = None,
-    **options: Any,
+    n_permutations: int = 9999,
+    random_state: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
 ) -> PairwiseTests:
     """Test each pair of groups, with p-values corrected for the number of pairs.
 
@@ -229,12 +232,12 @@ def pairwise_group_tests(
 
     Parameters
     ----------
-    distances, labels, sources, blocks
+    distances, labels
         See `group_test`.
     correction : {"holm", "benjamini-hochberg"}, default="holm"
         See `adjust_p_values`.
-    **options
-        Further options of `group_test`.
+    statistic, sources, blocks, n_permutations, random_state, n_jobs
+        See `group_test`.
 
     Returns
     -------
@@ -249,6 +252,7 @@ def pairwise_group_tests(
     a and b (p = 0.08571), b and c (p = 0.08571).
     """
     squared = check_distances(distances)
+    check_choice(correction, "correction", CORRECTIONS)
     names, codes = check_labels(labels, len(squared))
     parts = [
         None if given is None else check_labels(given, len(squared), name)[1]
@@ -261,7 +265,18 @@ def pairwise_group_tests(
         (chosen,) = np.nonzero(np.isin(codes, pair))
         source, block = (None if part is None else part[chosen] for part in parts)
         between = squared[np.ix_(chosen, chosen)]
-        tests.append(group_test(between, names[codes[chosen]], sources=source, blocks=block, **options))
+        tests.append(
+            group_test(
+                between,
+                names[codes[chosen]],
+                statistic=statistic,
+                sources=source,
+                blocks=block,
+                n_permutations=n_permutations,
+                random_state=random_state,
+                n_jobs=n_jobs,
+            )
+        )
     adjusted = adjust_p_values([test.p_value for test in tests], correction)
     return PairwiseTests(tuple(tests), tuple(adjusted.tolist()), correction)
 

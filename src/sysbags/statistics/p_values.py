@@ -18,7 +18,7 @@ CORRECTIONS = ("holm", "benjamini-hochberg")
 
 @dataclass(frozen=True)
 class PValue:
-    """A p-value of a permutation test.
+    """A p-value of a permutation test, and how many arrangements it was counted from.
 
     Attributes
     ----------
@@ -28,7 +28,16 @@ class PValue:
     exact : bool
         Whether all arrangements were counted.
     arrangements : int
-        How many were counted, for random ones with that which was observed.
+        How many were counted; with random ones, the observed one is counted too.
+
+    Examples
+    --------
+    >>> from sysbags.statistics import sign_flip_test
+    >>> test = sign_flip_test([0.5, 0.25, 0.1])  # 8 patterns of signs, 2 of them as extreme
+    >>> test.p_value, test.exact, test.resolution
+    (0.25, True, 0.125)
+    >>> print(test.p_text)
+    p = 0.25 (8 arrangements, all)
     """
 
     p_value: float
@@ -53,9 +62,10 @@ def adjust_p_values(p_values: npt.ArrayLike, method: str = "holm") -> Array:
     An adjusted p-value is compared with the level as a p-value is. With sorted p-values ``p_1 <= .. <= p_m``,
 
     * "holm": ``max over j <= i of min(1, (m - j + 1) p_j)``. The probability that any true null hypothesis is
-      rejected is at most the level, whatever the p-values have to do with each other.
-    * "benjamini-hochberg": ``min over j >= i of min(1, m p_j / j)``. Of the rejected hypotheses, at most this
-      share is true on average, for p-values that are independent or positively dependent.
+      rejected is at most the level, however the p-values depend on each other.
+    * "benjamini-hochberg": ``min over j >= i of min(1, m p_j / j)``. The false discovery rate is at most the
+      level: the expected share of true null hypotheses among those that are rejected. This holds for p-values
+      that are independent or positively dependent.
 
     Parameters
     ----------
