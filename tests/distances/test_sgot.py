@@ -113,6 +113,21 @@ def test_a_metric_that_ignores_the_basis(order, seed):
         assert roots[i, k] <= roots[i, j] + roots[j, k] + 1e-9
 
 
+def test_a_metric_of_operators_for_invertible_diagonalisable_transitions_alone():
+    """By hand: half of the mass moves from the eigenvalue 0 to 0.5, and to an orthogonal mode."""
+    axes = np.eye(BINS)
+    single = linear_system([[0.5]], axes[:, :1])
+    plane = linear_system(np.diag([0.5, 0.0]), axes[:, :2])
+    np.testing.assert_allclose(operator(single), operator(plane), atol=1e-12)
+    assert sgot_distance(plane, single) == pytest.approx(0.5 * (0.5 * 0.25 + 0.5))
+    other = linear_system(np.diag([0.5, 0.0]), axes[:, [0, 2]])
+    assert sgot_distance(plane, other) == pytest.approx(0.5 * 0.5)
+    defective = linear_system([[0.5, 0.4], [0.0, 0.5]], axes[:, :2])
+    semisimple = linear_system(0.5 * np.eye(2), axes[:, :2])
+    assert sgot_distance(defective, semisimple) == pytest.approx(0.0, abs=1e-12)
+    assert sgot_distance(semisimple, single) == pytest.approx(0.5 * 0.5)  # of invertible ones, no exception
+
+
 def jordan(size, value=0.5, coupling=0.4):
     return value * np.eye(size) + coupling * np.eye(size, k=1)
 

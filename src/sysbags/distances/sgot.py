@@ -44,23 +44,30 @@ def sgot_distance(first: System, second: System, eta: float = 0.5) -> float:
         ``eta |lambda_i - lambda'_j|^2 + (1 - eta) (1 - delta_ij^2)``
 
     where ``delta_ij = |<P_i, P'_j>| / (||P_i|| ||P'_j||)`` is the cosine between two projectors. For a single
-    eigenvalue ``P = r l'``, with the eigenvectors ``r = C v`` of T and ``l = C (C'C)^-1 w`` of its adjoint,
+    eigenvalue ``P = r l^H``, with the eigenvectors ``r = C v`` of T and ``l = C (C'C)^-1 w`` of its adjoint,
     and ``delta_ij = |<r_i, r'_j> <l_i, l'_j>|`` for eigenvectors of length 1. Such inner products come from
     the block ``M = C1' C2`` of the `CrossGram`: ``<r_i, r'_j> = v_i^H M v'_j``. The transport is solved
     exactly.
 
-    For eta above 0 and below 1 the root of the distance is a metric of operators T. It does not depend on the
-    basis of the states, nor on the unit of the observer, and ignores the mean. It is the value of
-    ``ot.sgot.sgot_metric`` of POT for ``p = q = 2`` and ``r = 1``; the default there is ``q = 1``, without
-    the squares in the cost.
+    The root of the distance satisfies the triangle inequality, for systems of any orders. It does not depend
+    on the basis of the states, nor on the unit of the observer, and ignores the mean. For eta above 0 and
+    below 1 it is a metric of the operators T of systems whose transitions are invertible and diagonalisable.
+    Others are exceptions. An eigenvalue 0 adds nothing to T, but its mode counts: transitions
+    ``diag(0.5, 0)`` and ``[0.5]`` may have the same T and a distance above 0. A defective transition has the
+    distance 0 to its diagonalisable part, although their T differ.
+
+    The distance is the square of ``ot.sgot.sgot_metric`` of POT for ``p = q = 2`` and ``r = 1``; the default
+    there is ``q = 1``, without the squares in the cost.
 
     Where a transition is defective or has equal eigenvalues, its eigenvectors are not defined. Eigenvalues
     that rounding errors could exchange are therefore taken together: each counts with their average and the
-    projector on their whole invariant subspace, which is defined. Near such transitions the distance is
-    weaker than others. A change e of a Jordan block of size k moves its eigenvalues by e^(1/k). And where
-    eigenvalues cease to be taken together, one projector becomes several others: the distance of the modes
-    jumps, up to its largest value, between systems that differ by 1e-10. The root of the alignment distance
-    changes by no more than e.
+    projector on their whole invariant subspace, which is defined.
+
+    Near such transitions a small change of a system may change the distance much. A change of size e moves
+    the eigenvalues of a Jordan block of size k by about ``e^(1/k)``. And as soon as two eigenvalues are far
+    enough apart to count one by one, each has a projector of its own in place of the common one: between two
+    systems that differ by 1e-10 the part of the modes may have its largest value. The root of the alignment
+    distance changes by at most ``lambda_a^(1/2) e``.
 
     Parameters
     ----------
