@@ -38,6 +38,8 @@ class PatchWords(NetworkBags, CodebookBags):
     With `DeepActivations` of the same network and reading options, in a `BagUnion` for example, the network
     runs once per frame for both.
 
+    ONNX Runtime runs the network; ``pip install 'sysbags[deep]'`` installs the required packages.
+
     Parameters
     ----------
     words : int, default=512

@@ -47,6 +47,8 @@ class PooledActivations(Comparator):
     two streams, the frozen network and averages over time. It is not their method: their network is an
     older and larger one, and they take second-order statistics beside averages.
 
+    ONNX Runtime runs the network; ``pip install 'sysbags[deep]'`` installs the required packages.
+
     Parameters
     ----------
     model : str, path, bytes or torch.nn.Module, default="efficientnet-lite0"

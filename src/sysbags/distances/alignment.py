@@ -308,6 +308,10 @@ def alignment_distance(
         Weights of the transition and of the mean.
     random_state : int, Generator or None, default=0
 
+    Returns
+    -------
+    float
+
     Examples
     --------
     >>> import numpy as np, sysbags

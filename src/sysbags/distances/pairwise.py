@@ -61,7 +61,7 @@ def pairwise_distances(
         Precision inside the kernel, see `kernel_matrix`.
     embedding : Embedding, optional
         Approximate the kernel, see `cross_gram`; what the embedding loses is estimated, so that near
-        duplicates are near, see `embedded_products`.
+        duplicates are near.
     out : path or array-like, optional
         Where the distances are written: the path of a .npy file, which is returned as a memory map, or an
         array such as one of Zarr, which is returned. With a path, a call that was interrupted continues when

@@ -49,6 +49,11 @@ def covariance_mean(
     gram : CrossGram, optional
         ``cross_gram(systems)``, if it has been computed before.
 
+    Returns
+    -------
+    System
+        In the unit-variance form, with the samples of all systems.
+
     Examples
     --------
     >>> import sysbags

@@ -126,8 +126,8 @@ def frechet_mean(
     Two steps alternate (Algorithm 3), and neither increases the objective: the mean that is best for the
     rotations of the systems, and better rotations for this mean. The first step is exact, without k-means:
     over the whole feature space the best observer is the polar factor of ``sum_i w_i C_i Q_i``, which depends
-    on the blocks ``C_i' C_j`` only. In the unit-variance form it is that sum itself. The result is a local
-    minimum, as in the paper.
+    on the blocks ``C_i' C_j`` only. In the unit-variance form it is that sum itself. A result that has
+    converged is a point that neither step improves by more than `tolerance`; another start may end lower.
 
     Parameters
     ----------
@@ -138,8 +138,7 @@ def frechet_mean(
     weights : (K,) array_like, optional
         Weights of the systems, 0 or more; by default equal.
     start : {"medoid", "identity"}, default="medoid"
-        The first rotations: the alignments to the medoid, which more often give a lower minimum, or the
-        identity.
+        The first rotations: the alignments to the medoid, which more often end lower, or the identity.
     max_iterations : int, default=500
     tolerance : float, default=1e-9
         Stop when the objective decreases by less than this, relative to the norms of the systems.
@@ -314,6 +313,10 @@ def medoid(
     n_jobs : int, optional
     gram : CrossGram, optional
         ``cross_gram(systems)``, if it has been computed before.
+
+    Returns
+    -------
+    int
 
     Examples
     --------

@@ -74,7 +74,8 @@ def identify(
     normal_form : {"orthonormal", "unit-variance"}, default="orthonormal"
         The coordinates of the states, see above.
     stability : {"constrained", "clip", "none"}, default="constrained"
-        How the transition is made stable, see `stable_transition`.
+        How the transition is made stable: by least squares under a bound of the spectral norm; by clipping
+        the singular values of the least squares solution, which predicts worse; or not at all.
     margin : float, default=1e-3
         The transition's spectral norm is at most `1 - margin`.
     variance : float, default=0.95

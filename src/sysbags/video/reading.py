@@ -221,6 +221,11 @@ def frames_of_several(video: Video, requests: Sequence[Mapping[str, Any]]) -> li
     requests : sequence of mappings
         Options of `frames`.
 
+    Returns
+    -------
+    list of iterators
+        One for each request.
+
     Examples
     --------
     >>> clip = iter(np.zeros((9, 48, 64, 3)))
@@ -273,10 +278,10 @@ def frames(
     strict : bool, default=False
         Whether a damaged or truncated video is an error; otherwise the frames before the damage are used.
 
-    Yields
-    ------
-    (H, W) or (H, W, 3) array of uint8
-        New and C-contiguous.
+    Returns
+    -------
+    iterator of (H, W) or (H, W, 3) arrays of uint8
+        Each frame is a new C-contiguous array.
 
     Raises
     ------

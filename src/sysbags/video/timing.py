@@ -286,6 +286,11 @@ def usual_rate(frames: Sequence[LiveFrame], stated: float | None = None) -> floa
     stated : float, optional
         The rate in the header of a file.
 
+    Returns
+    -------
+    float
+        Frames per second.
+
     Examples
     --------
     >>> import numpy as np

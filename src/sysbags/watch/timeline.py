@@ -170,7 +170,8 @@ def timeline(
     four window lengths before and after it, so that what drifts slowly is not divided. A phase is as long as
     a window at least, so that the windows across a change do not become a phase. Windows without a system
     form phases of their own.
-    `group_phases` finds the phases that return.
+    `group_phases` finds the phases that return. Change points need the package ruptures, which
+    ``pip install 'sysbags[watch]'`` installs.
 
     Parameters
     ----------
