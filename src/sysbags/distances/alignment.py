@@ -54,7 +54,8 @@ class BlockAlignment(NamedTuple):
     transitions : tuple of two (n, n) arrays
         ``lambda_a A1`` and ``A2``.
     dual_bound : float
-        The bound of `tight_bound` with ``certificate="tight"``, otherwise infinite.
+        With ``certificate="tight"`` the bound of `sysbags.distances.certificates.tight_bound`, otherwise
+        infinite.
 
     Examples
     --------
@@ -78,7 +79,7 @@ class BlockAlignment(NamedTuple):
 
     @property
     def upper_bound(self) -> float:
-        """No rotation has a larger value, see `transition_bound` and `tight_bound`."""
+        """No rotation has a larger value."""
         return max(self.value, min(self.dual_bound, transition_bound(*self.transitions) + self.nuclear_norm))
 
     @property

@@ -170,7 +170,7 @@ def timeline(
     four window lengths before and after it, so that what drifts slowly is not divided. A phase is as long as
     a window at least, so that the windows across a change do not become a phase. Windows without a system
     form phases of their own.
-    `group_phases` finds the phases that return. Change points need the package ruptures, which
+    Phases that return have the same label. Change points need the package ruptures, which
     ``pip install 'sysbags[watch]'`` installs.
 
     Parameters
@@ -185,7 +185,8 @@ def timeline(
     lambda_a, lambda_mu : float or "scale", default="scale"
         See `pairwise_distances`.
     penalty : float or "auto", default="auto"
-        By how much a change must lower the scatter of the energy distance, see `distance_features`.
+        By how much a change must lower the scatter of the energy distance, see
+        `sysbags.watch.segmentation.distance_features`.
     phases : int or "auto", default="auto"
         Number of different phases; by default as many as differ by more than the penalty.
     alpha : float, default=0.05
