@@ -169,9 +169,9 @@ def timeline(
     of changes follows from the differences between windows that do not overlap. A change must be seen in the
     four window lengths before and after it, so that what drifts slowly is not divided. A phase is as long as
     a window at least, so that the windows across a change do not become a phase. Windows without a system
-    form phases of their own.
-    Phases that return have the same label. Change points need the package ruptures, which
-    ``pip install 'sysbags[watch]'`` installs.
+    form phases of their own. Phases that return have the same label.
+
+    Change points need the package ruptures, which ``pip install 'sysbags[watch]'`` installs.
 
     Parameters
     ----------
