@@ -3,7 +3,7 @@
 # the tests: `tests/check_distribution.sh dist/FILE [PYTHON]`.
 #
 # The tests are those of the sdist. Its package is replaced by a link to the installed one, so that nothing else can be
-# imported, and the examples in docstrings are run as they were installed. Tests of optional packages are skipped.
+# imported, and the examples in docstrings are run as they were installed. Tests of other extras are skipped.
 set -euo pipefail
 file=$(realpath "$1")
 python=$(command -v "${2:-python3}")
@@ -12,7 +12,7 @@ trap 'rm -rf "$place"' EXIT
 cd "$place"
 
 "$python" -m venv env
-env/bin/python -m pip install --quiet "$file" pytest pytest-xdist hypothesis
+env/bin/python -m pip install --quiet "$file[plot,watch]" pytest pytest-xdist hypothesis jsonschema scikit-image
 mkdir tree
 tar -xzf "$(dirname "$file")"/sysbags-*.tar.gz --strip-components=1 -C tree
 rm -rf tree/src/sysbags

@@ -347,7 +347,7 @@ def test_damaged_files(tmp_path):
 def test_missing_and_unreadable_files(tmp_path):
     assert sentence_of(tmp_path / "a.npz") == "there is no file FILE"
     assert sentence_of(tmp_path) == "FILE is a folder, but it must be an .npz file"
-    assert sentence_of("a\0.npz").startswith("cannot read FILE: embedded null")
+    assert "embedded null" in sentence_of("a\0.npz")  # Python 3.13 has a word before it
     assert sentence_of(tmp_path / ("x" * 5000)).startswith("cannot read FILE: ")
     assert sentence_of(3) == "path is FILE, but it must be the path of an .npz file, as text or a Path"
     os.mkfifo(tmp_path / "pipe")
