@@ -190,8 +190,8 @@ class Claim:
         """Where it is on the page, in words."""
         if "text" not in self.entry:
             return str((self.entry.get("section") or ["its beginning"])[-1])
-        words = re.sub(r"[|*`]", "", self.entry["text"]).replace("{}", "...").replace("{_}", "")
-        return " ".join(words.split())
+        words = self.entry.get("name", self.entry["text"])
+        return " ".join(re.sub(r"[|*`]", "", words).replace("{}", "...").split())
 
     def lines(self, root: Path = ROOT) -> list[Line]:
         """Find the figures on the page."""
@@ -222,7 +222,7 @@ class Claim:
         if len(sources) != len(figures):
             raise ClaimError(f"the text has {len(figures)} figures, its list {len(sources)}: {words}")
         noises = (self.noises[self.entry["noise"]],) * len(figures)
-        return Line(self.entry.get("name", self.title), figures, sources, noises)
+        return Line(self.title, figures, sources, noises)
 
     def _table(self, text: str) -> Iterator[Line]:
         """Take the rows whose labels match; columns without noise are not compared."""
