@@ -63,7 +63,7 @@ results: .venv/installed
 
 # What is uploaded at a release. Both files are tried in environments of their own, outside of this folder, with
 # $(PYTHON): `make dist PYTHON=python3.13` tries another version.
-dist: .venv/installed
+dist: .venv/for-use
 	$(BIN)/python -m pip install --quiet build twine
 	rm -rf dist
 	$(BIN)/python -m build
