@@ -67,6 +67,21 @@ def test_commands_exist_and_are_used():
         assert any((claims.ROOT / f"{module}{end}").exists() for end in (".py", "/__main__.py")), command.run
 
 
+def test_the_page_on_certificates_quotes_the_table_of_bounds():
+    quoted, whole = (
+        tables(text.partition(mark)[2])[0]
+        for text, mark in [
+            ((claims.ROOT / "docs/certificates.md").read_text(), "## How tight"),
+            (
+                (claims.ROOT / "docs/dsa.md").read_text(),
+                "<!-- python -m benchmarks.dsa --rows certificates -->",
+            ),
+        ]
+    )
+    for row in quoted.rows:
+        assert row == row[:3] + [whole.cell(row[:3], column) for column in quoted.header[3:]]
+
+
 def test_what_is_as_committed_is_ok(tmp_path):
     assert states(tmp_path, SENTENCE) == ["ok"]
     assert states(tmp_path, TABLE) == ["ok", "ok"]

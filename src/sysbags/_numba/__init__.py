@@ -57,7 +57,9 @@ def compiled(
     Parameters
     ----------
     fastmath : bool or set of str, default=False
-        Allow re-association; only where no NaN can occur.
+        Allow re-association; only where no NaN can occur. The function then becomes a part of each caller:
+        of functions that are called, a process uses the copy that it loads first, and copies are optimised
+        each in its own way, so that bits would depend on what was called or compiled before.
     inline : {"never", "always"}, default="never"
         Passed on to Numba.
     wrapper : bool, default=True
@@ -71,6 +73,7 @@ def compiled(
             cache=True,
             no_cfunc_wrapper=True,
             fastmath=fastmath,
+            forceinline=bool(fastmath),
             inline=inline,
             no_cpython_wrapper=not wrapper,
         )

@@ -13,20 +13,20 @@ import numpy as np
 
 from sysbags._common.types import Array, IntArray
 from sysbags._numba import compiled
-from sysbags._numba.lanes import fill, load, magnitude, pick, store
+from sysbags._numba.lanes import fill, load, magnitude, multiply_add, pick, store
 
 __all__ = ["sweep"]
 
 
-@compiled(fastmath=True, inline="always")
+@compiled(inline="always")
 def rotate(array: Array, i: int, j: int, k: int, m: int, c: Any, s: Any) -> None:
     """Rotate entries (i, j) and (k, m) of every lane into each other."""
     u, v = load(array, i, j), load(array, k, m)
-    store(array, i, j, u * c - v * s)
-    store(array, k, m, u * s + v * c)
+    store(array, i, j, multiply_add(v, s * -1.0, u * c))
+    store(array, k, m, multiply_add(u, s, v * c))
 
 
-@compiled(fastmath=True, wrapper=False)
+@compiled(wrapper=False)
 def sweep(A: Array, B: Array, MQt: Array, Qt: Array, pairs: IntArray, scan: bool) -> None:
     """One Jacobi sweep of every lane: for each pair (p, q) the best plane rotation, in place.
 
@@ -57,10 +57,10 @@ def sweep(A: Array, B: Array, MQt: Array, Qt: Array, pairs: IntArray, scan: bool
             if r != p and r != q:
                 b_pr, b_qr, b_rp, b_rq = load(B, p, r), load(B, q, r), load(B, r, p), load(B, r, q)
                 a_pr, a_qr, a_rp, a_rq = A[p, r], A[q, r], A[r, p], A[r, q]
-                k3 = k3 + b_pr * a_pr + b_qr * a_qr
-                k4 = k4 + b_pr * a_qr - b_qr * a_pr
-                k3_too = k3_too + b_rp * a_rp + b_rq * a_rq
-                k4_too = k4_too + b_rp * a_rq - b_rq * a_rp
+                k3 = multiply_add(b_qr, a_qr, multiply_add(b_pr, a_pr, k3))
+                k4 = multiply_add(b_qr, -a_pr, multiply_add(b_pr, a_qr, k4))
+                k3_too = multiply_add(b_rq, a_rq, multiply_add(b_rp, a_rp, k3_too))
+                k4_too = multiply_add(b_rq, -a_rp, multiply_add(b_rp, a_rq, k4_too))
         k3, k4 = k3 + k3_too, k4 + k4_too
         # (k0 - k1) / 2 and k2 / 2 of the errata, their products gathered.
         a_diagonal, a_crossed = 0.5 * (A[p, p] - A[q, q]), 0.5 * (A[p, q] + A[q, p])

@@ -10,22 +10,22 @@ import numba
 
 from sysbags._numba import compiled
 
-__all__ = ["LANES", "fill", "largest", "load", "magnitude", "pick", "root", "store"]
+__all__ = ["LANES", "fill", "largest", "load", "magnitude", "multiply_add", "pick", "root", "store"]
 
 TESTED = (0, 68)
 """Up to this release of Numba vectors are known to compile."""
 
 try:
-    from sysbags._numba.vectors import LANES, fill, largest, load, magnitude, pick, root, store
+    from sysbags._numba.vectors import LANES, fill, largest, load, magnitude, multiply_add, pick, root, store
 
     if numba.version_info.short > TESTED:
 
         @compiled()
         def _every_operation() -> float:
             value = fill(4.0)
-            value = pick(value, fill(1.0), value * 2.0 - value, value / 2.0 + value)
+            value = pick(value, fill(1.0), value * 2.0 - value, multiply_add(value, 2.0, value / 2.0))
             return largest(root(magnitude(value)))  # type: ignore[no-any-return]
 
         _every_operation()
 except Exception:  # whatever another release of Numba raises, here or while compiling
-    from sysbags._numba.tuples import LANES, fill, largest, load, magnitude, pick, root, store
+    from sysbags._numba.tuples import LANES, fill, largest, load, magnitude, multiply_add, pick, root, store

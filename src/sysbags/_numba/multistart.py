@@ -39,7 +39,7 @@ SHARP, SHARP_ROUNDS = 1e-3, 3
 VALUE, TRIAL, SLOPE, PROMISE, TURN, SCALE, PRODUCT, CHANGE, LENGTH = range(9)
 
 
-@compiled(fastmath=True, inline="always")
+@compiled(inline="always")
 def quasi_newton(
     G: Array, steps: Array, changes: Array, known: Array, newest: int, scale: Any, X: Array
 ) -> None:
@@ -72,7 +72,7 @@ def quasi_newton(
             store(X, j, i, load(X, i, j) * -1.0)
 
 
-@compiled(fastmath=True, inline="always")
+@compiled(inline="always")
 def turned(state: Array, X: Array, work: Array, trial: Array) -> None:
     """Fill `trial` with Q and B after the step X: ``Q exp(X)``, to the fourth order."""
     n = X.shape[0]
@@ -91,7 +91,7 @@ def turned(state: Array, X: Array, work: Array, trial: Array) -> None:
     multiply(rest, product, 0.0, 1.0, trial[1])
 
 
-@compiled(fastmath=True, wrapper=False)
+@compiled(wrapper=False)
 def repair(problem: Array, state: Array, work: Array) -> None:
     """Make Q orthogonal by a step of Newton and Schulz, and compute B from it."""
     n = state.shape[1]

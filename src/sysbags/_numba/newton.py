@@ -18,7 +18,7 @@ MAX_TURN = 0.5
 """Longest Newton step, as an angle: up to here three Newton-Schulz steps restore orthogonality."""
 
 
-@compiled(fastmath=True, wrapper=False)
+@compiled(wrapper=False)
 def gradient(problem: Array, B: Array, MQ: Array, work: Array) -> None:
     """Slope ``G = skew((A'B - BA' + MQ)')`` of rho along ``Q exp(X)``, and ``T = sym(A'B + BA' + MQ)``.
 
@@ -41,7 +41,7 @@ def gradient(problem: Array, B: Array, MQ: Array, work: Array) -> None:
             store(T, j, i, bend * 0.5)
 
 
-@compiled(fastmath=True, inline="always")
+@compiled(inline="always")
 def negative_hessian(problem: Array, Bt: Array, T: Array, X: Array, D: Array, E: Array, out: Array) -> None:
     """``out = skew(T X - A X B' - B' X A)`` for skew X: minus the curvature of rho along ``Q exp(X)``."""
     n = X.shape[0]
@@ -57,7 +57,7 @@ def negative_hessian(problem: Array, Bt: Array, T: Array, X: Array, D: Array, E:
             store(out, j, i, half * -1.0)
 
 
-@compiled(fastmath=True, inline="always")
+@compiled(inline="always")
 def inverse_diagonal(A: Array, Bt: Array, T: Array, out: Array) -> None:
     """One over the diagonal of minus the Hessian in the basis of planes, kept positive."""
     n = A.shape[0]
@@ -78,7 +78,7 @@ def inverse_diagonal(A: Array, Bt: Array, T: Array, out: Array) -> None:
             store(out, q, p, inverse)
 
 
-@compiled(fastmath=True, inline="always")
+@compiled(inline="always")
 def newton_direction(problem: Array, B: Array, work: Array, active: Any) -> None:
     """Solve ``-H[X] = G`` in every active lane by preconditioned conjugate gradients, X in ``work[2]``.
 
@@ -128,7 +128,7 @@ def newton_direction(problem: Array, B: Array, work: Array, active: Any) -> None
                 store(P, j, i, direction * -1.0)
 
 
-@compiled(fastmath=True, inline="always")
+@compiled(inline="always")
 def newton(problem: Array, B: Array, MQ: Array, Q: Array, work: Array, active: Any) -> float:
     """One Newton step of every active lane, in place; a lane where it does not gain stays where it was.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from sysbags._common.types import Array
 from sysbags._numba import compiled
-from sysbags._numba.lanes import LANES, fill, load, store
+from sysbags._numba.lanes import LANES, fill, load, multiply_add, store
 
 __all__ = ["multiply", "objective", "refresh", "skew_inner", "spread", "transpose", "workspace"]
 
@@ -33,7 +33,7 @@ def workspace(n: int) -> Array:
     return np.zeros((9, n, n, LANES))
 
 
-@compiled(fastmath=True, wrapper=False)
+@compiled(wrapper=False)
 def multiply(X: Array, Y: Array, keep: float, sign: float, out: Array) -> None:
     """Lane by lane ``out = keep * out + sign * X Y``.
 
@@ -50,21 +50,26 @@ def multiply(X: Array, Y: Array, keep: float, sign: float, out: Array) -> None:
             for k in range(n):
                 x, x_too = load(X, i, k), load(X, i_too, k)
                 y = load(Y, k, j)
-                a0, b0 = a0 + x * y, b0 + x_too * y
+                a0, b0 = multiply_add(x, y, a0), multiply_add(x_too, y, b0)
                 y = load(Y, k, j1)
-                a1, b1 = a1 + x * y, b1 + x_too * y
+                a1, b1 = multiply_add(x, y, a1), multiply_add(x_too, y, b1)
                 y = load(Y, k, j2)
-                a2, b2 = a2 + x * y, b2 + x_too * y
+                a2, b2 = multiply_add(x, y, a2), multiply_add(x_too, y, b2)
                 y = load(Y, k, j3)
-                a3, b3 = a3 + x * y, b3 + x_too * y
+                a3, b3 = multiply_add(x, y, a3), multiply_add(x_too, y, b3)
                 y = load(Y, k, j4)
-                a4, b4 = a4 + x * y, b4 + x_too * y
+                a4, b4 = multiply_add(x, y, a4), multiply_add(x_too, y, b4)
             # All reads come before the writes: a column that is done twice must not be added twice.
-            a0, b0 = load(out, i, j) * keep + a0 * sign, load(out, i_too, j) * keep + b0 * sign
-            a1, b1 = load(out, i, j1) * keep + a1 * sign, load(out, i_too, j1) * keep + b1 * sign
-            a2, b2 = load(out, i, j2) * keep + a2 * sign, load(out, i_too, j2) * keep + b2 * sign
-            a3, b3 = load(out, i, j3) * keep + a3 * sign, load(out, i_too, j3) * keep + b3 * sign
-            a4, b4 = load(out, i, j4) * keep + a4 * sign, load(out, i_too, j4) * keep + b4 * sign
+            a0 = multiply_add(load(out, i, j), keep, a0 * sign)
+            b0 = multiply_add(load(out, i_too, j), keep, b0 * sign)
+            a1 = multiply_add(load(out, i, j1), keep, a1 * sign)
+            b1 = multiply_add(load(out, i_too, j1), keep, b1 * sign)
+            a2 = multiply_add(load(out, i, j2), keep, a2 * sign)
+            b2 = multiply_add(load(out, i_too, j2), keep, b2 * sign)
+            a3 = multiply_add(load(out, i, j3), keep, a3 * sign)
+            b3 = multiply_add(load(out, i_too, j3), keep, b3 * sign)
+            a4 = multiply_add(load(out, i, j4), keep, a4 * sign)
+            b4 = multiply_add(load(out, i_too, j4), keep, b4 * sign)
             store(out, i, j, a0)
             store(out, i, j1, a1)
             store(out, i, j2, a2)
@@ -77,7 +82,7 @@ def multiply(X: Array, Y: Array, keep: float, sign: float, out: Array) -> None:
             store(out, i_too, j4, b4)
 
 
-@compiled(fastmath=True, wrapper=False)
+@compiled(wrapper=False)
 def transpose(X: Array, out: Array) -> None:
     """Lane by lane ``out = X'``."""
     n = X.shape[0]
@@ -86,19 +91,19 @@ def transpose(X: Array, out: Array) -> None:
             store(out, j, i, load(X, i, j))
 
 
-@compiled(fastmath=True, wrapper=False)
+@compiled(wrapper=False)
 def skew_inner(X: Array, Y: Array) -> Any:
     """Lane by lane the inner product of two skew-symmetric matrices, from their lower halves."""
     total = fill(0.0)
     for i in range(1, X.shape[0]):
         row = fill(0.0)
         for j in range(i):
-            row = row + load(X, i, j) * load(Y, i, j)
+            row = multiply_add(load(X, i, j), load(Y, i, j), row)
         total = total + row
     return total * 2.0
 
 
-@compiled(fastmath=True, wrapper=False)
+@compiled(wrapper=False)
 def refresh(problem: Array, Q: Array, B: Array, MQ: Array, work: Array) -> None:
     """``B = Q' A2 Q`` and ``MQ = M Q`` from Q, free of the drift of many rotations."""
     multiply(problem[2], Q, 0.0, 1.0, work[0])
@@ -107,7 +112,7 @@ def refresh(problem: Array, Q: Array, B: Array, MQ: Array, work: Array) -> None:
     multiply(work[1], work[0], 0.0, 1.0, B)
 
 
-@compiled(fastmath=True, wrapper=False)
+@compiled(wrapper=False)
 def objective(A: Array, B: Array, MQ: Array) -> Any:
     """``tr(A' B) + tr(MQ)`` of every lane."""
     n = B.shape[0]
@@ -115,6 +120,6 @@ def objective(A: Array, B: Array, MQ: Array) -> Any:
     for i in range(n):
         row = load(MQ, i, i)
         for j in range(n):
-            row = row + load(B, i, j) * load(A, i, j)
+            row = multiply_add(load(B, i, j), load(A, i, j), row)
         total = total + row
     return total

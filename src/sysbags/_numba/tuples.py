@@ -16,7 +16,7 @@ from numba.extending import overload
 from sysbags._common.types import Array
 from sysbags._numba import compiled
 
-__all__ = ["LANES", "fill", "largest", "load", "magnitude", "pick", "root", "store"]
+__all__ = ["LANES", "fill", "largest", "load", "magnitude", "multiply_add", "pick", "root", "store"]
 
 LANES = 4
 
@@ -72,6 +72,12 @@ def magnitude(value: Lanes) -> Lanes:
 def root(value: Lanes) -> Lanes:
     """Lane by lane the square root."""
     return Lanes(np.sqrt(value.a), np.sqrt(value.b), np.sqrt(value.c), np.sqrt(value.d))
+
+
+@compiled()
+def multiply_add(x: Lanes | float, y: Lanes | float, z: Lanes) -> Lanes:
+    """Lane by lane ``x * y + z``."""
+    return x * y + z  # type: ignore[operator,return-value]
 
 
 @compiled()

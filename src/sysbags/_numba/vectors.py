@@ -4,6 +4,10 @@ The compiler does not vectorise a loop over four neighbours when it cannot prove
 not overlap. Here the vector is a value: `load` reads four neighbours (the last axis of a 3-D array)
 into one, ``+ - * /`` act on all of them, `pick` chooses lane by lane, `store` writes back.
 
+No operation may be re-associated, and what is fused is written as `multiply_add`. Several kernels contain
+the functions that use these operations, and a process uses the copy that it loads first: a copy that is
+optimised in its own way would give other bits.
+
 Numba keeps compiled functions in a cache that looks only at the file of the outermost function:
 after a change here, delete the ``__pycache__`` folders.
 """
@@ -19,10 +23,9 @@ from numba.core import cgutils, types
 from numba.core.datamodel import models
 from numba.extending import intrinsic, lower_builtin, register_model, type_callable
 
-__all__ = ["LANES", "fill", "largest", "load", "magnitude", "pick", "root", "store"]
+__all__ = ["LANES", "fill", "largest", "load", "magnitude", "multiply_add", "pick", "root", "store"]
 
 LANES = 4
-FAST = ("nsz", "arcp", "contract", "reassoc")
 VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 
 
@@ -49,6 +52,13 @@ def _broadcast(builder: Any, value: Any) -> Any:
     return builder.shuffle_vector(
         single, ir.Constant(VECTOR, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), LANES), None)
     )
+
+
+def _as_vectors(builder: Any, signature: Any, arguments: Any) -> list[Any]:
+    return [
+        value if kind == lanes else _broadcast(builder, value)
+        for kind, value in zip(signature.args, arguments, strict=True)
+    ]
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, row: Any, column: Any) -> Any:
@@ -126,6 +136,18 @@ root = _unary("llvm.sqrt")
 
 
 @intrinsic
+def multiply_add(typing: Any, x: Any, y: Any, z: Any) -> Any:
+    """Lane by lane ``x * y + z``, rounded once where the processor can do so; x and y may be numbers."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(VECTOR, [VECTOR] * 3)
+        function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{LANES}f64")
+        return builder.call(function, _as_vectors(builder, signature, arguments))
+
+    return lanes(*(part if part == lanes else types.float64 for part in (x, y, z))), generate
+
+
+@intrinsic
 def largest(typing: Any, value: Any) -> Any:
     """The largest of the lanes, as a number."""
 
@@ -152,11 +174,7 @@ def _register(symbol: Callable[[Any, Any], Any], instruction: str) -> None:
         return typer
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vectors = [
-            value if kind == lanes else _broadcast(builder, value)
-            for kind, value in zip(signature.args, arguments, strict=True)
-        ]
-        return getattr(builder, instruction)(*vectors, flags=FAST)
+        return getattr(builder, instruction)(*_as_vectors(builder, signature, arguments))
 
     for kinds in ((lanes, lanes), (lanes, types.float64), (types.float64, lanes)):
         lower_builtin(symbol, *kinds)(generate)
