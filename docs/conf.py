@@ -34,6 +34,9 @@ smartquotes = False  # they would turn the dashes of options into one
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
+myst_html_meta = {
+    "description": "Compare, classify, search and watch videos and other histograms over time by how they move."
+}
 
 default_role = "autolink"  # a name in backquotes leads to its page
 autosummary_generate = True
@@ -42,6 +45,7 @@ numpydoc_show_class_members = False
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
+copybutton_line_continuation_character = "\\"
 
 sphinx_gallery_conf = {
     "examples_dirs": ["../tutorials", "../examples"],
@@ -58,10 +62,11 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "capture_repr": (),
     "download_all_examples": True,
+    "write_computation_times": False,  # its pages load scripts from other sites
 }
 
 html_theme = "pydata_sphinx_theme"
-html_title = "sysbags"
+html_title = f"sysbags {release}"
 html_static_path = ["_static"]
 html_css_files = ["sysbags.css"]
 html_show_sourcelink = False

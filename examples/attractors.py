@@ -11,7 +11,7 @@ Each is moved by a velocity of its own and recorded by sensors of its own. Which
 Two answers are compared. Dynamical similarity analysis (DSA) compares how the recorded states move.
 Procrustes analysis compares the states themselves, row by row, after the best rotation.
 
-    python examples/attractors.py docs/images/attractors.png
+``python examples/attractors.py attractors.png`` writes the picture to a file.
 """
 
 from __future__ import annotations

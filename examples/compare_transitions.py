@@ -7,7 +7,7 @@ Bare transitions are compared as dynamical similarity analysis does it.
 The second matrix is a rotated copy of the first with noise added. Aligned, their distance can be no
 larger than the noise, and it can be no smaller than the certificate.
 
-    python examples/compare_transitions.py docs/images/compare_transitions.png
+``python examples/compare_transitions.py compare_transitions.png`` writes the picture to a file.
 """
 
 from __future__ import annotations

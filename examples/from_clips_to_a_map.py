@@ -7,7 +7,7 @@ Each clip becomes a stream of histograms, each stream a system, and all systems 
 The clips are generated: moving textures with a fixed camera. Nothing is trained. Clips of one texture are
 near each other because their systems are.
 
-    python examples/from_clips_to_a_map.py docs/images/from_clips_to_a_map.png
+``python examples/from_clips_to_a_map.py from_clips_to_a_map.png`` writes the picture to a file.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ A comparison of dynamics should ignore this, and it should see a change of the s
 is that of Lorenz, whose parameter rho is 28. All scores are angles of dynamical similarity analysis (DSA) to
 one recording of it; every other recording starts at another state.
 
-    python examples/lorenz_coordinates.py docs/images/lorenz_coordinates.png
+``python examples/lorenz_coordinates.py lorenz_coordinates.png`` writes the picture to a file.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ The mean of systems
 The Frechet mean of several systems is the system with the smallest mean squared distance to all of them. Here
 is how the search for it descends, and what it costs to keep the mean on fewer samples.
 
-    python examples/mean_of_systems.py docs/images/mean_of_systems.png
+``python examples/mean_of_systems.py mean_of_systems.png`` writes the picture to a file.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ The phases of a video
 A video shows a wheel, rain, the wheel again, and fire. Without any training, ``timeline`` finds where the
 dynamics change, and that the wheel returns.
 
-    python examples/phases_of_a_video.py docs/images/phases_of_a_video.png
+``python examples/phases_of_a_video.py phases_of_a_video.png`` writes the picture to a file.
 """
 
 from __future__ import annotations

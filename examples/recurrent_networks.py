@@ -13,7 +13,7 @@ have the same dynamics? Maheswaranathan, Williams, Golub, Ganguli and Sussillo a
 The hidden states are compared by dynamical similarity analysis (DSA), and by their geometry: Procrustes
 analysis, which needs rows with the same meaning in all recordings.
 
-    python examples/recurrent_networks.py docs/images/recurrent_networks.png
+``python examples/recurrent_networks.py recurrent_networks.png`` writes the picture to a file.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ From a clip to the states of its system
 A clip of a turning wheel becomes a stream of histograms, and the stream becomes a system. The states
 of the system go round like the wheel does, and one eigenvalue of its transition tells how fast.
 
-    python examples/states_of_a_clip.py docs/images/states_of_a_clip.png
+``python examples/states_of_a_clip.py states_of_a_clip.png`` writes the picture to a file.
 """
 
 from __future__ import annotations

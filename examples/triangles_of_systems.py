@@ -6,7 +6,7 @@ Three pictures of what a distance between systems is. It does not depend on the 
 puts similar processes next to each other; and its root obeys the triangle inequality, which its square does
 not.
 
-    python examples/triangles_of_systems.py docs/images/triangles_of_systems.png
+``python examples/triangles_of_systems.py triangles_of_systems.png`` writes the picture to a file.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Two classes with the same averages
 Streams of two classes visit the same histograms, slowly or fast. Averages over time hardly differ. The
 alignment distance separates the classes.
 
-    python examples/two_dynamics.py docs/images/two_dynamics.png
+``python examples/two_dynamics.py two_dynamics.png`` writes the picture to a file.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ The states of a system may be measured in two units. In the orthonormal form, th
 counts the same in a distance, whether it holds motion or noise. In the unit-variance form a direction counts
 as much as the stream varies along it.
 
-    python examples/two_normal_forms.py docs/images/two_normal_forms.png
+``python examples/two_normal_forms.py two_normal_forms.png`` writes the picture to a file.
 """
 
 from __future__ import annotations

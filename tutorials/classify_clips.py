@@ -93,7 +93,7 @@ print(
 
 # %%
 # The first line has the predicted classes of four clips, one of each class. The second is the share
-# of all twelve new clips whose class is right.
+# of all twelve new clips whose class is right. Twelve clips are too few to contradict the estimate.
 #
 # Probabilities and sets
 # ----------------------
@@ -137,8 +137,8 @@ print(f"the true class is in the set for {covered} of {len(sets)} clips")
 #
 # Save and load
 # -------------
-# A model file holds arrays and JSON. Loading it runs no code, so that you can load the file of a
-# stranger.
+# A model file holds arrays and JSON. Loading it runs no code, so that you can load a file from an
+# untrusted source.
 
 sysbags.save(folder / "textures.model", model)
 loaded = sysbags.load(folder / "textures.model")

@@ -7,8 +7,8 @@ the same way? The recordings cannot be compared channel by channel: nobody knows
 one corresponds to which channel of another. Dynamical similarity analysis (DSA) compares how the
 recorded states *move*, whatever the coordinates are.
 
-**At the end** you have a matrix of distances between 18 recordings, a proof of how exact each
-distance is, tests that say which groups differ, and a map.
+**At the end** you have a matrix of distances between 18 recordings, a certified lower bound
+of each, tests that say which groups differ, and a map.
 
 **You need** sysbags with the extra ``plot`` (:doc:`/installation`).
 """

@@ -73,9 +73,10 @@ print(
 )
 
 # %%
-# The *surprise* of a window is the number of zeros of its p-value: a window with a surprise of 3 is
-# as unusual as one normal window of a thousand. An event begins with a window above the threshold.
-# The second line is a check with normal windows that took no part in the choice of the threshold.
+# The *surprise* of a window is -log10 of a p-value whose tail is extrapolated: a window with a
+# surprise of 3 is as unusual as one normal window of a thousand. An event begins with a window above
+# the threshold. The second line is a check with normal windows that took no part in the choice of
+# the threshold.
 #
 # ``update`` may be called again with more rows, for a camera that goes on; the verdicts are the same
 # as if all rows had come at once.

@@ -91,7 +91,8 @@ def command_page() -> Iterator[str]:
             if record is not None and parameter.name not in COMPLETION:
                 usual = f"{parameter.param_type_name.title()}s"
                 entries = panels.setdefault(getattr(parameter, "rich_help_panel", None) or usual, [])
-                entries += [f"``{record[0]}``", f"   {_escaped(' '.join(record[1].split()))}", ""]
+                name = re.sub(r" <list\[\w+\]>", "", record[0])  # Typer's type of what can be repeated
+                entries += [f"``{name}``", f"   {_escaped(' '.join(record[1].split()))}", ""]
         for panel, entries in panels.items():
             yield from [f".. rubric:: {_escaped(panel)}", "", *entries]
 

@@ -67,6 +67,16 @@ def test_commands_exist_and_are_used():
         assert any((claims.ROOT / f"{module}{end}").exists() for end in (".py", "/__main__.py")), command.run
 
 
+def test_pages_that_quote_the_same_figure_agree():
+    """Two claims with the same row, column and place of what a command prints have the same figure."""
+    quoted = {}
+    for claim in CLAIMS:
+        for line in claim.lines():
+            for figure, source in zip(line.committed, line.sources, strict=True):
+                first = quoted.setdefault((claim.command, claim.entry.get("number"), *source), figure)
+                assert figure == first, (claim.page, source)
+
+
 def test_the_page_on_certificates_quotes_the_table_of_bounds():
     quoted, whole = (
         tables(text.partition(mark)[2])[0]

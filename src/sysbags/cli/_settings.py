@@ -27,7 +27,7 @@ DEFAULT = "lbp"
 WATCHED = "lbp-top"  # sees in a few frames whether something is slower
 READING = ("start", "stop", "stride", "max_frames", "size")
 PARAMETERS = {"network": "model", "network_stride": "size"}  # a parameter of the bags that an option is for
-WORDS, NETWORKS, MODELS = (" and ".join(names_with_option(option)) for option in ("words", "size", "model"))
+WORDS, NETWORKS, MODELS = (", ".join(names_with_option(option)) for option in ("words", "size", "model"))
 
 
 def _option(

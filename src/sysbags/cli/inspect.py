@@ -32,7 +32,7 @@ def inspect(
 
     An eigenvalue of the transition is an oscillation: its angle gives the period, its modulus the rate of
     decay, both in bags (one bag per frame, unless --window is larger). The options for frames, bags and
-    systems are for clips. For a file of ``sysbags watch --save-normal``, the bag, the options and the
+    systems are for clips. For a file of `sysbags watch --save-normal`, the bag, the options and the
     numbers of windows are shown.
 
     Example: sysbags inspect clip.mp4 --plot clip.png

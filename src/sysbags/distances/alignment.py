@@ -164,8 +164,8 @@ def align_blocks(
         "jacobi" is the paper's method: sweeps without Newton steps, for comparison.
     certificate : {"fast", "tight"}, default="fast"
         "tight" often proves that the value is the maximum, see `sysbags.distances.certificates.tight_bound`.
-        It takes about ten times as long as the search or less, and more for some pairs (docs/dsa.md). Above
-        order 40 it improves the fast bound only where the observers dominate.
+        It takes 0.1 to 16 times as long as the search, depending on the pairs (docs/dsa.md). Above order 40
+        it improves the fast bound only where the observers dominate.
     random_state : int, Generator or None, default=0
         Seed of the random starts and of the orders of planes.
 

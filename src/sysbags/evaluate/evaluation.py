@@ -109,8 +109,9 @@ def evaluate(
         By default 5, or less for a clip that is too short or too still for it, and "chi2"; with `tune` they
         are chosen.
     metric : {"alignment", "covariance", "normalized-covariance"}, optional
+        Distance between systems, see `sysbags.pairwise_distances`. By default it is chosen.
     normal_form : {"orthonormal", "unit-variance"}, optional
-        By default both are chosen, see `identify` and `pairwise_distances`.
+        Unit of the states, see `sysbags.identify`. By default it is chosen.
     lambda_a, lambda_mu : float, optional
         Weights of the transition and of the mean; by default chosen. If one is given without a metric, the
         metric is the alignment distance in the orthonormal form, the paper's.
