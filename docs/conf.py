@@ -35,7 +35,7 @@ smartquotes = False  # they would turn the dashes of options into one
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 myst_html_meta = {
-    "description": "Compare, classify, search and watch videos and other histograms over time by how they move."
+    "description": "Compare, classify, search and watch videos, and other histograms, by how they move."
 }
 
 default_role = "autolink"  # a name in backquotes leads to its page
