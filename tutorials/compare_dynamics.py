@@ -153,7 +153,7 @@ print(
 # ---------
 # Left: one sensor of a control and of a treated animal; nothing in the values of single sensors can
 # be compared. Middle: the matrix of scores. Right: a map, by classical scaling, in which distances
-# between points are as near to the scores as a plane allows.
+# between points are near to the scores.
 
 centred = squared - squared.mean(axis=0)
 values, vectors = np.linalg.eigh(

@@ -59,12 +59,12 @@ print(again.added, "added,", again.unchanged, "unchanged")
 # The second line is the point of a library: only clips that are new or have changed are read again.
 # So add a folder as often as you like. If ``add`` is interrupted, add again, and it continues.
 #
-# In a terminal, in the folder that holds ``clips`` (here ``/data``), with a library that is not there yet:
+# In a terminal, in the folder that holds ``clips`` (here ``/data``), with a library of its own:
 #
 # .. code-block:: console
 #
-#     $ sysbags library add scenes.library clips
-#     33 added, 0 updated, 0 unchanged, 0 skipped; 33 clips in scenes.library
+#     $ sysbags library add shell.library clips
+#     33 added, 0 updated, 0 unchanged, 0 skipped; 33 clips in shell.library
 #
 # Search
 # ------
@@ -86,11 +86,12 @@ for clip, distance, bound in zip(
 # The first number is the squared alignment distance between the new clip and the one that was found.
 # It is 0 for a clip and itself, and about 9.4 for two clips of this library, by the median. So the
 # nearest clips are nearer than others, but far from being the same. The distance is the result of a
-# search for the best rotation, and the second number is what no rotation can go below.
+# search for the best rotation, and the second number is what no rotation can go below. If the clip that
+# you search for is in the library, it is not compared with itself.
 #
 # .. code-block:: console
 #
-#     $ sysbags library search scenes.library new/fire/00.mp4 -k 4
+#     $ sysbags library search shell.library new/fire/00.mp4 -k 4
 #      rank  path                     label  squared distance  lower bound
 #         1  /data/clips/fire/03.mp4  fire              7.877        7.758
 #         2  /data/clips/fire/01.mp4  fire              7.992        7.872
@@ -137,7 +138,7 @@ print(f"largest squared distance of such a pair: {duplicates.below:.2f}")
 #
 # .. code-block:: console
 #
-#     $ sysbags library duplicates scenes.library
+#     $ sysbags library duplicates shell.library
 #     equal content: /data/clips/fire/02.mp4, /data/clips/fire/copy.mp4
 #      clip                           other clip                   squared distance
 #      /data/clips/waves/trimmed.mp4  /data/clips/waves/whole.mp4            0.2308

@@ -116,7 +116,9 @@ for event in events:
 #
 # The p-value is larger than you might expect: it is counted, and 150 seconds of normal video are too
 # short to count less than that. Learn from an hour instead of minutes, and it can become smaller.
-# "Extrapolated" says the same of the rate. The table ``events.csv`` has one row per event.
+# "Extrapolated" says the same of the rate. Five minutes are enough for this wheel; outdoors, where light
+# and weather change slowly, false alarms come more often than asked after so short a time. The table
+# ``events.csv`` has one row per event.
 #
 # A picture
 # ---------

@@ -154,8 +154,10 @@ def public_homes() -> dict[str, str]:
     """Return the public names, each with the first package that has it."""
     homes: dict[str, str] = {}
     for package in PACKAGES:
-        for name in import_module(package).__all__:
-            homes.setdefault(name, package)
+        module = import_module(package)
+        for name in module.__all__:
+            if not inspect.ismodule(getattr(module, name)):
+                homes.setdefault(name, package)
     return homes
 
 

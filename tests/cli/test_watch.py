@@ -288,8 +288,9 @@ def test_help_lists_no_option_that_is_refused(capsys, video):
 
 def test_a_video_that_is_too_short_says_so(video, capsys):
     code, out, err = call(capsys, "watch", video, "--learn", "10min", *WINDOWS)
-    assert (code, err) == (0, "")
-    assert "the video ended before it was learnt what is normal" in out
+    assert code == 2
+    assert "it is not yet learnt what is normal" in out
+    assert "the video ended before it was learnt what is normal" in err
 
 
 @pytest.mark.parametrize(

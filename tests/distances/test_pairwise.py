@@ -52,6 +52,21 @@ def test_triangle_inequality_of_the_root(seed, order, weights):
         assert roots[i, k] <= roots[i, j] + roots[j, k] + 1e-7
 
 
+def test_triangle_inequality_may_fail_for_different_orders():
+    """Each pair is padded to its own larger order, and more zeros allow more rotations."""
+
+    def system(transition, first):
+        alpha = 0.1 * np.eye(4)[:, first : first + len(transition)]
+        options = {"kernel": "linear", "normal_form": "unit-variance"}
+        return sysbags.System(transition, np.eye(4), alpha, np.full(4, 0.25), **options)
+
+    systems = [system(np.diag(values), first) for values, first in (([0.9], 0), ([0.9, 0.0], 0), ([-0.9], 2))]
+    roots = np.sqrt(sysbags.pairwise_distances(systems, lambda_a=0.25))
+    # (lambda_a 1.8^2 + 0.02)^(1/2), and the way by the second system, which is 0.15 shorter.
+    assert abs(roots[0, 2] - np.sqrt(0.83)) < 1e-12
+    assert roots[0, 1] + roots[1, 2] < 0.77
+
+
 @given(SEEDS, ORDERS, WEIGHTS)
 @SETTINGS
 def test_triangle_inequality_is_sharp_for_relatives(seed, order, weights):

@@ -26,7 +26,7 @@ from clips import (
     write_sound,
 )
 from sysbags.errors import VideoError, VideoWarning
-from sysbags.video import frames
+from sysbags.video import container_facts, frames
 from sysbags.video.decoding import Damage, _Tally, decoded, is_cut
 
 # --- damage
@@ -315,3 +315,12 @@ def test_a_thousand_mutations_give_frames_or_a_sentence():
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.startswith("{'whole': ")
+
+
+@pytest.mark.parametrize("content", [None, b"no video"])
+def test_facts_of_what_is_no_video(tmp_path, content):
+    path = tmp_path / "clip.mp4"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(VideoError, match=r"clip\.mp4 cannot be read: FFmpeg finds no video in it"):
+        container_facts(path)

@@ -31,7 +31,8 @@ def classify(
         typer.Argument(metavar="CLIP...", help="Video files, folders of images, or folders to search."),
     ],
     top: Annotated[
-        int | None, typer.Option(metavar="N", min=1, show_default="3", help="Show N classes, also in --csv.")
+        int | None,
+        typer.Option(metavar="N", min=1, show_default="3, in --csv 1", help="Show N classes, also in --csv."),
     ] = None,
     coverage: Annotated[
         str | None,

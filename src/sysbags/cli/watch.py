@@ -174,6 +174,11 @@ def watch(
         session.run(_print_line if json_lines else _print_sentence)
     if signals:
         raise typer.Exit(128 + signals[0])
+    if session.is_learning and checkpoint is None:
+        raise ParameterError(
+            "the video ended before it was learnt what is normal, so no event could be found: use a shorter "
+            "--learn, or --checkpoint to continue with more video"
+        )
 
 
 def _check(source: str, normal: Path | None, settings: Settings, outputs: list[Path]) -> None:
@@ -318,11 +323,9 @@ def _end(record: dict[str, Any]) -> str:
     if record["skipped"]:
         text += f", {record['skipped']} frames skipped"
     if not record["has_learnt"]:
-        early = "before it was learnt what is normal, so no event could be found:"
+        text += "; it is not yet learnt what is normal, so no event could be found"
         if record["reason"] == "stopped":
-            text += f"; stopped {early} with --checkpoint the same command continues"
-        else:
-            text += f"; the video ended {early} use a shorter --learn"
+            text += ": with --checkpoint the same command continues"
     return text
 
 

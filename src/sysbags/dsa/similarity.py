@@ -30,7 +30,8 @@ DATA = ("X", "Y", "X_control", "Y_control")
 INSTEAD = {
     **dict.fromkeys(("iters", "lr"), "the search ends when it has converged; see starts"),
     **dict.fromkeys(("rank_thresh", "rank_explained_variance"), 'give rank a number or "auto"'),
-    "device": "everything runs on the processor",
+    **dict.fromkeys(("device", "send_to_cpu"), "everything runs on the processor"),
+    **dict.fromkeys(("group", "wasserstein_compare"), "see score_method"),
     "verbose": "the progress of long work is shown without it",
     "dmd_class": "see kernel",
     "similarity_class": "see score_method",

@@ -82,9 +82,9 @@ class SystemIndex:
 
     The lower bound of a squared distance is ``||C_1||^2 + ||C_2||^2 - 2 (||M||_* + e)``, where e is what the
     embedding may have lost of the nuclear norm, and the weighted bounds of its other parts: of the
-    transitions by their spectra, and of the embedded means. The distance, which is the root, obeys the
-    triangle inequality, ``|d(x, p) - d(p, y)| <= d(x, y)``, which gives a second bound for each of some
-    pivots p.
+    transitions by their spectra, and of the embedded means. Between systems of one order the distance, which
+    is the root, obeys the triangle inequality, ``|d(x, p) - d(p, y)| <= d(x, y)``, which gives a second bound
+    for each of some pivots p.
 
     Parameters
     ----------

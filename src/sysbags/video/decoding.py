@@ -12,6 +12,8 @@ from typing import IO, Any
 import av
 from av.stream import Disposition
 
+from sysbags.errors import VideoError
+
 __all__ = [
     "ERRORS",
     "MAX_PIXELS",
@@ -198,6 +200,11 @@ def container_facts(path: Path) -> dict[str, Any]:
     dict
         "codec", "frames_per_second" and "seconds".
 
+    Raises
+    ------
+    VideoError
+        If the file is missing, or no video.
+
     Examples
     --------
     >>> import tempfile
@@ -206,13 +213,16 @@ def container_facts(path: Path) -> dict[str, Any]:
     >>> container_facts(path)
     {'codec': 'rawvideo', 'frames_per_second': 12.5, 'seconds': 2.4}
     """
-    with _opened(path) as (container, stream):
-        rate = stream.average_rate
-        return {
-            "codec": stream.codec_context.name,
-            "frames_per_second": None if rate is None else float(rate),
-            "seconds": None if container.duration is None else container.duration / av.time_base,
-        }
+    try:
+        with _opened(path) as (container, stream):
+            rate = stream.average_rate
+            return {
+                "codec": stream.codec_context.name,
+                "frames_per_second": None if rate is None else float(rate),
+                "seconds": None if container.duration is None else container.duration / av.time_base,
+            }
+    except Damage as damage:
+        raise VideoError(f"{path} cannot be read: {damage}") from None
 
 
 def open_bytes(file: Any) -> Any:
