@@ -69,5 +69,6 @@ def distance(
     rows = {f"squared {features.metric} distance": squared}
     rows |= {f"  {name} part": part for name, part in facts.get("squared_parts", {}).items()}
     rows |= {"  lower bound": facts["squared_lower_bound"]} if "squared_lower_bound" in facts else {}
+    rows |= {f"  {name}": facts[name] for name in ("lambda_a", "lambda_mu") if name in facts}
     rows |= {"root of squared distance": facts["root_of_squared_distance"]}
     show_table(["", "value"], [[name, number(value)] for name, value in rows.items()])

@@ -305,13 +305,23 @@ def alignment_distance(
     Parameters
     ----------
     first, second : System
+        With the same kernel and bag length; the smaller order is padded with zeros.
     lambda_a, lambda_mu : float, default=0.25, 0.0
-        Weights of the transition and of the mean.
+        Weights of the transition and of the mean; `sysbags.pairwise_distances` also takes "scale".
     random_state : int, Generator or None, default=0
+        Seed of the starts of the search.
 
     Returns
     -------
     float
+        The squared distance at the best rotation found.
+
+    Raises
+    ------
+    IncompatibleSystemsError
+        If the systems have different kernels, bag lengths or normal forms.
+    ParameterError
+        If a weight is negative or not finite.
 
     Examples
     --------

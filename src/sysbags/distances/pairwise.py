@@ -45,6 +45,7 @@ def pairwise_distances(
     Parameters
     ----------
     systems : sequence of System
+        With the same kernel, bag length and normal form; orders may differ.
     others : sequence of System, optional
         By default `systems`; each pair is then computed once.
     metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value", "sgot"}
@@ -55,6 +56,7 @@ def pairwise_distances(
         "scale", for the unit-variance form, the parts have the same unit: see
         `sysbags.distances.weights.scaled_weights`, of `systems`.
     random_state : int, Generator or None, default=0
+        Seed of the starts of the search for rotations.
     n_jobs : int, optional
         Number of threads; -1 means all cores. The result does not depend on it.
     dtype : {numpy.float64, numpy.float32}, default=numpy.float64
@@ -75,6 +77,15 @@ def pairwise_distances(
     Returns
     -------
     (K, L) array
+        The squared distance of each of `systems` to each of `others`.
+
+    Raises
+    ------
+    IncompatibleSystemsError
+        If systems have different kernels, bag lengths or normal forms, or a form that the metric does not
+        take.
+    ParameterError
+        If the metric is unknown, or a weight is negative or not finite.
 
     Examples
     --------
