@@ -440,6 +440,7 @@ def test_a_pipe_is_stopped_by_another_thread_while_it_stalls(tmp_path, piped):
 READER = """
 import signal, sys
 from sysbags.video import open_live
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it starts by `&` ignore it
 with open_live("-", on_event=lambda *event: print(event[0], flush=True)) as video:
     if sys.argv[1] == "stop":
         signal.signal(signal.SIGTERM, lambda *_: video.stop())
