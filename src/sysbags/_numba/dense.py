@@ -1,7 +1,6 @@
 """Small dense linear algebra for matrices of a system's order: no LAPACK call, the same bits everywhere.
 
-Without `fastmath`: several kernels contain these functions, and a process uses the copy that it loads first.
-Each copy may be optimised in its own way, so that results would depend on what was called before.
+Without `fastmath`: several kernels contain these functions, see `sysbags._numba.compiled`.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ The compiler does not vectorise a loop over four neighbours when it cannot prove
 not overlap. Here the vector is a value: `load` reads four neighbours (the last axis of a 3-D array)
 into one, ``+ - * /`` act on all of them, `pick` chooses lane by lane, `store` writes back.
 
-No operation may be re-associated, and what is fused is written as `multiply_add`. Several kernels contain
-the functions that use these operations, and a process uses the copy that it loads first: a copy that is
-optimised in its own way would give other bits.
+No operation may be re-associated, for the reason that `sysbags._numba.compiled` gives, and what is fused is
+written as `multiply_add`.
 
 Numba keeps compiled functions in a cache that looks only at the file of the outermost function:
 after a change here, delete the ``__pycache__`` folders.
