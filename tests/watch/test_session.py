@@ -283,10 +283,10 @@ def test_regions_that_learn_from_little_video_are_noted(tmp_path, other, monkeyp
     told = (
         "regions are learnt from 42 s{}: if light or weather change slowly, there will be more false alarms"
     )
-    for adapt, how in ((None, " without --adapt"), (20.0, "")):
+    for adapt, how in ((None, " without adapt"), (20.0, "")):
         (note,) = of("note", watched(path, regions, adapt=adapt))
         assert note["text"].startswith(told.format(how))
-        assert note["text"].endswith("use --adapt, and learn from 600 s or more")
+        assert note["text"].endswith("use adapt, and learn from 600 s or more")
     assert of("note", watched(path)) == []  # the whole picture
     monkeypatch.setattr("sysbags.watch.session.ENOUGH", 42.0)
     assert of("note", watched(path, regions, adapt=20.0)) == []

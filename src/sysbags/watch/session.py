@@ -265,11 +265,10 @@ class Session:
                 self.checkpoint.unlink(missing_ok=True)
 
     def _short_learning(self) -> str:
-        how = "" if self._options["adapt"] else " without --adapt"
+        how = "" if self._options["adapt"] else " without adapt"
         return (
             f"regions are learnt from {self._options['learn']:g} s{how}: if light or weather change slowly, "
-            f"there will be more false alarms than asked for; use --adapt, and learn from {ENOUGH:g} s "
-            "or more"
+            f"there will be more false alarms than asked for; use adapt, and learn from {ENOUGH:g} s or more"
         )
 
     def _batches(self) -> Iterator[list[Placed]]:
