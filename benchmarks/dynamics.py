@@ -41,7 +41,7 @@ from sysbags.evaluate.predictors import NearestNeighbors, Predictor
 from sysbags.evaluate.selection import nested_accuracies, nested_predictions
 from sysbags.evaluate.system_predictors import metric_predictors
 from sysbags.evaluate.vector_predictors import vector_predictor
-from sysbags.report.statistics import rate
+from sysbags.statistics.rates import rate
 from sysbags.systems.system import System
 
 PER_CLASS = 15

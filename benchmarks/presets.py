@@ -40,7 +40,7 @@ from sysbags.evaluate.reading import LabelledClips
 from sysbags.evaluate.selection import nested_choice
 from sysbags.evaluate.splits import EvaluationSet, protocol_groups
 from sysbags.report.results import Clip, Method
-from sysbags.report.statistics import mcnemar, rate
+from sysbags.statistics.rates import mcnemar, rate
 
 RIVALS = ("logistic regression", "linear SVM", "kernel ridge")
 PENALTIES = (1.0, 10.0, 100.0, 1000.0)

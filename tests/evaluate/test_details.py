@@ -18,7 +18,7 @@ from sysbags.evaluate.details import curves, relations
 from sysbags.evaluate.methods import make_method
 from sysbags.evaluate.splits import EvaluationSet
 from sysbags.report.results import Clip
-from sysbags.report.statistics import mcnemar, rate
+from sysbags.statistics.rates import mcnemar, rate
 
 LABELS = np.array(list("aaaabbbbccc"))
 CODES = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2])

@@ -45,7 +45,7 @@ from sysbags.evaluate.splits import EvaluationSet, codebook_folds
 from sysbags.evaluate.tuning import bag_settings
 from sysbags.report.page import pictures
 from sysbags.report.results import Clip
-from sysbags.report.statistics import mcnemar, rate
+from sysbags.statistics.rates import mcnemar, rate
 from sysbags.systems.identification import descending_orders, identify_first
 
 ORDER, WEIGHTS = 3, (0.25, 10.0)

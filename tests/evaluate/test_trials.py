@@ -31,7 +31,7 @@ from sysbags.evaluate.methods import evaluate_method, vector_methods
 from sysbags.evaluate.splits import EvaluationSet, codebook_folds, trial_groups
 from sysbags.evaluate.trials import check_trials, merge_trials
 from sysbags.report.results import Clip
-from sysbags.report.statistics import mcnemar, rate
+from sysbags.statistics.rates import mcnemar, rate
 
 ORDER, WEIGHTS = 3, {"lambda_a": 0.25, "lambda_mu": 10.0}
 COUNT = 18

@@ -16,8 +16,8 @@ from sysbags.datasets import make_streams
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.errors import ParameterError
 from sysbags.evaluate import leave_one_out
-from sysbags.report.statistics import mcnemar
 from sysbags.statistics import compare_distances, sign_flip_test, silhouette_values
+from sysbags.statistics.rates import mcnemar
 
 
 def squared(points):

@@ -36,7 +36,7 @@ from sysbags.evaluate.selection import nested_choice, nested_predictions
 from sysbags.evaluate.splits import EvaluationSet
 from sysbags.evaluate.vector_predictors import between_vectors, vector_predictor
 from sysbags.report.results import Confidence, Method
-from sysbags.report.statistics import mcnemar, rate
+from sysbags.statistics.rates import mcnemar, rate
 
 __all__ = [
     "AUTO",

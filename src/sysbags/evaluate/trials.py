@@ -14,7 +14,7 @@ from sysbags.distances.projection import EmbeddingLoss
 from sysbags.errors import ParameterError
 from sysbags.evaluate.methods import counts
 from sysbags.report.results import Confidence, Evaluation, Method
-from sysbags.report.statistics import mcnemar, rate
+from sysbags.statistics.rates import mcnemar, rate
 
 __all__ = ["check_trials", "merge_trials"]
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from sysbags._common.documents import json_text
 from sysbags._common.types import Array, IntArray
 from sysbags.errors import ParameterError, SysbagsError
+from sysbags.statistics.rates import Rate, confidence_summary
 from sysbags.systems.system import System
 
 __all__ = [
@@ -28,28 +29,9 @@ __all__ = [
     "LeaveOneOut",
     "Method",
     "Published",
-    "Rate",
     "Relations",
     "most_frequent_share",
 ]
-
-
-@dataclass(frozen=True)
-class Rate:
-    """How many clips were predicted correctly, with a 95 % confidence interval of the share."""
-
-    right: int
-    total: int
-    low: float
-    high: float
-
-    @property
-    def share(self) -> float:
-        """The share of correct predictions: the accuracy."""
-        return self.right / self.total
-
-    def __str__(self) -> str:
-        return f"{100 * self.share:.1f} % ({100 * self.low:.1f} to {100 * self.high:.1f})"
 
 
 @dataclass(frozen=True)
@@ -341,19 +323,18 @@ class Evaluation:
 
     @cached_property
     def confidence_summary(self) -> dict[str, Any] | None:
-        """How honest the main method's confidence is, see `sysbags.report.statistics.confidence_summary`.
+        """How honest the main method's confidence is, see `sysbags.statistics.rates.confidence_summary`.
 
         Computed when it is first asked for; None if the main method has no scores.
         """
-        from sysbags.report.statistics import confidence_summary
-
         confidence = self.methods[self.main].confidence
         if confidence is None:
             return None
         codes = [confidence.classes.index(clip.label) for clip in self.clips]
         # A clip that is tested in several trials is one source.
         sources = [clip.source or str(clip.path or clip.name) for clip in self.clips]
-        return confidence_summary(confidence, codes, sources)
+        summary = confidence_summary(confidence.probabilities, confidence.p_values, codes, sources)
+        return {**summary, "smallest_alpha": confidence.smallest_alpha}
 
     @cached_property
     def details(self) -> Details:

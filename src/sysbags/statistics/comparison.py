@@ -11,7 +11,6 @@ from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array
 from sysbags._common.validation import check_choice, check_integer, check_labels, check_matrix
 from sysbags.errors import ParameterError
-from sysbags.evaluate.predictors import NearestNeighbors
 from sysbags.statistics.p_values import PValue
 from sysbags.statistics.validation import check_distances
 
@@ -128,9 +127,8 @@ def compare_distances(
     if score == "silhouette":
         scores = [silhouette_values(one, codes, sources=units) for one in matrices]
     else:
-        scores = [
-            (NearestNeighbors(one, codes, units).predict() == codes).astype(np.float64) for one in matrices
-        ]
+        others = [np.where(units[:, None] == units, np.inf, one) for one in matrices]
+        scores = [(codes[one.argmin(axis=1)] == codes).astype(np.float64) for one in others]
     differences = np.bincount(units, weights=scores[0] - scores[1])
     found = sign_flip_test(differences, n_permutations=n_permutations, random_state=random_state)
     return SeparationTest(

@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from sysbags.errors import ParameterError
-from sysbags.report.results import Confidence
-from sysbags.report.statistics import (
+from sysbags.statistics.rates import (
     confidence_summary,
     coverage,
-    expected_calibration_error,
     mcnemar,
     rate,
     reliability,
@@ -144,30 +142,30 @@ def test_reliability_and_calibration_error(seed, classes, bins):
     probabilities[5] = 0.0  # without any prediction
     codes = rng.integers(0, classes, 30)
     found = reliability(probabilities, codes, bins)
-    expected = slow_bins(probabilities.tolist(), codes.tolist(), bins)
-    assert found.count.tolist() == [len(members) for members in expected]
-    error = 0.0
-    for k, members in enumerate(expected):
-        if not members:
-            assert np.isnan([found.confidence[k], found.accuracy[k]]).all()
-            continue
-        confidence, accuracy = np.mean(members, axis=0)
-        assert found.confidence[k] == pytest.approx(confidence)
-        assert found.accuracy[k] == pytest.approx(accuracy)
-        error += len(members) / 30 * abs(confidence - accuracy)
-    assert expected_calibration_error(probabilities, codes, bins) == pytest.approx(error)
+    expected = [members for members in slow_bins(probabilities.tolist(), codes.tolist(), bins) if members]
+    assert [row["count"] for row in found] == [len(members) for members in expected]
+    for row, members in zip(found, expected, strict=True):
+        assert (row["confidence"], row["accuracy"]) == pytest.approx(np.mean(members, axis=0))
 
 
 def test_edges_of_bins_belong_below():
     tenths = np.arange(1, 11) / 10
-    assert reliability(np.column_stack([tenths, 0.0 * tenths]), np.zeros(10)).count.tolist() == [1] * 10
+    bins = reliability(np.column_stack([tenths, 0.0 * tenths]), np.zeros(10))
+    assert [row["count"] for row in bins] == [1] * 10
 
 
-def test_honest_probabilities_have_no_calibration_error():
+def calibration_error(probabilities, codes):
+    summary = confidence_summary(probabilities, probabilities, codes, np.arange(len(codes)))
+    return summary["expected_calibration_error"]
+
+
+def test_calibration_errors_by_hand():
     probabilities = np.repeat([[0.8, 0.2], [0.6, 0.4]], 10, axis=0)
     codes = np.array([0] * 8 + [1] * 2 + [0] * 6 + [1] * 4)
-    assert expected_calibration_error(probabilities, codes) == pytest.approx(0.0, abs=1e-15)
-    assert expected_calibration_error(probabilities, 1 - codes) == pytest.approx(0.4)
+    assert calibration_error(probabilities, codes) == pytest.approx(0.0, abs=1e-15)
+    assert calibration_error(probabilities, 1 - codes) == pytest.approx(0.4)
+    probabilities[10:] = 0.9, 0.1  # right in 6 of 10
+    assert calibration_error(probabilities, codes) == pytest.approx(0.15)
 
 
 @settings(deadline=None)
@@ -178,12 +176,12 @@ def test_coverage_of_sets(seed, alpha):
     found = coverage(p_values, codes, groups, alpha)
     sets = [{c for c in range(3) if row[c] > alpha} for row in p_values]
     covered = [code in chosen for code, chosen in zip(codes, sets, strict=True)]
-    assert found.clips == pytest.approx(np.mean(covered))
+    assert found["clips"] == pytest.approx(np.mean(covered))
     by_source = [np.mean([covered[k] for k in np.flatnonzero(groups == g)]) for g in set(groups.tolist())]
-    assert found.sources == pytest.approx(np.mean(by_source))
-    assert found.size == pytest.approx(np.mean([len(chosen) for chosen in sets]))
-    assert found.empty == np.mean([not chosen for chosen in sets])
-    assert coverage(p_values, codes, None, alpha).sources == pytest.approx(found.clips)
+    assert found["sources"] == pytest.approx(np.mean(by_source))
+    assert found["size"] == pytest.approx(np.mean([len(chosen) for chosen in sets]))
+    assert found["empty"] == np.mean([not chosen for chosen in sets])
+    assert coverage(p_values, codes, np.arange(20), alpha)["sources"] == pytest.approx(found["clips"])
 
 
 def test_what_the_summary_holds():
@@ -193,16 +191,11 @@ def test_what_the_summary_holds():
         rng.random((40, 3)),
         rng.integers(0, 3, 40),
     )
-    confidence = Confidence(
-        classes=("a", "b", "c"), probabilities=probabilities, p_values=p_values, smallest_alpha=0.02
-    )
     groups = np.arange(40) // 3
-    summary = confidence_summary(confidence, codes, groups)
-    assert summary["expected_calibration_error"] == expected_calibration_error(probabilities, codes)
-    bins = reliability(probabilities, codes)
-    assert [line["count"] for line in summary["reliability"]] == bins.count[bins.count > 0].tolist()
+    summary = confidence_summary(probabilities, p_values, codes, groups)
+    assert summary["reliability"] == reliability(probabilities, codes)
     for row, level in zip(summary["coverage"], (0.8, 0.9, 0.95), strict=True):
-        assert row == {"level": level, **vars(coverage(p_values, codes, groups, 1.0 - level))}
+        assert row == {"level": level, **coverage(p_values, codes, groups, 1.0 - level)}
     json.dumps(summary, allow_nan=False)
 
 
@@ -212,4 +205,4 @@ def test_mistakes_in_confidence():
     with pytest.raises(ParameterError, match="bins"):
         reliability(np.ones((3, 2)), [0, 1, 1], 0)
     with pytest.raises(ParameterError, match="alpha"):
-        coverage(np.ones((3, 2)), [0, 1, 1], None, 1.5)
+        coverage(np.ones((3, 2)), [0, 1, 1], [0, 1, 2], 1.5)

@@ -1,33 +1,45 @@
-"""How sure a rate is, whether two methods differ, and how honest a method's confidence is."""
+"""How sure a rate is, whether two methods differ, and how honest a method's confidence is.
+
+Wilson's interval is not SciPy's, which takes whole numbers of items: clips of common sources count less than
+one each. McNemar's test is one call of ``scipy.special``, which loads faster than ``scipy.stats``.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtr, ndtri
 
-from sysbags._common.types import Array, IntArray
+from sysbags._common.types import IntArray
 from sysbags._common.validation import check_integer, check_labels
 from sysbags.classifiers.calibration import prediction_sets
 from sysbags.errors import ParameterError
-from sysbags.report.results import Confidence, Rate
 
-__all__ = [
-    "Coverage",
-    "Reliability",
-    "confidence_summary",
-    "coverage",
-    "expected_calibration_error",
-    "mcnemar",
-    "rate",
-    "reliability",
-]
+__all__ = ["Rate", "confidence_summary", "coverage", "mcnemar", "rate", "reliability"]
 
 LEVELS = (0.8, 0.9, 0.95)
 TWO_SIDED = float(ndtri(0.975))
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How many clips were predicted correctly, with a 95 % confidence interval of the share."""
+
+    right: int
+    total: int
+    low: float
+    high: float
+
+    @property
+    def share(self) -> float:
+        """The share of correct predictions: the accuracy."""
+        return self.right / self.total
+
+    def __str__(self) -> str:
+        return f"{100 * self.share:.1f} % ({100 * self.low:.1f} to {100 * self.high:.1f})"
 
 
 def rate(right: npt.ArrayLike, groups: npt.ArrayLike | None = None) -> Rate:
@@ -44,10 +56,6 @@ def rate(right: npt.ArrayLike, groups: npt.ArrayLike | None = None) -> Rate:
     right : (K,) array_like of bool
     groups : (K,) array_like, optional
         What belongs together: sources rather than folds.
-
-    Returns
-    -------
-    Rate
 
     Examples
     --------
@@ -102,23 +110,7 @@ def mcnemar(first_right: npt.ArrayLike, second_right: npt.ArrayLike) -> float:
     return min(1.0, 2.0 * float(bdtr(min(ahead, behind), ahead + behind, 0.5)))
 
 
-@dataclass(frozen=True, eq=False)
-class Reliability:
-    """Bins of a reliability diagram: where probabilities are honest, `accuracy` equals `confidence`.
-
-    Attributes
-    ----------
-    confidence, accuracy : (B,) array
-        Average probability of the predicted class, and share of correct predictions; NaN in empty bins.
-    count : (B,) array of int
-    """
-
-    confidence: Array
-    accuracy: Array
-    count: IntArray
-
-
-def reliability(probabilities: npt.ArrayLike, codes: npt.ArrayLike, bins: int = 10) -> Reliability:
+def reliability(probabilities: npt.ArrayLike, codes: npt.ArrayLike, bins: int = 10) -> list[dict[str, Any]]:
     """Compare the probability of the predicted class with how often it is right, in bins of equal width.
 
     Parameters
@@ -130,11 +122,16 @@ def reliability(probabilities: npt.ArrayLike, codes: npt.ArrayLike, bins: int = 
     bins : int, default=10
         Each holds its upper end.
 
+    Returns
+    -------
+    list of dict
+        For each bin that is not empty: the average probability ("confidence"), the share of correct
+        predictions ("accuracy"), which equals it where probabilities are honest, and the number of items.
+
     Examples
     --------
-    >>> found = reliability([[0.6, 0.4], [0.3, 0.7], [0.9, 0.1], [0.8, 0.2]], [0, 0, 0, 0], bins=2)
-    >>> found.count, found.confidence.round(3), found.accuracy
-    (array([0, 4]), array([ nan, 0.75]), array([ nan, 0.75]))
+    >>> reliability([[0.6, 0.4], [0.3, 0.7], [0.9, 0.1], [0.8, 0.2]], [0, 0, 0, 0], bins=2)
+    [{'confidence': 0.75, 'accuracy': 0.75, 'count': 4}]
     """
     shares, true = np.asarray(probabilities, dtype=np.float64), np.asarray(codes)
     if shares.ndim != 2 or true.shape != shares.shape[:1]:
@@ -145,59 +142,19 @@ def reliability(probabilities: npt.ArrayLike, codes: npt.ArrayLike, bins: int = 
     largest = shares.max(axis=1)
     right = (shares.argmax(axis=1) == true) & (largest > 0.0)
     edges = np.arange(1, check_integer(bins, "bins")) / bins
-    places = np.searchsorted(edges, largest, side="left")
-    count = np.bincount(places, minlength=bins)
-    confidence, accuracy = (
-        np.divide(
-            np.bincount(places, weights=values, minlength=bins), count, np.full(bins, np.nan), where=count > 0
-        )
-        for values in (largest, right)
+    _, places, count = np.unique(
+        np.searchsorted(edges, largest, side="left"), return_inverse=True, return_counts=True
     )
-    return Reliability(confidence, accuracy, count)
-
-
-def expected_calibration_error(probabilities: npt.ArrayLike, codes: npt.ArrayLike, bins: int = 10) -> float:
-    """Return the average difference of confidence and accuracy over the bins of `reliability`.
-
-    Each bin counts with its items (Naeini, Cooper and Hauskrecht, 2015). It is 0 if the predicted class is
-    right as often as its probability says.
-
-    Examples
-    --------
-    >>> expected_calibration_error([[1.0, 0.0], [1.0, 0.0], [0.5, 0.5], [0.5, 0.5]], [0, 1, 0, 1])
-    0.25
-    """
-    found = reliability(probabilities, codes, bins)
-    filled = found.count > 0
-    differences = np.abs(found.confidence - found.accuracy)[filled]
-    return float(differences @ found.count[filled] / found.count.sum())
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """How prediction sets did.
-
-    Attributes
-    ----------
-    clips : float
-        Share of clips whose set holds their class.
-    sources : float
-        The same with each source counted once: the average over sources, which the level is promised for.
-    size : float
-        Average number of classes in a set.
-    empty : float
-        Share of sets without any class.
-    """
-
-    clips: float
-    sources: float
-    size: float
-    empty: float
+    means = [np.bincount(places, weights=values) / count for values in (largest, right)]
+    return [
+        dict(zip(("confidence", "accuracy", "count"), row, strict=True))
+        for row in zip(*(column.tolist() for column in (*means, count)), strict=True)
+    ]
 
 
 def coverage(
-    p_values: npt.ArrayLike, codes: npt.ArrayLike, groups: npt.ArrayLike | None = None, alpha: float = 0.1
-) -> Coverage:
+    p_values: npt.ArrayLike, codes: npt.ArrayLike, groups: npt.ArrayLike, alpha: float = 0.1
+) -> dict[str, float]:
     """Count how often the prediction sets of some p-values hold the true class.
 
     Parameters
@@ -206,35 +163,44 @@ def coverage(
         The set of an item holds the classes with a p-value above `alpha`.
     codes : (K,) array_like of int
         The true classes.
-    groups : (K,) array_like, optional
-        Sources; by default each item is one.
+    groups : (K,) array_like
+        Sources.
     alpha : float, default=0.1
+
+    Returns
+    -------
+    dict
+        The share of clips whose set holds their class ("clips"), the same with each source counted once,
+        which the level is promised for ("sources"), the average number of classes in a set ("size"), and the
+        share of sets without any ("empty").
 
     Examples
     --------
-    >>> coverage([[0.9, 0.2], [0.3, 0.05], [0.02, 0.04]], [0, 1, 1], ["sea", "lake", "lake"])
-    Coverage(clips=0.3333333333333333, sources=0.5, size=1.0, empty=0.3333333333333333)
+    >>> found = coverage([[0.9, 0.2], [0.3, 0.05], [0.02, 0.04]], [0, 1, 1], ["sea", "lake", "lake"])
+    >>> found["sources"], found["size"]
+    (0.5, 1.0)
     """
     sets = prediction_sets(np.asarray(p_values), alpha)
-    items = len(sets)
-    _, units = check_labels(np.arange(items) if groups is None else groups, items, "groups")
-    covered = sets[np.arange(items), np.asarray(codes)]
+    _, units = check_labels(groups, len(sets), "groups")
+    covered = sets[np.arange(len(sets)), np.asarray(codes)]
     by_source = np.bincount(units, weights=covered) / np.bincount(units)
     sizes = sets.sum(axis=1)
-    return Coverage(
-        clips=float(covered.mean()),
-        sources=float(by_source.mean()),
-        size=float(sizes.mean()),
-        empty=float(np.mean(sizes == 0)),
-    )
+    return {
+        "clips": float(covered.mean()),
+        "sources": float(by_source.mean()),
+        "size": float(sizes.mean()),
+        "empty": float(np.mean(sizes == 0)),
+    }
 
 
-def confidence_summary(confidence: Confidence, codes: npt.ArrayLike, groups: npt.ArrayLike) -> dict[str, Any]:
+def confidence_summary(
+    probabilities: npt.ArrayLike, p_values: npt.ArrayLike, codes: npt.ArrayLike, groups: npt.ArrayLike
+) -> dict[str, Any]:
     """Return how honest a method's confidence is, as lists and numbers.
 
     Parameters
     ----------
-    confidence : Confidence
+    probabilities, p_values : (K, C) array_like
     codes : (K,) array_like of int
         The true classes.
     groups : (K,) array_like
@@ -243,26 +209,29 @@ def confidence_summary(confidence: Confidence, codes: npt.ArrayLike, groups: npt
     Returns
     -------
     dict
-        The expected calibration error, the filled bins of `reliability`, and `coverage` at several levels.
+        The bins of `reliability`, `coverage` at several levels, and the expected calibration error: the
+        average difference of confidence and accuracy over the bins, each with its items (Naeini, Cooper and
+        Hauskrecht, 2015).
+
+    Examples
+    --------
+    >>> halves = [[1.0, 0.0], [1.0, 0.0], [0.5, 0.5], [0.5, 0.5]]
+    >>> confidence_summary(halves, halves, [0, 1, 0, 1], list("abcd"))["expected_calibration_error"]
+    0.25
     """
-    bins = reliability(confidence.probabilities, codes)
-    columns = (bins.confidence, bins.accuracy, bins.count)
+    bins = reliability(probabilities, codes)
+    count = np.array([row["count"] for row in bins])
+    differences = np.abs([row["confidence"] - row["accuracy"] for row in bins])
     return {
-        "expected_calibration_error": expected_calibration_error(confidence.probabilities, codes),
-        "reliability": [
-            dict(zip(("confidence", "accuracy", "count"), row, strict=True))
-            for row in zip(*(column.tolist() for column in columns), strict=True)
-            if row[2]
-        ],
+        "expected_calibration_error": float(differences @ count / count.sum()),
+        "reliability": bins,
         "coverage": [
-            {"level": level, **asdict(coverage(confidence.p_values, codes, groups, round(1.0 - level, 12)))}
-            for level in LEVELS
+            {"level": level, **coverage(p_values, codes, groups, round(1.0 - level, 12))} for level in LEVELS
         ],
-        "smallest_alpha": confidence.smallest_alpha,
     }
 
 
-def _effective_size(hits: npt.NDArray[np.bool_], groups: npt.NDArray[np.int64]) -> float:
+def _effective_size(hits: npt.NDArray[np.bool_], groups: IntArray) -> float:
     """Number n of independent items with ``p (1 - p) / (n - 1)`` equal to the variance between groups."""
     total, share, sizes = len(hits), hits.mean(), np.bincount(groups)
     if len(sizes) == 1:
