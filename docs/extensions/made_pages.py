@@ -23,7 +23,7 @@ PACKAGES = {
     "sysbags.bags": "Bags: from frames to histograms",
     "sysbags.evaluate": "Cross-validated accuracies, and the training of models",
     "sysbags.watch": "Windows, phases and events of long videos",
-    "sysbags.library": "Libraries of clips, search, embeddings and clusters",
+    "sysbags.library": "Libraries of clips, search and embeddings",
     "sysbags.dsa": "Dynamical similarity analysis",
     "sysbags.statistics": "Tests and intervals from matrices of distances",
     "sysbags.classifiers": "Classifiers",

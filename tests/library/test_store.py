@@ -1,8 +1,7 @@
-"""Library files: what is read from them, damage, older and newer schemas, what is no library."""
+"""Library files: what is read from them, damage, other schemas, what is no library."""
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import shutil
@@ -21,7 +20,7 @@ from sysbags.datasets import make_clips
 from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.library import Library
 from sysbags.library.reading import GivenClip, read_clip
-from sysbags.library.schema import SCHEMA, checksum
+from sysbags.library.schema import SCHEMA
 from sysbags.storage import describe
 
 
@@ -231,24 +230,6 @@ def test_a_changed_value_is_found(table, column, text, path, clips):
             assert len(library.embedded().observers) == len(before)
 
 
-def test_an_older_schema_is_migrated(original, path, clips):
-    """Schema 1 had neither the time of change of a file nor that of its last check."""
-    with sqlite3.connect(path) as connection:
-        for name in ("ctime_ns", "checked_ns"):
-            connection.execute(f"ALTER TABLE clips DROP COLUMN {name}")
-        connection.execute("PRAGMA user_version = 1")
-    connection.close()
-    with Library(path) as library:
-        assert library.verify() == []
-        added = library.add(clips)
-        assert (added.unchanged, added.added, added.updated) == (12, 0, 0)
-    assert rows_of(path) == rows_of(original)
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
-        assert connection.execute("SELECT MIN(checked_ns) FROM clips").fetchone()[0] > 0
-    connection.close()
-
-
 def test_how_a_library_is_shown(path, tmp_path):
     assert repr(Library(path)) == f"Library({str(path)!r}, clips=12)"
     assert repr(Library(tmp_path / "none")) == f"Library({str(tmp_path / 'none')!r})"
@@ -270,11 +251,13 @@ def test_a_library_is_no_model(path, tmp_path):
         sysbags.load(other)
 
 
-def test_a_newer_schema_is_refused(path):
+@pytest.mark.parametrize("version", [SCHEMA - 1, SCHEMA + 1])
+def test_another_schema_is_refused(path, version):
     with sqlite3.connect(path) as connection:
-        connection.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+        connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
-    with pytest.raises(FileError, match=rf"newer sysbags \(schema {SCHEMA + 1}\).*: upgrade sysbags"):
+    message = rf"another version of sysbags \(schema {version}\).*reads schema {SCHEMA}: use that version"
+    with pytest.raises(FileError, match=message):
         Library(path)
 
 
@@ -419,8 +402,8 @@ def test_search(path, clips, tmp_path):
             library.search(tmp_path / "bad.mp4")
 
 
-def test_weights_of_a_library(clips, path, tmp_path):
-    """They are the defaults of searches; a library of an older version has those of the functions."""
+def test_weights_of_a_library(clips, tmp_path):
+    """They are the defaults of searches."""
     with Library(tmp_path / "weighted.library") as library:
         library.add(clips, identifier=IDENTIFIER, lambda_a=3.0, lambda_mu=2.0)
         own = library.search(clips[0], 5).neighbours.distances
@@ -430,17 +413,6 @@ def test_weights_of_a_library(clips, path, tmp_path):
         assert library.index(lambda_mu=0.5).weights == (3.0, 0.5)
         assert library.duplicates().below == library.duplicates(lambda_a=3.0, lambda_mu=2.0).below
         assert (library.info()["lambda_a"], library.info()["lambda_mu"]) == (3.0, 2.0)
-    with Library(path) as library:
-        with library.transaction() as connection:
-            tree, arrays = connection.execute("SELECT tree, arrays FROM settings").fetchone()
-            older = json.loads(tree)
-            for name in ("landmarks", "lambda_a", "lambda_mu"):
-                del older["dict"][name]
-            values = [json.dumps(older), checksum(json.dumps(older), arrays)]
-            connection.execute("UPDATE settings SET tree = ?, checksum = ?", values)
-        assert library.index().weights == (0.25, 0.0)
-        assert library.settings.landmarks == 500
-        assert library.add(clips[:1], landmarks=500).unchanged == 1
 
 
 def test_search_of_a_clip_that_is_gone_or_changed(tmp_path):

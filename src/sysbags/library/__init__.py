@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sysbags.distances.embedding import EmbeddedSystems, Embedding
 from sysbags.library.adding import Added
-from sysbags.library.clusters import Clusters, k_means, k_medoids
 from sysbags.library.index import Neighbours, SystemIndex
 from sysbags.library.search import Duplicates, Found
 from sysbags.library.settings import LibrarySettings
@@ -14,7 +13,6 @@ from sysbags.library.systems import StoredSystems
 __all__ = [
     "Added",
     "ClipRecord",
-    "Clusters",
     "Duplicates",
     "EmbeddedSystems",
     "Embedding",
@@ -24,6 +22,4 @@ __all__ = [
     "Neighbours",
     "StoredSystems",
     "SystemIndex",
-    "k_means",
-    "k_medoids",
 ]

@@ -1,4 +1,4 @@
-"""The tables of a library file, and how such a file is opened, made and migrated.
+"""The tables of a library file, and how such a file is opened and made.
 
 A library is one SQLite file in WAL mode: readers never wait for writers, and a process that is killed leaves
 a whole file. Its tables:
@@ -37,76 +37,63 @@ __all__ = ["REPAIR", "SCHEMA", "check_file", "checksum", "connect", "pack", "sql
 BUSY_SECONDS = 60.0
 REPAIR = "restore a copy of the file, or add the clips to a new library"
 
-# MIGRATIONS[k] turns schema k into schema k + 1; a new file goes through all of them, from nothing.
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        """CREATE TABLE settings (
-            id INTEGER PRIMARY KEY CHECK (id = 1), tree TEXT NOT NULL, arrays BLOB NOT NULL,
-            versions TEXT NOT NULL, checksum TEXT NOT NULL
-        )""",
-        """CREATE TABLE contents (
-            id INTEGER PRIMARY KEY AUTOINCREMENT, sha256 TEXT NOT NULL UNIQUE, frames INTEGER NOT NULL,
-            size INTEGER NOT NULL, bins INTEGER NOT NULL, "order" INTEGER NOT NULL,
-            transition BLOB NOT NULL, observer_gram BLOB NOT NULL, mean_norm REAL NOT NULL,
-            versions TEXT NOT NULL, added TEXT NOT NULL, checksum TEXT NOT NULL,
-            samples_checksum TEXT NOT NULL
-        )""",
-        """CREATE TABLE samples (
-            content INTEGER PRIMARY KEY REFERENCES contents ON DELETE CASCADE, arrays BLOB NOT NULL
-        )""",
-        """CREATE TABLE clips (
-            id INTEGER PRIMARY KEY AUTOINCREMENT, path BLOB NOT NULL UNIQUE, label TEXT, source TEXT,
-            content INTEGER NOT NULL REFERENCES contents, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
-            checksum TEXT NOT NULL
-        )""",
-        "CREATE INDEX clips_content ON clips (content)",
-        "CREATE INDEX clips_size ON clips (size)",
-        """CREATE TRIGGER clip_deleted AFTER DELETE ON clips BEGIN
-            DELETE FROM contents WHERE id = OLD.content
-            AND NOT EXISTS (SELECT 1 FROM clips WHERE content = OLD.content);
-        END""",
-        """CREATE TRIGGER clip_changed AFTER UPDATE OF content ON clips WHEN OLD.content <> NEW.content BEGIN
-            DELETE FROM contents WHERE id = OLD.content
-            AND NOT EXISTS (SELECT 1 FROM clips WHERE content = OLD.content);
-        END""",
-        """CREATE TABLE embeddings (
-            id INTEGER PRIMARY KEY AUTOINCREMENT, fitted_on INTEGER NOT NULL, arrays BLOB NOT NULL,
-            checksum TEXT NOT NULL
-        )""",
-        """CREATE TABLE embedded (
-            content INTEGER PRIMARY KEY REFERENCES contents ON DELETE CASCADE,
-            embedding INTEGER NOT NULL REFERENCES embeddings ON DELETE CASCADE,
-            observers BLOB NOT NULL, lost REAL NOT NULL, lost_of_mean REAL NOT NULL, checksum TEXT NOT NULL
-        )""",
-        # What is left to embed is found without a look at all contents, however many there are.
-        "CREATE TABLE waiting (content INTEGER PRIMARY KEY REFERENCES contents ON DELETE CASCADE)",
-        """CREATE TRIGGER content_added AFTER INSERT ON contents BEGIN
-            INSERT INTO waiting VALUES (NEW.id);
-        END""",
-    ),
-    # A file that is replaced by one of the same size and modification time has another time of change; and
-    # a change within the resolution of the clock is noticed by the time of the last check.
-    (
-        "ALTER TABLE clips ADD COLUMN ctime_ns INTEGER NOT NULL DEFAULT 0",
-        "ALTER TABLE clips ADD COLUMN checked_ns INTEGER NOT NULL DEFAULT 0",
-    ),
+# A file that is replaced by one of the same size and modification time has another time of change (ctime_ns);
+# and a change within the resolution of the clock is noticed by the time of the last check (checked_ns).
+TABLES = (
+    """CREATE TABLE settings (
+        id INTEGER PRIMARY KEY CHECK (id = 1), tree TEXT NOT NULL, arrays BLOB NOT NULL,
+        versions TEXT NOT NULL, checksum TEXT NOT NULL
+    )""",
+    """CREATE TABLE contents (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, sha256 TEXT NOT NULL UNIQUE, frames INTEGER NOT NULL,
+        size INTEGER NOT NULL, bins INTEGER NOT NULL, "order" INTEGER NOT NULL,
+        transition BLOB NOT NULL, observer_gram BLOB NOT NULL, mean_norm REAL NOT NULL,
+        versions TEXT NOT NULL, added TEXT NOT NULL, checksum TEXT NOT NULL,
+        samples_checksum TEXT NOT NULL
+    )""",
+    """CREATE TABLE samples (
+        content INTEGER PRIMARY KEY REFERENCES contents ON DELETE CASCADE, arrays BLOB NOT NULL
+    )""",
+    """CREATE TABLE clips (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, path BLOB NOT NULL UNIQUE, label TEXT, source TEXT,
+        content INTEGER NOT NULL REFERENCES contents, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+        ctime_ns INTEGER NOT NULL, checked_ns INTEGER NOT NULL, checksum TEXT NOT NULL
+    )""",
+    "CREATE INDEX clips_content ON clips (content)",
+    "CREATE INDEX clips_size ON clips (size)",
+    """CREATE TRIGGER clip_deleted AFTER DELETE ON clips BEGIN
+        DELETE FROM contents WHERE id = OLD.content
+        AND NOT EXISTS (SELECT 1 FROM clips WHERE content = OLD.content);
+    END""",
+    """CREATE TRIGGER clip_changed AFTER UPDATE OF content ON clips WHEN OLD.content <> NEW.content BEGIN
+        DELETE FROM contents WHERE id = OLD.content
+        AND NOT EXISTS (SELECT 1 FROM clips WHERE content = OLD.content);
+    END""",
+    """CREATE TABLE embeddings (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, fitted_on INTEGER NOT NULL, arrays BLOB NOT NULL,
+        checksum TEXT NOT NULL
+    )""",
+    """CREATE TABLE embedded (
+        content INTEGER PRIMARY KEY REFERENCES contents ON DELETE CASCADE,
+        embedding INTEGER NOT NULL REFERENCES embeddings ON DELETE CASCADE,
+        observers BLOB NOT NULL, lost REAL NOT NULL, lost_of_mean REAL NOT NULL, checksum TEXT NOT NULL
+    )""",
+    # What is left to embed is found without a look at all contents, however many there are.
+    "CREATE TABLE waiting (content INTEGER PRIMARY KEY REFERENCES contents ON DELETE CASCADE)",
+    """CREATE TRIGGER content_added AFTER INSERT ON contents BEGIN
+        INSERT INTO waiting VALUES (NEW.id);
+    END""",
 )
-SCHEMA = len(MIGRATIONS)
+SCHEMA = 2  # increased with every change of the tables: a file of another schema is not opened
 
 
 def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
-    """Open a library, and migrate it if an older version of sysbags made it.
-
-    Parameters
-    ----------
-    path : Path
-    create : bool, default=False
-        Make a library if there is no file.
+    """Open a library; with `create`, make one if there is no file.
 
     Raises
     ------
     FileError
-        If there is no library, or a newer one.
+        If there is no library, or one of another schema.
     """
     check_file(path, create=create)
     with sqlite_errors(path):
@@ -146,8 +133,8 @@ def _prepared(path: Path, create: bool, *, immutable: bool = False) -> sqlite3.C
     try:
         connection.execute("PRAGMA trusted_schema = OFF")  # a file from elsewhere must not run code
         connection.execute("PRAGMA foreign_keys = ON")
-        if _version(connection, path, create) < SCHEMA:
-            _migrate(connection, path, create)
+        if not _has_tables(connection, path, create):
+            _make_tables(connection, path)
         with suppress(sqlite3.OperationalError):  # another process is about to do the same
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -182,32 +169,34 @@ def check_file(path: Path, *, create: bool) -> None:
         raise FileError(f"{path} is {description}: `sysbags library add LIBRARY CLIP...` makes a library")
 
 
-def _version(connection: sqlite3.Connection, path: Path, create: bool) -> int:
-    """Return the schema of a file, 0 for an empty one that may be filled; otherwise raise an error."""
-    (application,), (version,) = (
-        connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
+def _has_tables(connection: sqlite3.Connection, path: Path, create: bool) -> bool:
+    """Return whether a file is a library, not an empty file that may become one; otherwise raise an error."""
+    (application,), (version,), (tables,) = (
+        connection.execute(query).fetchone()
+        for query in ("PRAGMA application_id", "PRAGMA user_version", "SELECT COUNT(*) FROM sqlite_master")
     )
-    (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
-    if application != LIBRARY_ID and (tables or not create):
+    if application != LIBRARY_ID:
+        if create and not tables:
+            return False
         description = "another SQLite database, not a library of sysbags" if tables else "empty"
         raise FileError(f"{path} is {description}: `sysbags library add LIBRARY CLIP...` makes a library")
-    if version > SCHEMA:
+    if version != SCHEMA:
         raise FileError(
-            f"{path} was written by a newer sysbags (schema {version}), but this one ({__version__}) reads "
-            f"schemas up to {SCHEMA}: upgrade sysbags"
+            f"{path} is a library of another version of sysbags (schema {version}), but this one "
+            f"({__version__}) reads schema {SCHEMA}: use that version, or add the clips to a new library"
         )
-    return int(version)
+    return True
 
 
-def _migrate(connection: sqlite3.Connection, path: Path, create: bool) -> None:
-    """Bring the tables to the present schema, in one transaction: all of it happens, or nothing."""
+def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
+    """Make the tables in one transaction: all of them are there afterwards, or none."""
     connection.execute("BEGIN EXCLUSIVE")
     try:
-        for version in range(_version(connection, path, create), SCHEMA):  # another process may be first
-            for statement in MIGRATIONS[version]:
+        if not _has_tables(connection, path, create=True):  # another process may be first
+            for statement in TABLES:
                 connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {LIBRARY_ID}")
-        connection.execute(f"PRAGMA user_version = {SCHEMA}")
+            connection.execute(f"PRAGMA application_id = {LIBRARY_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA}")
         connection.execute("COMMIT")
     except BaseException:
         with suppress(sqlite3.Error):

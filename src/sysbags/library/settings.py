@@ -69,7 +69,7 @@ class LibrarySettings(NamedTuple):
     bags: BagTransformer
     identifier: SystemIdentifier
     compress: int | None
-    landmarks: int = LANDMARKS  # this and the weights are not in files of older versions
+    landmarks: int = LANDMARKS
     lambda_a: float = 0.25
     lambda_mu: float = 0.0
 

@@ -103,7 +103,7 @@ class Library:
     Raises
     ------
     FileError
-        If the file is not a library, or of a newer version of sysbags.
+        If the file is not a library, or of another version of sysbags.
 
     Examples
     --------
