@@ -4,7 +4,7 @@ BIN := .venv/bin
 
 .PHONY: demo test quick test-portable lint types docs links bench results dist clean
 
-.venv/for-use: pyproject.toml src/sysbags/_common/version.py
+.venv/for-use: pyproject.toml src/sysbags/_common/__init__.py
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@

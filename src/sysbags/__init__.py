@@ -7,6 +7,7 @@ distances (`pairwise_distances`), means (`frechet_mean`) and classifiers (`Neare
 
 from __future__ import annotations
 
+from sysbags._common import __version__ as __version__
 from sysbags._common.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from sysbags import statistics as statistics
     from sysbags import video as video
     from sysbags import watch as watch
-    from sysbags._common.version import __version__ as __version__
     from sysbags.classifiers import KernelRidgeClassifier as KernelRidgeClassifier
     from sysbags.classifiers import NearestMean as NearestMean
     from sysbags.classifiers import NearestSystem as NearestSystem
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from sysbags.storage import save as save
     from sysbags.systems import System as System
     from sysbags.systems import identify as identify
-
 
 _MODULES = {
     "Alignment": "sysbags.distances.alignment",
@@ -83,4 +82,4 @@ _MODULES = {
 }
 
 __all__ = [*sorted(_MODULES)]
-__getattr__, __dir__ = lazy_names(__name__, {**_MODULES, "__version__": "sysbags._common.version"})
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 
 from clips import moving_frames, write_clip
 from sysbags._common.cache import SCHEMAS, Cache, clip_key, fingerprint, records
-from sysbags._common.warnings import collect_warnings, warn
+from sysbags._common.messages import collect_warnings, warn
 from sysbags.bags import Concatenated, LocalBinaryPatterns, OpticalFlow, VisualWords
 from sysbags.bags.cached import cached_streams
 from sysbags.errors import CacheWarning, FileError, ParameterError, StreamError, VideoError, VideoWarning

@@ -18,8 +18,8 @@ import typer
 import sysbags
 from cli_folder import call, make_classes, waves
 from clips import write_clip
+from sysbags._common.messages import NORMAL, QUIET, VERBOSITY
 from sysbags._common.parallel import with_progress
-from sysbags._common.verbosity import NORMAL, QUIET, VERBOSITY
 from sysbags.cli import app
 from sysbags.cli._output import note
 

@@ -1,1 +1,3 @@
-"""What every package shares: types, checks, threads and progress, files, the cache on disk."""
+"""What every package shares: the version, types, checks, threads and progress, files, the cache on disk."""
+
+__version__ = "0.1.0"

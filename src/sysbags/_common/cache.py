@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.files import IMAGE_SUFFIXES, atomic_write, remove_old_temporaries
+from sysbags._common.messages import collect_warnings, warn
 from sysbags._common.parallel import run
 from sysbags._common.validation import check_choice
-from sysbags._common.warnings import collect_warnings, warn
 from sysbags.errors import (
     CacheWarning,
     FileError,

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sysbags._common.verbosity import shows_progress
+from sysbags._common.messages import shows_progress
 from sysbags.errors import FileError
 
 __all__ = ["download"]

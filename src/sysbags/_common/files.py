@@ -1,8 +1,10 @@
-"""Files: atomic writing, tables, natural order, suffixes of videos and images, the header of libraries."""
+"""Files: atomic writing, JSON, tables, natural order, suffixes of videos and images, header of libraries."""
 
 from __future__ import annotations
 
 import csv
+import json
+import math
 import os
 import re
 import secrets
@@ -22,6 +24,7 @@ __all__ = [
     "VIDEO_SUFFIXES",
     "atomic_write",
     "is_library",
+    "json_text",
     "natural_order",
     "remove_old_temporaries",
     "write_table",
@@ -102,6 +105,32 @@ def write_table(path: str | os.PathLike[str], rows: Iterable[Iterable[Any]]) -> 
         temporary.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
     ):
         csv.writer(file).writerows(rows)
+
+
+def json_text(document: Any, indent: int | None = 2) -> str:
+    """Return the text of a JSON document; numbers that are not finite become null, paths become text.
+
+    With ``indent=None`` it is a single line.
+
+    Examples
+    --------
+    >>> print(json_text({"accuracy": 0.5, "p_value": float("nan")}))
+    {
+      "accuracy": 0.5,
+      "p_value": null
+    }
+    """
+    return json.dumps(_plain(document), indent=indent, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def is_library(path: str | os.PathLike[str]) -> bool:

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from sysbags._common.cluster import WAKE_SECONDS, active_client, on_cluster, values_of
-from sysbags._common.verbosity import shows_progress
+from sysbags._common.messages import shows_progress
 from sysbags.errors import ParameterError
 
 __all__ = ["ONE_BLAS_THREAD", "check_jobs", "run", "with_progress"]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sysbags._common.verbosity import VERBOSE, VERBOSITY, shows_progress
+from sysbags._common.messages import VERBOSE, VERBOSITY, shows_progress
 
 __all__ = ["Stages"]
 

@@ -25,7 +25,7 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import event
 
-from sysbags._common.verbosity import shows_progress
+from sysbags._common.messages import shows_progress
 
 __all__ = ["compiled"]
 

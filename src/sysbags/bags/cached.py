@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sysbags._common.cache import Cache, Made, fingerprint, named_error, records_of_several
-from sysbags._common.warnings import collect_warnings
+from sysbags._common.messages import collect_warnings
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.several import describe
 from sysbags.bags.union import BagUnion

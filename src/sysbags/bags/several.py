@@ -11,8 +11,8 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from sysbags._common.messages import collect_warnings, warn
 from sysbags._common.types import Array
-from sysbags._common.warnings import collect_warnings, warn
 from sysbags.bags.base import BagTransformer, Pooling, check_videos, video_name
 from sysbags.errors import ParameterError, StreamError, SysbagsError, VideoWarning
 from sysbags.video import Frame, Reader, SharedVideo, Video

@@ -14,9 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from sysbags._common.cache import fingerprint
 from sysbags._common.parallel import run
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array
-from sysbags._common.validation import check_choice, check_integer, check_matrix, check_weight
+from sysbags._common.validation import check_choice, check_integer, check_matrix, check_weight, seed_of
 from sysbags.bags.base import BagTransformer, check_videos
 from sysbags.errors import ParameterError, StreamError, VideoError
 from sysbags.video import Frame, Video

@@ -14,9 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from sysbags._common.estimator import SequenceEstimator
 from sysbags._common.parallel import run
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_choice, check_integer, check_labels, check_weight
+from sysbags._common.validation import check_choice, check_integer, check_labels, check_weight, seed_of
 from sysbags.classifiers.calibration import Calibration, ConfidenceMixin, cross_fitted_scores
 from sysbags.classifiers.explanation import Explanation
 from sysbags.distances.alignment import align

@@ -11,9 +11,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_integer, check_labels, check_share
+from sysbags._common.validation import check_integer, check_labels, check_share, seed_of
 from sysbags.errors import CalibrationError, ParameterError
 
 __all__ = [

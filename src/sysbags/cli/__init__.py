@@ -14,8 +14,8 @@ from typing import Annotated
 
 import typer
 
-from sysbags._common.verbosity import NORMAL, VERBOSE, VERBOSITY
-from sysbags._common.version import __version__
+from sysbags._common import __version__
+from sysbags._common.messages import NORMAL, VERBOSE, VERBOSITY
 from sysbags.cli._config import as_default_map, long_name, read_defaults
 from sysbags.cli._context import CONTEXT, from_files, with_verbosity
 from sysbags.cli._options import UsageError, help_text

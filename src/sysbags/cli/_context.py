@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from sysbags._common.verbosity import QUIET, VERBOSE, VERBOSITY
-from sysbags._common.version import __version__
+from sysbags._common import __version__
+from sysbags._common.messages import QUIET, VERBOSE, VERBOSITY
 from sysbags.cli._config import Default, config_files
 from sysbags.cli._output import note
 from sysbags.errors import ParameterError

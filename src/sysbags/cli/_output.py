@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sysbags._common.documents import json_text
-from sysbags._common.text import printable
-from sysbags._common.verbosity import QUIET, VERBOSITY
+from sysbags._common.files import json_text
+from sysbags._common.messages import QUIET, VERBOSITY, printable
 from sysbags.errors import FileError
 
 __all__ = ["check_out", "note", "note_error", "note_summary", "number", "print_json", "say", "show_table"]

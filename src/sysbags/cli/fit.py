@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sysbags._common.messages import QUIET, VERBOSITY
 from sysbags._common.stages import Stages
-from sysbags._common.verbosity import QUIET, VERBOSITY
 from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.cli._options import (
     ChosenForm,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sysbags._common.documents import json_text
-from sysbags._common.verbosity import shows_progress
+from sysbags._common.files import json_text
+from sysbags._common.messages import shows_progress
 from sysbags.bags.registry import BAGS
 from sysbags.cli._context import given
 from sysbags.cli._options import last_of_list, rate_per_second, seconds_of

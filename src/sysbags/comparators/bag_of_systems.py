@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_integer
+from sysbags._common.validation import check_integer, seed_of
 from sysbags.bags.base import video_name
 from sysbags.comparators.base import Comparator
 from sysbags.distances.baselines import martin_matrix

@@ -9,9 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_integer
+from sysbags._common.validation import check_integer, seed_of
 from sysbags.bags.words import LENGTHS, Descriptors, VisualWords, draw, learn_words, nearness
 from sysbags.comparators.base import Comparator
 from sysbags.errors import ParameterError

@@ -22,9 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.files import write_table
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_choice, check_integer
+from sysbags._common.validation import check_choice, check_integer, seed_of
 from sysbags.datasets._scenery import TILE, TURN, Film, axes, clouds, colour, over, sample
 from sysbags.datasets.folder import INDEX
 from sysbags.datasets.generated import SMALLEST, write_clips

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from sysbags._common.parallel import run
-from sysbags._common.seeds import seed_of
-from sysbags._common.validation import check_choice, check_positive
+from sysbags._common.validation import check_choice, check_positive, seed_of
 from sysbags.datasets._scenery import Film
 from sysbags.datasets.folder import class_folders
 from sysbags.datasets.watching import WatchingVideo, first_frame, frame_count, schedule_events

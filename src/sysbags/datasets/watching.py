@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.seeds import seed_of
 from sysbags._common.validation import (
     check_choice,
     check_integer,
     check_positive,
     check_share,
     check_weight,
+    seed_of,
 )
 from sysbags.datasets._processes import PROCESSES, Grey, wandering
 from sysbags.datasets._scenery import TURN, axes, below

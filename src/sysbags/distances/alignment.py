@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array
-from sysbags._common.validation import check_choice, check_matrix, check_weight
+from sysbags._common.validation import check_choice, check_matrix, check_weight, seed_of
 from sysbags._numba.alignment import align_many
 from sysbags._numba.multistart import align_transitions
 from sysbags.distances.certificates import tight_bound

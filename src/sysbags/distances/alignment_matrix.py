@@ -7,9 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from sysbags._common.parallel import run
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_weight
+from sysbags._common.validation import check_weight, seed_of
 from sysbags._numba.alignment import align_many
 from sysbags.distances.alignment import pad, spectral_bound, transition_spectra
 from sysbags.distances.gram import CrossGram, SystemStack

@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from sysbags._common.cluster import use_client
 from sysbags._common.parallel import run
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray, KernelLike
-from sysbags._common.validation import check_integer, check_stream, kernel_name
+from sysbags._common.validation import check_integer, check_stream, kernel_name, seed_of
 from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.kernels.functions import check_kernel, feature_map, kernel_matrix
 from sysbags.systems.lazy import LazySystems, sizes_of, space_of

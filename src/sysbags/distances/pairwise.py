@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.lazy import load_name
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, KernelLike
-from sysbags._common.validation import check_choice
+from sysbags._common.validation import check_choice, seed_of
 from sysbags.distances.blocks import Block
 from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import CrossGram, SystemStack, tile_gram, tile_work

@@ -10,11 +10,10 @@ from typing import Any, Never
 
 import numpy as np
 
+from sysbags._common.messages import warn
 from sysbags._common.parallel import run
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, KernelLike
-from sysbags._common.validation import check_choice, check_integer, check_weight
-from sysbags._common.warnings import warn
+from sysbags._common.validation import check_choice, check_integer, check_weight, seed_of
 from sysbags.dsa.delays import Trials, choose_delays
 from sysbags.dsa.modes import DynamicModes, check_rank, fit_trials, rank_range
 from sysbags.dsa.scores import Score, angular_distance, euclidean_distance, wasserstein_distance

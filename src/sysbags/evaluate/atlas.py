@@ -9,9 +9,8 @@ import numpy.typing as npt
 import scipy.linalg
 
 from sysbags._common.parallel import run
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_integer, check_labels
+from sysbags._common.validation import check_integer, check_labels, seed_of
 from sysbags.distances.alignment_matrix import alignment_matrix
 from sysbags.distances.gram import CrossGram
 from sysbags.errors import ParameterError

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sysbags._common.cache import Cache, fingerprint, records
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import seed_of
 from sysbags.bags.cached import cached_streams_of_several
 from sysbags.bags.words import CodebookBags, Descriptors, count_distinct, learn_words
 from sysbags.errors import ParameterError, SysbagsError

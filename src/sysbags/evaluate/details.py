@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.parallel import run
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_choice, check_integer, check_labels
+from sysbags._common.validation import check_choice, check_integer, check_labels, seed_of
 from sysbags.distances.alignment_matrix import alignment_matrix, alignment_parts
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.scaling import classical_scaling

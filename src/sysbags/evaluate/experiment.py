@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sysbags._common import __version__
 from sysbags._common.parallel import check_jobs, run
 from sysbags._common.types import Array
-from sysbags._common.version import __version__
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.cached import cached_streams
 from sysbags.bags.registry import CLASSES

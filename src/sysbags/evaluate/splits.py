@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import IntArray
-from sysbags._common.validation import check_choice, check_integer, check_labels
+from sysbags._common.validation import check_choice, check_integer, check_labels, seed_of
 from sysbags.errors import ParameterError
 from sysbags.evaluate.predictors import CodebookFolds, Predictor
 from sysbags.report.results import Clip

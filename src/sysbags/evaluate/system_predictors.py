@@ -11,9 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_choice, check_weight
+from sysbags._common.validation import check_choice, check_weight, seed_of
 from sysbags.distances.alignment_matrix import alignment_matrix, mean_term
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import distance_matrix

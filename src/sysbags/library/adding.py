@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sysbags._common.messages import warn
 from sysbags._common.parallel import ONE_BLAS_THREAD, run
-from sysbags._common.warnings import warn
 from sysbags.bags.base import check_videos
 from sysbags.datasets.folder import INDEX, class_folders, clips_under, looks_like_clip
 from sysbags.errors import FileError, ParameterError, SysbagsError, VideoError, VideoWarning

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sysbags._common.cache import named_error
 from sysbags._common.files import IMAGE_SUFFIXES
-from sysbags._common.warnings import collect_warnings
+from sysbags._common.messages import collect_warnings
 from sysbags.bags.base import BagTransformer
 from sysbags.errors import OrderError, StreamError, SysbagsError, VideoError
 from sysbags.systems.system import System

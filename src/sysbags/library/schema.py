@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sysbags._common import __version__
 from sysbags._common.files import LIBRARY_ID, SQLITE_MAGIC, TEMPORARY, remove_old_temporaries
-from sysbags._common.version import __version__
 from sysbags.errors import FileError
 
 __all__ = ["REPAIR", "SCHEMA", "check_file", "checksum", "connect", "pack", "sqlite_errors", "unpack"]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sysbags._common.messages import warn
 from sysbags._common.parallel import run
 from sysbags._common.validation import check_weight
-from sysbags._common.warnings import warn
 from sysbags.distances.alignment import alignment_distance
 from sysbags.errors import FileError, SysbagsError, VideoWarning
 from sysbags.library.embeddings import index_of

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from sysbags._common import __version__
 from sysbags._common.types import Array
-from sysbags._common.version import __version__
 from sysbags.datasets.generated import RATE
 from sysbags.distances.scaling import classical_scaling
 from sysbags.report.demo import LAMBDA_A, LAMBDA_MU, ORDER, Outcome

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sysbags._common.documents import json_text
-from sysbags._common.files import atomic_write, write_table
-from sysbags._common.version import __version__
+from sysbags._common import __version__
+from sysbags._common.files import atomic_write, json_text, write_table
 from sysbags.errors import FileError, ParameterError
 from sysbags.report.clip_table import ClipTable, with_pictures
 

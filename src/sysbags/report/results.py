@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.documents import json_text
+from sysbags._common.files import json_text
 from sysbags._common.types import Array, IntArray
 from sysbags.errors import ParameterError, SysbagsError
 from sysbags.statistics.rates import Rate, confidence_summary

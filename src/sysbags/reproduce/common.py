@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from sysbags._common import __version__
 from sysbags._common.cache import Cache
 from sysbags._common.parallel import check_jobs
-from sysbags._common.version import __version__
 from sysbags.classifiers.clips import ClipSystems
 from sysbags.datasets.layouts import LayoutClips
 from sysbags.errors import FileError

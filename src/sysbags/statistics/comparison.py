@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array
-from sysbags._common.validation import check_choice, check_integer, check_labels, check_matrix
+from sysbags._common.validation import check_choice, check_integer, check_labels, check_matrix, seed_of
 from sysbags.errors import ParameterError
 from sysbags.statistics.p_values import PValue
 from sysbags.statistics.validation import check_distances

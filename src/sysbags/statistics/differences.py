@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.parallel import run
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_integer, check_labels, check_share
+from sysbags._common.validation import check_integer, check_labels, check_share, seed_of
 from sysbags.errors import ParameterError
 from sysbags.statistics.validation import check_distances
 

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.parallel import run
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_choice, check_integer, check_labels
+from sysbags._common.validation import check_choice, check_integer, check_labels, seed_of
 from sysbags.errors import ParameterError
 from sysbags.statistics.p_values import CORRECTIONS, PValue, adjust_p_values
 from sysbags.statistics.validation import check_distances

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy.typing as npt
 
+from sysbags._common import __version__
 from sysbags._common.files import atomic_write, is_library
-from sysbags._common.version import __version__
 from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.storage.kinds import KINDS, kind_of
 from sysbags.storage.tree import Reader, Writer

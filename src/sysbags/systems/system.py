@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import (
     check_choice,
@@ -18,6 +17,7 @@ from sysbags._common.validation import (
     check_stream,
     check_weight,
     kernel_name,
+    seed_of,
 )
 from sysbags.errors import ParameterError, StreamError
 from sysbags.kernels.functions import check_kernel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sysbags._common.warnings import collect_warnings, summary_of_warnings
+from sysbags._common.messages import collect_warnings, summary_of_warnings
 from sysbags.video.decoding import container_facts
 from sysbags.video.feeds import without_password
 from sysbags.video.live import LiveVideo, open_live

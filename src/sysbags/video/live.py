@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+from sysbags._common.messages import BREAK, warn
 from sysbags._common.validation import check_choice, check_integer, check_positive
-from sysbags._common.warnings import BREAK, warn
 from sysbags.errors import ParameterError, VideoError, VideoWarning
 from sysbags.video.backlog import Backlog, Frames, Listener
 from sysbags.video.decoding import Damage

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.files import IMAGE_SUFFIXES, natural_order
+from sysbags._common.messages import BREAK, warn
 from sysbags._common.validation import check_choice, check_integer, check_weight
-from sysbags._common.warnings import BREAK, warn
 from sysbags.errors import ParameterError, SysbagsError, VideoError, VideoWarning
 from sysbags.video.decoding import MAX_PIXELS, Damage, decoded
 from sysbags.video.pixels import Converter, Frame, check_pixels

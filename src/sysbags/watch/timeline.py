@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.parallel import run
-from sysbags._common.seeds import seed_of
 from sysbags._common.types import Array, KernelLike
-from sysbags._common.validation import check_integer, check_positive, check_share, check_stream
+from sysbags._common.validation import check_integer, check_positive, check_share, check_stream, seed_of
 from sysbags.distances.alignment import align
 from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import SystemStack

@@ -1,14 +1,15 @@
-"""Warnings: collected by thread, passed on to the threads of `run`, and summarised."""
+"""Warnings, collected by thread and passed on to the threads of `run`; text that is safe on a terminal."""
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 
 import pytest
 
+from sysbags._common.messages import collect_warnings, printable, summary_of_warnings, warn
 from sysbags._common.parallel import run
-from sysbags._common.warnings import collect_warnings, summary_of_warnings, warn
 from sysbags.errors import VideoWarning
 
 
@@ -87,3 +88,22 @@ def test_many_warnings_become_one_sentence():
     assert summary_of_warnings(texts[::-1]) == [f"60 {ending}"]
     others = ["the work continues without the cache"]
     assert summary_of_warnings(texts + others, clips=254) == [*others, f"60 of 254 {ending}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "visible"),
+    [
+        ("\x1b[31mred\x1b[0m.mp4", r"\x1b[31mred\x1b[0m.mp4"),
+        ("a\nb\rc\td", r"a\nb\rc\td"),
+        ("\0\x07\x7f\x9b", r"\x00\x07\x7f\x9b"),
+        (os.fsdecode(b"\xff.avi"), r"\udcff.avi"),
+    ],
+)
+def test_control_characters_become_visible(text, visible):
+    assert printable(text) == visible
+    assert printable(text).encode("utf-8").isascii()
+
+
+@pytest.mark.parametrize("text", ["", "plain name.mp4", "été 波 \N{RAINBOW}", r"C:\x1b", "\xa0"])
+def test_other_text_stays(text):
+    assert printable(text) == text

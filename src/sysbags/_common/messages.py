@@ -1,19 +1,55 @@
-"""Warnings of long work, shown at once or collected to be summarised."""
+"""What the program says beside its results: how much of it, warnings, and text that is safe on a terminal."""
 
 from __future__ import annotations
 
+import re
+import sys
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["BREAK", "collect_warnings", "summary_of_warnings", "warn"]
+__all__ = [
+    "BREAK",
+    "NORMAL",
+    "QUIET",
+    "VERBOSE",
+    "VERBOSITY",
+    "collect_warnings",
+    "printable",
+    "shows_progress",
+    "summary_of_warnings",
+    "warn",
+]
 
+QUIET, NORMAL, VERBOSE = -1, 0, 1
+# A context variable: the threads that sysbags starts have it too, and other threads are not affected.
+VERBOSITY: ContextVar[int] = ContextVar("verbosity", default=NORMAL)
 BREAK = ", used without the rest"  # in the text of each warning about a clip that breaks off
 MOST_TEXTS = 3  # more warnings about clips that break off are summarised
 
 # A context variable, not a patched `warnings.showwarning`, which all threads of the process would share.
 _collection: ContextVar[list[str] | None] = ContextVar("collection", default=None)
+# C0, DEL and C1; also surrogates: bytes of a file name that are not UTF-8, which Python cannot print.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def shows_progress() -> bool:
+    """Tell whether progress is shown: on a terminal, unless everything but results is left out."""
+    return VERBOSITY.get() > QUIET and sys.stderr.isatty()
+
+
+def printable(text: str) -> str:
+    r"""Replace control characters by visible escapes: a file name must not send commands to a terminal.
+
+    A line break is one of them, so give lines one by one.
+
+    Examples
+    --------
+    >>> print(printable("red\x1b[31m.mp4"))
+    red\x1b[31m.mp4
+    """
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 @contextmanager
