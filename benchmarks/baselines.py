@@ -19,10 +19,10 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from sysbags._common.types import Array
+from sysbags.distances import METRICS
 from sysbags.distances.baselines import DISCOUNT
 from sysbags.distances.gram import CrossGram, cross_gram
 from sysbags.distances.pairwise import distance_matrix
-from sysbags.distances.registry import METRICS
 from sysbags.systems.system import System
 
 __all__ = ["main", "rows"]

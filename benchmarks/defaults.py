@@ -35,9 +35,8 @@ from sysbags.classifiers.kernel_ridge import euclidean_part
 from sysbags.datasets import class_folders
 from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.gram import CrossGram
-from sysbags.distances.pairwise import distance_matrix
+from sysbags.distances.pairwise import distance_matrix, scaled_weights
 from sysbags.distances.truncation import to_unit_variance
-from sysbags.distances.weights import scaled_weights
 from sysbags.evaluate.features import good
 from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
 from sysbags.evaluate.predictors import NearestNeighbors, Predictor

@@ -33,9 +33,8 @@ from sysbags.classifiers.base import half_mean
 from sysbags.datasets.dynamics import DYNAMICS, SURFACES, make_dynamics_clips, make_dynamics_frames
 from sysbags.datasets.folder import class_folders
 from sysbags.distances.gram import CrossGram
-from sysbags.distances.pairwise import distance_matrix
+from sysbags.distances.pairwise import distance_matrix, scaled_weights
 from sysbags.distances.truncation import to_unit_variance, truncate
-from sysbags.distances.weights import scaled_weights
 from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
 from sysbags.evaluate.predictors import NearestNeighbors, Predictor
 from sysbags.evaluate.selection import nested_accuracies, nested_predictions

@@ -34,7 +34,7 @@ from sysbags.distances.alignment_matrix import alignment_matrix
 from sysbags.kernels import kernel_matrix
 from sysbags.library import EmbeddedSystems, Embedding, Library, SystemIndex
 from sysbags.library.embeddings import embed_clips
-from sysbags.systems.lazy import LazySystems
+from sysbags.systems.collection import LazySystems
 from sysbags.systems.system import System
 
 BASE = {"frames": 250, "bins": 256, "order": ORDER, "landmarks": LANDMARKS}

@@ -9,8 +9,8 @@ import numpy as np
 
 from sysbags.classifiers.votes import majority_vote
 from sysbags.datasets import make_streams
+from sysbags.distances import METRICS
 from sysbags.distances.pairwise import pairwise_distances
-from sysbags.distances.registry import METRICS
 from sysbags.systems.identification import identify
 
 NOISE = 0.3

@@ -21,9 +21,9 @@ from sysbags._common.cluster import Shared, active_client, connected, on_cluster
 from sysbags._common.parallel import run
 from sysbags.cli import app
 from sysbags.datasets import make_clips, make_streams
+from sysbags.distances import METRICS
 from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import Tiling
-from sysbags.distances.registry import METRICS
 from sysbags.errors import OrderError, ParameterError, SysbagsError
 
 pytest.importorskip("distributed")

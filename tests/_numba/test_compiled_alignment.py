@@ -11,7 +11,7 @@ from helpers import from_python, make_pair, orthogonal, plane_rotation, polar, r
 from sysbags._numba import alignment, jacobi, newton, products
 from sysbags._numba.alignment import align_many, polar_starts, sweeps_of
 from sysbags._numba.lanes import LANES, fill, largest, load, magnitude, pick, root, store
-from sysbags.distances.starts import start_tables
+from sysbags.distances.alignment import start_tables
 
 multiply, refresh, spread = map(from_python, (products.multiply, products.refresh, products.spread))
 transpose, workspace = from_python(products.transpose), from_python(products.workspace)

@@ -14,7 +14,7 @@ import sysbags
 from helpers import from_python, make_pair, orthogonal
 from sysbags._numba import multistart, products
 from sysbags._numba.lanes import LANES, load
-from sysbags.distances.starts import crowded_starts
+from sysbags.distances.alignment import crowded_starts
 from sysbags.errors import ParameterError
 
 spread, workspace = from_python(products.spread), from_python(products.workspace)

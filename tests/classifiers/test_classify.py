@@ -20,9 +20,9 @@ from sysbags import (
     medoid,
     pairwise_distances,
 )
+from sysbags.distances import METRICS
 from sysbags.distances.gram import SystemStack
-from sysbags.distances.registry import METRICS
-from sysbags.distances.weights import scaled_weights
+from sysbags.distances.pairwise import scaled_weights
 from sysbags.errors import IncompatibleSystemsError, OrderError, ParameterError, StreamError
 
 CLASSIFIERS = (NearestSystem, NearestMean)

@@ -16,7 +16,7 @@ from clips import write_clip
 from evaluations import chosen_settings
 from sysbags.cli import main
 from sysbags.distances.gram import SystemStack
-from sysbags.distances.weights import scaled_weights
+from sysbags.distances.pairwise import scaled_weights
 from sysbags.evaluate import leave_one_out
 
 # What JSON and the settings of a choice call the same.

@@ -7,8 +7,8 @@ import pytest
 
 import sysbags
 from helpers import make_pair, make_system, orthogonal, polar, rho
-from sysbags.distances.alignment import transition_bound
 from sysbags.distances.alignment_matrix import alignment_matrix
+from sysbags.distances.certificates import transition_bound
 
 LAMBDA_A = 0.25
 SIZES = range(1, 9)

@@ -12,8 +12,7 @@ from threadpoolctl import threadpool_limits
 import sysbags
 from helpers import make_pair, make_system, orthogonal, rho
 from sysbags.distances import certificates
-from sysbags.distances.alignment import transition_bound
-from sysbags.distances.certificates import tight_bound
+from sysbags.distances.certificates import tight_bound, transition_bound
 from sysbags.dsa import DSA, euclidean_distance
 
 # Round-off of a value, relative to the problem's scale.

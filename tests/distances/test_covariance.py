@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import sysbags
 from helpers import orthogonal
 from sysbags.datasets import make_streams
+from sysbags.distances import METRICS
 from sysbags.distances.covariance import (
     covariance_kernel,
     covariance_matrix,
@@ -19,7 +20,6 @@ from sysbags.distances.covariance import (
     normalized_covariance_matrix,
 )
 from sysbags.distances.gram import SystemStack
-from sysbags.distances.registry import METRICS
 from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.evaluate import leave_one_out
 from sysbags.means import covariance_mean

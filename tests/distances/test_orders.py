@@ -7,8 +7,8 @@ import pytest
 
 from helpers import gram_in_form_of, make_stream
 from sysbags import cross_gram, identify
+from sysbags.distances import METRICS
 from sysbags.distances.pairwise import distance_matrix
-from sysbags.distances.registry import METRICS
 from sysbags.distances.truncation import to_unit_variance, truncate
 from sysbags.errors import ParameterError
 from sysbags.systems.system import System

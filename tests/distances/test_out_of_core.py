@@ -20,16 +20,14 @@ from hypothesis import strategies as st
 import sysbags
 from helpers import in_form_of
 from sysbags.datasets import make_streams
-from sysbags.distances import pairwise
-from sysbags.distances.blocks import Collection, Tiling
+from sysbags.distances import METRICS, pairwise
 from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import SystemStack
 from sysbags.distances.output import ArrayOutput
 from sysbags.distances.pairwise import distance_matrix
-from sysbags.distances.registry import METRICS
-from sysbags.distances.tiles import TileWork, check_memory
+from sysbags.distances.tiles import Collection, TileWork, Tiling, check_memory
 from sysbags.errors import FileError, IncompatibleSystemsError, ParameterError
-from sysbags.systems.lazy import LazySystems
+from sysbags.systems.collection import LazySystems
 from sysbags.systems.system import System
 
 

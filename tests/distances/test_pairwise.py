@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import sysbags
 from helpers import gram_in_form_of, in_form_of, make_system, orthogonal
+from sysbags.distances import METRICS
 from sysbags.distances.alignment_matrix import PAIRS_PER_CHUNK, alignment_matrix
 from sysbags.distances.pairwise import distance_matrix
-from sysbags.distances.registry import METRICS
 
 # The same examples on every run: that the best of many starts is the global optimum is likely, not certain.
 SETTINGS = settings(max_examples=25, deadline=None, derandomize=True)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from sysbags.distances import transport
-from sysbags.distances.transport import transport_cost
+from sysbags.distances import sgot
+from sysbags.distances.sgot import transport_cost
 
 
 def slow_cost(costs):
@@ -39,5 +39,5 @@ def test_unequal_sizes_solve_the_linear_program(shape):
 def test_copies_and_the_linear_program_agree(monkeypatch):
     costs = np.random.default_rng(0).random((6, 8))
     copied = transport_cost(costs)
-    monkeypatch.setattr(transport, "MOST_COPIES", 1)
+    monkeypatch.setattr(sgot, "MOST_COPIES", 1)
     assert transport_cost(costs) == pytest.approx(copied, rel=1e-9)

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 import sysbags
 from helpers import in_form_of, make_system, orthogonal
+from sysbags.distances import METRICS
 from sysbags.distances.gram import SystemStack
-from sysbags.distances.pairwise import distance_matrix
-from sysbags.distances.registry import METRICS
-from sysbags.distances.weights import resolve_weights, scaled_weights
+from sysbags.distances.pairwise import distance_matrix, resolve_weights, scaled_weights
 from sysbags.errors import IncompatibleSystemsError, ParameterError
 
 WEIGHTED = [name for name, metric in METRICS.items() if metric.weighted]

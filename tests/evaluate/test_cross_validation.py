@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from helpers import gram_in_form_of, in_form_of, make_stream, vote
 from sysbags import NearestMean, alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
 from sysbags.datasets import make_streams
-from sysbags.distances.registry import METRICS
+from sysbags.distances import METRICS
 from sysbags.errors import ParameterError, SysbagsError
 from sysbags.evaluate import LeaveOneOut, leave_one_out
 from sysbags.evaluate.cross_validation import SYSTEM_CLASSIFIER

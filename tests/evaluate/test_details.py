@@ -11,7 +11,7 @@ import pytest
 from helpers import make_stream
 from sysbags import align, alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
 from sysbags.distances.alignment_matrix import alignment_matrix, alignment_parts
-from sysbags.distances.scaling import classical_scaling
+from sysbags.distances.pairwise import classical_scaling
 from sysbags.errors import ParameterError
 from sysbags.evaluate import leave_one_out
 from sysbags.evaluate.details import curves, relations

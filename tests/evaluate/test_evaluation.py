@@ -31,7 +31,7 @@ from sysbags.classifiers.kernel_ridge import gaussian_distances
 from sysbags.comparators import LBPTOP
 from sysbags.comparators.base import Comparator
 from sysbags.datasets import make_clips, make_streams
-from sysbags.distances.weights import scaled_weights
+from sysbags.distances.pairwise import scaled_weights
 from sysbags.errors import FileError, OrderError, ParameterError, StreamError, SysbagsError, VideoError
 from sysbags.evaluate import cached, evaluate, experiment, leave_one_out
 from sysbags.evaluate.alternatives import GRIDS

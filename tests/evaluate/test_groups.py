@@ -10,7 +10,7 @@ import pytest
 from evaluations import chosen_settings
 from helpers import gram_in_form_of, in_form_of, make_stream
 from sysbags import alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
-from sysbags.distances.registry import METRICS
+from sysbags.distances import METRICS
 from sysbags.errors import ParameterError
 from sysbags.evaluate import leave_one_out
 from sysbags.evaluate.alternatives import GRIDS, matching_grids

@@ -20,8 +20,8 @@ from sysbags import (
     medoid,
     pairwise_distances,
 )
+from sysbags.distances import METRICS
 from sysbags.distances.pairwise import distance_matrix
-from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
 from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
 from sysbags.evaluate.predictors import (
@@ -34,7 +34,7 @@ from sysbags.evaluate.predictors import (
     medoid_centers,
 )
 from sysbags.evaluate.system_predictors import frechet_centers, metric_predictors
-from sysbags.means.covariance import covariance_mean
+from sysbags.means.frechet import covariance_mean
 
 CODES = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2])
 GROUPS = np.array([7, 7, 1, 2, 1, 3, 3, 4, 5, 5, 5])  # 1 straddles two classes, 5 is a whole class

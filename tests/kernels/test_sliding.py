@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sysbags.datasets import make_streams
-from sysbags.kernels.functions import kernel_matrix
-from sysbags.kernels.sliding import SlidingKernel
+from sysbags.kernels.functions import SlidingKernel, kernel_matrix
 
 STREAM = make_streams(classes=1, per_class=1, frames=700, bins=11, random_state=0)[0][0]
 

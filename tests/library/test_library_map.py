@@ -7,7 +7,7 @@ import pytest
 
 from libraries import IDENTIFIER, small_clips
 from sysbags import pairwise_distances
-from sysbags.distances.scaling import classical_scaling
+from sysbags.distances.pairwise import classical_scaling
 from sysbags.errors import FileError
 from sysbags.library import Library
 from sysbags.library import map as library_maps

@@ -19,7 +19,7 @@ from sysbags.bags import (
     VisualWords,
 )
 from sysbags.datasets import make_frames
-from sysbags.distances.registry import METRICS
+from sysbags.distances import METRICS
 from sysbags.systems.system import NORMAL_FORMS
 from tiny_networks import tiny_onnx
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sysbags._numba.lanczos import tridiagonal_eigenvalues, tridiagonal_eigenvector
-from sysbags.systems.eigenpairs import leading_eigenpairs
+from sysbags.systems.identification import leading_eigenpairs
 
 
 def centred_matrix(values, size, seed):

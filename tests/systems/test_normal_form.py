@@ -11,7 +11,7 @@ import sysbags
 from sysbags.distances.gram import cross_gram
 from sysbags.distances.truncation import truncate
 from sysbags.errors import IncompatibleSystemsError, ParameterError
-from sysbags.systems.serialization import system_arrays, system_from_arrays
+from sysbags.systems.collection import system_arrays, system_from_arrays
 from sysbags.systems.system import NORMAL_FORMS
 
 KERNELS = ("chi2", "bhattacharyya", "linear")

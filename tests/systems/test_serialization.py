@@ -10,7 +10,7 @@ import pytest
 import sysbags
 from helpers import make_system
 from sysbags._common.cache import Cache
-from sysbags.systems.serialization import system_arrays, system_from_arrays
+from sysbags.systems.collection import system_arrays, system_from_arrays
 
 
 def compressed():

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sysbags._common.validation import check_choice, check_integer, check_share, check_stream, check_weight
 from sysbags.errors import IncompatibleSystemsError, ParameterError, StreamError
+from sysbags.systems.collection import check_same_space, check_systems
 from sysbags.systems.system import System
-from sysbags.systems.validation import check_same_space, check_systems
 
 BAGS = np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [0.0, 0.1, 0.9], [0.6, 0.2, 0.2]])
 

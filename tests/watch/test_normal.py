@@ -7,7 +7,7 @@ import pytest
 
 import sysbags
 from sysbags.datasets import make_streams
-from sysbags.distances.alignment import transition_spectra
+from sysbags.distances.certificates import transition_spectra
 from sysbags.kernels.functions import kernel_matrix
 from sysbags.watch import Windows, window_systems
 from sysbags.watch.motion import fit_motion, innovation_parts, spectrum_scores

@@ -18,17 +18,16 @@ from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels, check_weight, seed_of
 from sysbags.classifiers.calibration import Calibration, ConfidenceMixin, cross_fitted_scores
 from sysbags.classifiers.explanation import Explanation
+from sysbags.distances import METRICS
 from sysbags.distances.alignment import align
 from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
-from sysbags.distances.pairwise import distance_matrix
+from sysbags.distances.pairwise import Weight, distance_matrix, resolve_weights
 from sysbags.distances.projection import EmbeddedStack, EmbeddingLoss, project
-from sysbags.distances.registry import METRICS
-from sysbags.distances.weights import Weight, resolve_weights
 from sysbags.errors import ParameterError
+from sysbags.systems.collection import check_systems
 from sysbags.systems.system import System
-from sysbags.systems.validation import check_systems
 
 __all__ = [
     "Comparison",

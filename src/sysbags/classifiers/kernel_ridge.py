@@ -20,9 +20,9 @@ from sysbags.classifiers.base import (
     half_mean,
     nearest_of_each_class,
 )
+from sysbags.distances import METRICS
 from sysbags.distances.embedding import Embedding
-from sysbags.distances.registry import METRICS
-from sysbags.distances.weights import Weight
+from sysbags.distances.pairwise import Weight
 from sysbags.errors import DistanceWarning, ParameterError
 from sysbags.systems.system import System
 
@@ -68,7 +68,7 @@ class KernelRidgeClassifier(SystemClassifier):
         By default "normalized-covariance", which is Euclidean; see `sysbags.pairwise_distances`.
     lambda_a, lambda_mu : float or "scale", default="scale"
         Weights of the transition, or of the lags, and of the mean. "scale" gives all parts the same unit, see
-        `sysbags.distances.weights.scaled_weights`; it needs systems in the unit-variance form.
+        `sysbags.distances.pairwise.scaled_weights`; it needs systems in the unit-variance form.
     ridge : float, default=0.1
         Penalty, above 0, relative to the variance: half the mean squared distance of two training clips.
     width : float, optional

@@ -20,14 +20,13 @@ from sysbags.classifiers.base import (
     nearest_of_each_class,
 )
 from sysbags.classifiers.votes import majority_vote
+from sysbags.distances import METRICS
 from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
+from sysbags.distances.pairwise import Weight
 from sysbags.distances.projection import project
-from sysbags.distances.registry import METRICS
-from sysbags.distances.weights import Weight
 from sysbags.errors import ParameterError
-from sysbags.means.covariance import covariance_mean
-from sysbags.means.frechet import frechet_mean, medoid
+from sysbags.means.frechet import covariance_mean, frechet_mean, medoid
 from sysbags.systems.system import System
 
 __all__ = ["NearestMean", "NearestSystem"]
@@ -46,7 +45,7 @@ class NearestSystem(SystemClassifier):
         By default "alignment", see `sysbags.pairwise_distances`.
     lambda_a, lambda_mu : float or "scale", default=0.25, 0.0
         Weights of the transition, or of the lags, and of the mean; the last three metrics have none. "scale"
-        gives all parts the same unit, see `sysbags.distances.weights.scaled_weights`.
+        gives all parts the same unit, see `sysbags.distances.pairwise.scaled_weights`.
     bag_weights : sequence of float, optional
         One weight per bag, by default 1.
     compress : int, optional
@@ -264,7 +263,7 @@ class NearestMean(SystemClassifier):
         By default "alignment", see `sysbags.pairwise_distances`.
     lambda_a, lambda_mu : float or "scale", default=0.25, 0.0
         Weights of the transition, or of the lags, and of the mean; the last three metrics have none. "scale"
-        gives all parts the same unit, see `sysbags.distances.weights.scaled_weights`.
+        gives all parts the same unit, see `sysbags.distances.pairwise.scaled_weights`.
     bag_weights : sequence of float, optional
         One weight per bag, by default 1.
     compress : int, optional

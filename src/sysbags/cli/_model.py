@@ -13,7 +13,7 @@ from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.cli._context import given
 from sysbags.cli._reading import read_clips
 from sysbags.cli._settings import Settings, check_network
-from sysbags.distances.registry import METRICS
+from sysbags.distances import METRICS
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import typer
 
 from sysbags.bags.registry import PRESETS
 from sysbags.classifiers.registry import CLASSIFIERS
-from sysbags.distances.registry import METRICS
+from sysbags.distances import METRICS
 from sysbags.errors import ParameterError
-from sysbags.kernels.registry import KERNELS
+from sysbags.kernels import KERNELS
 
 __all__ = [
     "PANEL",

@@ -16,7 +16,7 @@ from sysbags.bags.base import video_name
 from sysbags.comparators.base import Comparator
 from sysbags.distances.baselines import martin_matrix
 from sysbags.distances.gram import CrossGram, SystemStack
-from sysbags.distances.scaling import classical_scaling
+from sysbags.distances.pairwise import classical_scaling
 from sysbags.errors import ParameterError, VideoError
 from sysbags.video import Frame, Video
 

@@ -1,1 +1,51 @@
-"""Distances between systems, all of them from one CrossGram."""
+"""Distances between systems, all of them from one CrossGram; this module has their table, `METRICS`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["METRICS", "Metric"]
+
+
+class Metric(NamedTuple):
+    """A distance between systems.
+
+    Attributes
+    ----------
+    title : str
+        The name in tables.
+    matrix : str
+        Path of the function from a CrossGram to the matrix of squared distances.
+    normal_form : str, optional
+        The only form of the systems that it is defined for.
+    weighted : bool
+        Whether it takes `lambda_a`, `lambda_mu` and `random_state`.
+    averages : bool
+        Whether a mean is the average of what is compared, see `sysbags.means.covariance_mean`.
+    """
+
+    title: str
+    matrix: str
+    normal_form: str | None = None
+    weighted: bool = False
+    averages: bool = False
+
+
+METRICS = {
+    "alignment": Metric("alignment", "sysbags.distances.alignment_matrix.alignment_matrix", weighted=True),
+    "covariance": Metric(
+        "lagged covariances", "sysbags.distances.covariance.covariance_matrix", "unit-variance", True, True
+    ),
+    "normalized-covariance": Metric(
+        "normalized lagged covariances",
+        "sysbags.distances.covariance.normalized_covariance_matrix",
+        "unit-variance",
+        True,
+        True,
+    ),
+    "martin": Metric("Martin", "sysbags.distances.baselines.martin_matrix"),
+    "max-singular-value": Metric(
+        "maximum singular value", "sysbags.distances.baselines.max_singular_value_matrix"
+    ),
+    "sgot": Metric("spectral-Grassmann transport", "sysbags.distances.sgot.sgot_matrix"),
+}

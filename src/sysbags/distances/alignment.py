@@ -3,23 +3,71 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.types import Array
-from sysbags._common.validation import check_choice, check_matrix, check_weight, seed_of
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_choice, check_integer, check_matrix, check_weight, seed_of
 from sysbags._numba.alignment import align_many
+from sysbags._numba.lanes import LANES
 from sysbags._numba.multistart import align_transitions
-from sysbags.distances.certificates import tight_bound
+from sysbags.distances.certificates import tight_bound, transition_bound
 from sysbags.distances.gram import cross_gram
-from sysbags.distances.starts import crowded_starts, start_tables
 from sysbags.errors import ParameterError
 from sysbags.systems.system import System
 
-__all__ = ["Alignment", "BlockAlignment", "align", "align_blocks", "alignment_distance"]
+__all__ = [
+    "Alignment",
+    "BlockAlignment",
+    "align",
+    "align_blocks",
+    "alignment_distance",
+    "crowded_starts",
+    "start_tables",
+]
+
+MOST_STARTS = 28
+
+
+def crowded_starts(n: int) -> int:
+    """Return the default number of starts where only the transitions count.
+
+    The share of random starts that find the best optimum falls with the order. Above 20 a start takes so long
+    that fewer are made.
+
+    Examples
+    --------
+    >>> [crowded_starts(n) for n in (2, 5, 10, 20, 40, 80)]
+    [28, 28, 56, 112, 19, 8]
+    """
+    return int(max(MOST_STARTS, 5.6 * n) if n <= 20 else max(8.0, 112.0 * (20.0 / n) ** 2.5))
+
+
+@lru_cache(maxsize=256)
+def start_tables(n: int, starts: int | None, seed: int) -> tuple[Array, IntArray, bool]:
+    """Return random starts, random orders of the planes, and whether all starts must be run.
+
+    The starts are orthogonal matrices (groups, n, n, LANES) with alternating determinants. If `starts` is
+    given, all are run; by default the search stops earlier.
+    """
+    thorough = starts is not None
+    if starts is None:
+        starts = MOST_STARTS
+    groups = -(-check_integer(starts, "starts") // LANES)
+    rng = np.random.default_rng([seed, n])
+    normal = rng.standard_normal((groups, LANES, n, n))
+    Q, R = np.linalg.qr(normal)
+    Q *= np.sign(np.einsum("...ii->...i", R))[..., None, :]
+    wrong = np.linalg.det(Q) * np.where(np.arange(LANES) % 2, -1.0, 1.0) < 0
+    Q[wrong, :, 0] *= -1.0
+    planes = np.column_stack(np.triu_indices(n, 1)).astype(np.int64)
+    orders = np.stack([rng.permutation(planes) for _ in range(16)])
+    return np.ascontiguousarray(np.moveaxis(Q, 1, -1)), orders, thorough
+
 
 ONE_PAIR = np.zeros((1, 2), np.int64)
 SOLVERS = ("newton", "jacobi")
@@ -330,41 +378,6 @@ def alignment_distance(
     0.0
     """
     return align(first, second, lambda_a, lambda_mu, random_state=random_state).distance
-
-
-def transition_bound(first: Array, second: Array) -> float:
-    """Return an upper bound of ``tr(A1' Q' A2 Q)`` over all orthogonal Q.
-
-    The smaller of two bounds: von Neumann's ``sum_i s_i(A1) s_i(A2)``, and its sharper form for the
-    symmetric parts (eigenvalues with their signs) plus von Neumann's for the skew parts.
-
-    Parameters
-    ----------
-    first, second : (n, n) array
-    """
-    return float(spectral_bound(transition_spectra(first), transition_spectra(second)))
-
-
-def transition_spectra(transitions: Array) -> Array:
-    """Return what `transition_bound` compares, (3, ..., n), for (..., n, n) transitions.
-
-    These are the singular values, the eigenvalues of the symmetric part and the singular values of the skew
-    part.
-    """
-    mirrored = np.swapaxes(transitions, -1, -2)
-    return np.stack(
-        [
-            np.linalg.svd(transitions, compute_uv=False),
-            np.linalg.eigvalsh(0.5 * (transitions + mirrored)),
-            np.linalg.svd(0.5 * (transitions - mirrored), compute_uv=False),
-        ]
-    )
-
-
-def spectral_bound(first: Array, second: Array) -> Array:
-    """Return `transition_bound` of many transitions from their `transition_spectra`."""
-    plain, symmetric, skew = (first * second).sum(axis=-1)
-    return np.asarray(np.minimum(plain, symmetric + skew))
 
 
 def pad(blocks: Array, n: int, m: int) -> Array:

@@ -10,9 +10,9 @@ from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_weight, seed_of
 from sysbags._numba.alignment import align_many
-from sysbags.distances.alignment import pad, spectral_bound, transition_spectra
+from sysbags.distances.alignment import pad, start_tables
+from sysbags.distances.certificates import spectral_bound, transition_spectra
 from sysbags.distances.gram import CrossGram, SystemStack
-from sysbags.distances.starts import start_tables
 
 __all__ = ["alignment_bounds", "alignment_matrix", "alignment_parts", "alignment_rotations", "mean_term"]
 

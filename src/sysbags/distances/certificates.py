@@ -1,4 +1,4 @@
-"""How far from the best an alignment can be at most: a dual bound, which is often 0."""
+"""Upper bounds of rho over all rotations: a fast one from spectra, and a tight one from the dual problem."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import scipy.linalg.lapack
 from sysbags._common.parallel import ONE_BLAS_THREAD
 from sysbags._common.types import Array
 
-__all__ = ["LARGEST_ORDER", "tight_bound"]
+__all__ = ["LARGEST_ORDER", "spectral_bound", "tight_bound", "transition_bound", "transition_spectra"]
 
 LARGEST_ORDER = 40
 """The n^2 x n^2 matrices of this order take 140 MB; those of a larger one take too long beside the search."""
@@ -24,6 +24,41 @@ FIRST_SHARE = 80
 SLOW = 0.95
 """A step that leaves a larger share of the excess is the last."""
 EPS = float(np.finfo(np.float64).eps)
+
+
+def transition_bound(first: Array, second: Array) -> float:
+    """Return an upper bound of ``tr(A1' Q' A2 Q)`` over all orthogonal Q.
+
+    The smaller of two bounds: von Neumann's ``sum_i s_i(A1) s_i(A2)``, and its sharper form for the
+    symmetric parts (eigenvalues with their signs) plus von Neumann's for the skew parts.
+
+    Parameters
+    ----------
+    first, second : (n, n) array
+    """
+    return float(spectral_bound(transition_spectra(first), transition_spectra(second)))
+
+
+def transition_spectra(transitions: Array) -> Array:
+    """Return what `transition_bound` compares, (3, ..., n), for (..., n, n) transitions.
+
+    These are the singular values, the eigenvalues of the symmetric part and the singular values of the skew
+    part.
+    """
+    mirrored = np.swapaxes(transitions, -1, -2)
+    return np.stack(
+        [
+            np.linalg.svd(transitions, compute_uv=False),
+            np.linalg.eigvalsh(0.5 * (transitions + mirrored)),
+            np.linalg.svd(0.5 * (transitions - mirrored), compute_uv=False),
+        ]
+    )
+
+
+def spectral_bound(first: Array, second: Array) -> Array:
+    """Return `transition_bound` of many transitions from their `transition_spectra`."""
+    plain, symmetric, skew = (first * second).sum(axis=-1)
+    return np.asarray(np.minimum(plain, symmetric + skew))
 
 
 class _Problem(NamedTuple):

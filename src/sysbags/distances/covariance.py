@@ -13,8 +13,8 @@ from sysbags._common.types import Array
 from sysbags._common.validation import check_share, check_weight
 from sysbags._numba.stein import covariance_rows
 from sysbags.distances.alignment_matrix import mean_term
+from sysbags.distances.baselines import fill, mirrored, powers, sides, stein_solutions
 from sysbags.distances.gram import CrossGram, SystemStack
-from sysbags.distances.stein import fill, mirrored, powers, sides, stein_solutions
 from sysbags.errors import IncompatibleSystemsError
 
 __all__ = [

@@ -15,9 +15,8 @@ from sysbags._common.types import Array, IntArray, KernelLike
 from sysbags._common.validation import check_integer, check_stream, kernel_name, seed_of
 from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.kernels.functions import check_kernel, feature_map, kernel_matrix
-from sysbags.systems.lazy import LazySystems, sizes_of, space_of
+from sysbags.systems.collection import LazySystems, check_systems, sizes_of, space_of
 from sysbags.systems.system import System
-from sysbags.systems.validation import check_systems
 
 __all__ = [
     "EmbeddedSystems",

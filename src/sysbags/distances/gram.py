@@ -16,12 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.types import Array, IntArray, KernelLike
-from sysbags.distances.blocks import Block, Collection, Tiling, products
 from sysbags.distances.embedding import Embedding, check_embedding, embedded_products
-from sysbags.distances.tiles import TileWork, check_memory
+from sysbags.distances.tiles import Block, Collection, TileWork, Tiling, check_memory, products
 from sysbags.kernels.functions import check_precision
-from sysbags.systems.lazy import LazySystems
-from sysbags.systems.validation import check_same_space, check_systems
+from sysbags.systems.collection import LazySystems, check_same_space, check_systems
 
 if TYPE_CHECKING:
     from sysbags.systems.system import System

@@ -6,6 +6,7 @@ representations of dynamical systems", for operators on the feature space that a
 
 from __future__ import annotations
 
+from math import lcm
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,13 +15,12 @@ import numpy.typing as npt
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_share
+from sysbags.distances.baselines import CHUNK_ROWS, mirrored, sides
 from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
-from sysbags.distances.stein import CHUNK_ROWS, mirrored, sides
-from sysbags.distances.transport import transport_cost
-from sysbags.errors import IncompatibleSystemsError
+from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.systems.system import System
 
-__all__ = ["sgot_distance", "sgot_matrix"]
+__all__ = ["sgot_distance", "sgot_matrix", "transport_cost"]
 
 ComplexArray = npt.NDArray[np.complex128]
 
@@ -236,3 +236,45 @@ def _decompose(transition: Array) -> tuple[ComplexArray, ComplexArray, ComplexAr
             right[:, members] = basis
             left[:, members] = dual @ np.linalg.pinv(basis.conj().T @ dual)
     return values, right, left, (codes[:, None] == codes).astype(np.float64)
+
+
+MOST_COPIES = 256  # a larger assignment takes longer than the linear program
+
+
+def transport_cost(costs: Array) -> float:
+    """Return the smallest mean cost of moving one uniform distribution to another.
+
+    Solves ``min <P, costs>`` over all non-negative P with row sums 1 / n and column sums 1 / m. For n = m an
+    optimal P is a permutation, found by linear assignment. Otherwise the points are copied until there are
+    equally many, the least common multiple of n and m; where these are too many, the linear program is solved
+    as it stands. All are exact.
+
+    Parameters
+    ----------
+    costs : (n, m) array
+        Finite, and not negative.
+
+    Examples
+    --------
+    >>> transport_cost(np.array([[1.0, 3.0], [0.0, 1.0]]))
+    1.0
+    >>> transport_cost(np.array([[1.0, 3.0]]))  # a half of it goes to each
+    2.0
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    n, m = costs.shape
+    size = lcm(n, m)
+    if size <= MOST_COPIES or n == m:
+        copies = costs if n == m else np.repeat(np.repeat(costs, size // n, axis=0), size // m, axis=1)
+        return float(copies[linear_sum_assignment(copies)].mean())
+    from scipy.optimize import linprog
+    from scipy.sparse import eye, kron, vstack
+
+    sums: Any = vstack([kron(eye(n), np.ones((1, m))), kron(np.ones((1, n)), eye(m))])
+    # In multiples of 1 / (n m), so that the right-hand sides are whole numbers.
+    masses = np.repeat([float(m), float(n)], [n, m])
+    solved = linprog(costs.ravel(), A_eq=sums.tocsr(), b_eq=masses, method="highs")
+    if solved.status != 0:
+        raise ParameterError(f"the two distributions cannot be matched: {solved.message}")
+    return float(max(0.0, solved.fun / (n * m)))

@@ -11,9 +11,9 @@ from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
 from sysbags.distances.gram import CrossGram, SystemStack
 from sysbags.errors import ParameterError
+from sysbags.systems.collection import check_systems
 from sysbags.systems.stability import one_step_noise, prediction_error, stable_transition
 from sysbags.systems.system import System
-from sysbags.systems.validation import check_systems
 
 __all__ = ["to_unit_variance", "truncate"]
 

@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from sysbags._common.types import Array
 from sysbags._common.validation import check_matrix, check_weight
-from sysbags.distances.alignment import align_blocks, pad, transition_bound
-from sysbags.distances.transport import transport_cost
+from sysbags.distances.alignment import align_blocks, pad
+from sysbags.distances.certificates import transition_bound
+from sysbags.distances.sgot import transport_cost
 from sysbags.errors import ParameterError
 
 __all__ = ["Score", "angular_distance", "euclidean_distance", "wasserstein_distance"]

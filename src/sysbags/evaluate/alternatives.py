@@ -17,12 +17,11 @@ from sysbags._common.types import Array
 from sysbags._common.validation import check_choice, check_weight
 from sysbags.classifiers.base import half_mean
 from sysbags.classifiers.kernel_ridge import euclidean_part, gaussian_distances
+from sysbags.distances import METRICS
 from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.gram import CrossGram, SystemStack
-from sysbags.distances.pairwise import distance_matrix
-from sysbags.distances.registry import METRICS
+from sysbags.distances.pairwise import SCALE, distance_matrix, scaled_weights
 from sysbags.distances.truncation import to_unit_variance
-from sysbags.distances.weights import SCALE, scaled_weights
 from sysbags.errors import ParameterError
 from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
 from sysbags.evaluate.predictors import NearestNeighbors, Predictor, SmallestSum

@@ -13,8 +13,8 @@ from sysbags._common.cache import Cache, fingerprint
 from sysbags._common.types import Array
 from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
+from sysbags.systems.collection import system_arrays, system_from_arrays
 from sysbags.systems.identification import identify_first
-from sysbags.systems.serialization import system_arrays, system_from_arrays
 from sysbags.systems.system import System
 
 __all__ = ["CachedGram", "cached_gram", "cached_system"]

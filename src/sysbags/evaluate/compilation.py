@@ -116,8 +116,8 @@ def _use_means() -> CrossGram:
 
 def _use_metrics() -> None:
     """Compute every distance between the smallest systems there are, and their mean."""
+    from sysbags.distances import METRICS
     from sysbags.distances.pairwise import distance_matrix
-    from sysbags.distances.registry import METRICS
     from sysbags.systems.system import NORMAL_FORMS
 
     gram = _use_means()

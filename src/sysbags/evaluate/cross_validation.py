@@ -10,8 +10,8 @@ import numpy.typing as npt
 from sysbags._common.types import IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels, check_weight
 from sysbags.classifiers.registry import DISTANCE_CLASSIFIERS
+from sysbags.distances import METRICS
 from sysbags.distances.gram import CrossGram
-from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
 from sysbags.evaluate.system_predictors import metric_predictors
 from sysbags.report.results import LeaveOneOut

@@ -12,7 +12,7 @@ from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels, seed_of
 from sysbags.distances.alignment_matrix import alignment_matrix, alignment_parts
 from sysbags.distances.gram import CrossGram
-from sysbags.distances.scaling import classical_scaling
+from sysbags.distances.pairwise import classical_scaling
 from sysbags.evaluate.predictors import CodebookFolds, Predictor
 from sysbags.evaluate.system_predictors import SYSTEM_CLASSIFIERS, metric_predictors
 from sysbags.means.frechet import mean_gram, mean_of_gram

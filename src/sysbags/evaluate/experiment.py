@@ -18,8 +18,8 @@ from sysbags.bags.cached import cached_streams
 from sysbags.bags.registry import CLASSES
 from sysbags.distances.alignment_matrix import alignment_matrix
 from sysbags.distances.embedding import Embedding
+from sysbags.distances.pairwise import scaled_weights
 from sysbags.distances.projection import EmbeddingLoss
-from sysbags.distances.weights import scaled_weights
 from sysbags.errors import SysbagsError
 from sysbags.evaluate.alternatives import AND, Systems, SystemSet, WeightGrid
 from sysbags.evaluate.atlas import atlas

@@ -18,7 +18,7 @@ from sysbags.bags.words import CodebookBags
 from sysbags.comparators.base import Comparator
 from sysbags.errors import ParameterError, SysbagsError
 from sysbags.evaluate.codebooks import fitted_by_folds
-from sysbags.systems.serialization import system_arrays, system_from_arrays
+from sysbags.systems.collection import system_arrays, system_from_arrays
 from sysbags.systems.system import System
 
 __all__ = ["ClipFeatures", "good"]

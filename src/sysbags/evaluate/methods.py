@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.types import Array, IntArray
+from sysbags.distances import METRICS
 from sysbags.distances.alignment_matrix import mean_term
-from sysbags.distances.registry import METRICS
 from sysbags.evaluate.alternatives import (
     Alternative,
     Systems,

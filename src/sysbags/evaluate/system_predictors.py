@@ -13,10 +13,10 @@ import numpy as np
 
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_weight, seed_of
+from sysbags.distances import METRICS
 from sysbags.distances.alignment_matrix import alignment_matrix, mean_term
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import distance_matrix
-from sysbags.distances.registry import METRICS
 from sysbags.errors import ParameterError
 from sysbags.evaluate.predictors import (
     ClassCenters,
@@ -60,7 +60,7 @@ def metric_predictors(
         Of the first the number of neighbours is ignored. Its centers are Frechet means for "alignment",
         averages for the metrics of covariances, and medoids for metrics without weights.
     metric : str
-        One of `sysbags.distances.registry.METRICS`.
+        One of `sysbags.distances.METRICS`.
     lambda_a : float
         Ignored, as `lambda_mu` is, by metrics without weights.
     random_state : int, Generator or None, default=0

@@ -22,7 +22,7 @@ from sysbags.evaluate.alternatives import (
 )
 from sysbags.evaluate.predictors import TabulatedPredictor
 from sysbags.evaluate.splits import EvaluationSet
-from sysbags.kernels.registry import KERNELS
+from sysbags.kernels import KERNELS
 from sysbags.systems.identification import descending_orders
 
 __all__ = ["ORDERS", "bag_settings", "tuning_alternatives"]

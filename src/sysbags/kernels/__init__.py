@@ -1,4 +1,4 @@
-"""Kernels between histograms, by name or as functions."""
+"""Kernels between histograms, by name or as functions; this module has their table."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from sysbags.kernels.functions import intersection as intersection
     from sysbags.kernels.functions import kernel_matrix as kernel_matrix
     from sysbags.kernels.functions import linear as linear
-    from sysbags.kernels.registry import KERNELS as KERNELS
 
 _MODULES = {
-    "KERNELS": "sysbags.kernels.registry",
+    "KERNELS": "sysbags.kernels",
     "bhattacharyya": "sysbags.kernels.functions",
     "chi2": "sysbags.kernels.functions",
     "feature_map": "sysbags.kernels.functions",
@@ -24,6 +23,16 @@ _MODULES = {
     "kernel_matrix": "sysbags.kernels.functions",
     "linear": "sysbags.kernels.functions",
 }
+
+FEATURE_MAPS: dict[str, str | None] = {
+    "chi2": None,
+    "bhattacharyya": "numpy.sqrt",
+    "intersection": None,
+    "linear": "numpy.asarray",
+}
+"""All kernels with their explicit feature maps; None is a sum over bins, see `sysbags.kernels.histograms`."""
+
+KERNELS = tuple(FEATURE_MAPS)
 
 __all__ = [*sorted(_MODULES)]
 __getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -31,7 +31,7 @@ from sysbags.library.settings import (
 )
 from sysbags.library.systems import below
 from sysbags.storage.files import versions
-from sysbags.systems.serialization import system_arrays
+from sysbags.systems.collection import system_arrays
 
 if TYPE_CHECKING:
     from sysbags.library.store import Library

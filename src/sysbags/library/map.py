@@ -12,7 +12,7 @@ from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags.distances.alignment_matrix import alignment_matrix
 from sysbags.distances.gram import SystemStack, embedded_cross_gram
-from sysbags.distances.scaling import classical_scaling
+from sysbags.distances.pairwise import classical_scaling
 from sysbags.errors import FileError
 from sysbags.library.embeddings import index_of
 from sysbags.library.settings import search_weights

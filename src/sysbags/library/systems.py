@@ -13,8 +13,7 @@ import numpy as np
 from sysbags._common.types import Array, IntArray
 from sysbags.errors import FileError
 from sysbags.library.schema import checksum, unpack
-from sysbags.systems.lazy import LazySystems
-from sysbags.systems.serialization import system_from_arrays
+from sysbags.systems.collection import LazySystems, system_from_arrays
 from sysbags.systems.system import System
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sysbags.means.covariance import covariance_mean
-from sysbags.means.frechet import FrechetMean, frechet_mean, medoid
+from sysbags.means.frechet import FrechetMean, covariance_mean, frechet_mean, medoid
 
 __all__ = ["FrechetMean", "covariance_mean", "frechet_mean", "medoid"]

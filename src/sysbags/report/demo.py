@@ -9,7 +9,7 @@ from sysbags._common.parallel import check_jobs
 from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
 from sysbags.classifiers.registry import DISTANCE_CLASSIFIERS
-from sysbags.distances.registry import METRICS
+from sysbags.distances import METRICS
 from sysbags.report.results import LeaveOneOut
 from sysbags.systems.system import System
 

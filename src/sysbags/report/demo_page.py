@@ -11,7 +11,7 @@ import numpy as np
 from sysbags._common import __version__
 from sysbags._common.types import Array
 from sysbags.datasets.generated import RATE
-from sysbags.distances.scaling import classical_scaling
+from sysbags.distances.pairwise import classical_scaling
 from sysbags.report.demo import LAMBDA_A, LAMBDA_MU, ORDER, Outcome
 from sysbags.report.templates import COLOURS, render, static
 from sysbags.video import frames

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from sysbags._common.types import Array, IntArray
+from sysbags.distances import METRICS
 from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import distance_matrix
-from sysbags.distances.registry import METRICS
 from sysbags.evaluate.cached import CachedGram
 from sysbags.evaluate.predictors import NO_PREDICTION, NearestNeighbors
 from sysbags.reproduce.common import Options

@@ -11,8 +11,8 @@ from sysbags._common.stages import Stages
 from sysbags.bags import LocalBinaryPatterns
 from sysbags.classifiers.clips import describe_clips
 from sysbags.datasets.layouts import LayoutClips
+from sysbags.distances import METRICS
 from sysbags.distances.gram import CrossGram
-from sysbags.distances.registry import METRICS
 from sysbags.evaluate import leave_one_out
 from sysbags.evaluate.atlas import atlas
 from sysbags.evaluate.cached import cached_gram, cached_system

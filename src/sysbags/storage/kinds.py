@@ -20,7 +20,7 @@ from sysbags._common.validation import check_choice, check_stream
 from sysbags.bags.registry import CLASSES
 from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.errors import FileError, ParameterError
-from sysbags.kernels.registry import KERNELS
+from sysbags.kernels import KERNELS
 
 __all__ = ["KINDS", "Kind", "build", "kind_of", "parts"]
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags.errors import ParameterError
-from sysbags.kernels.registry import KERNELS
+from sysbags.kernels import KERNELS
 from sysbags.storage.kinds import KINDS, build, check, kind_of, parts
 
 __all__ = ["Reader", "Writer"]

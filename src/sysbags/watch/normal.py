@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sysbags._common.types import Array, KernelLike
-from sysbags.distances.alignment import transition_spectra
 from sysbags.distances.alignment_matrix import alignment_bounds, alignment_parts
+from sysbags.distances.certificates import transition_spectra
 from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import CrossGram, SystemStack, embedded_cross_gram
 from sysbags.kernels.functions import feature_map, kernel_matrix

@@ -16,8 +16,7 @@ from sysbags._common.validation import check_integer, check_positive, check_shar
 from sysbags.distances.alignment import align
 from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import SystemStack
-from sysbags.distances.pairwise import pairwise_distances
-from sysbags.distances.weights import Weight, resolve_weights
+from sysbags.distances.pairwise import Weight, pairwise_distances, resolve_weights
 from sysbags.errors import OrderError, ParameterError, StreamError
 from sysbags.watch.segmentation import change_points, distance_features, divide, group_phases
 from sysbags.watch.windows import Window, window_systems

@@ -12,9 +12,14 @@ from sysbags._common.validation import check_integer, check_stream
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.live import LiveBag
 from sysbags.errors import OrderError, ParameterError, StreamError
-from sysbags.kernels.sliding import SlidingKernel
-from sysbags.systems.eigenpairs import FIRST_STEPS, leading_eigenpairs
-from sysbags.systems.identification import check_options, lapack_eigenpairs, system_of_kernel
+from sysbags.kernels.functions import SlidingKernel
+from sysbags.systems.identification import (
+    FIRST_STEPS,
+    check_options,
+    lapack_eigenpairs,
+    leading_eigenpairs,
+    system_of_kernel,
+)
 from sysbags.systems.system import System
 
 __all__ = ["Window", "Windows", "window_systems"]
@@ -61,7 +66,7 @@ class Windows:
     Window i holds the rows from ``i * step`` up to ``i * step + length``. Its system is that of
     `sysbags.identify` for these rows, up to differences below 1e-8, but most of the work is that of the
     window before: the kernel is evaluated for new rows only, and the eigenvectors are searched from the
-    previous ones (see `sysbags.systems.eigenpairs.leading_eigenpairs`; LAPACK finds those that cannot be
+    previous ones (see `sysbags.systems.identification.leading_eigenpairs`; LAPACK finds those that cannot be
     guaranteed in this way). The result does not depend on how the rows are divided among calls of `update`,
     and memory does not grow with their number.
 
