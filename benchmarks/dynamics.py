@@ -1,6 +1,6 @@
 """Accuracies where only the dynamics differ: `python -m benchmarks.dynamics [--seeds N ...] [--write FILE]`.
 
-Two sets of `sysbags.datasets.dynamics` are made for each seed. In the first, clips are MP4 files, and those
+Two sets of `benchmarks.surfaces` are made for each seed. In the first, clips are MP4 files, and those
 of one number show the same pictures in every class. In the second every clip has pictures of its own, so
 that two clips may be alike although their classes differ. Clips of one number, one from each class, are
 left out together: with single clips the own class would be the smallest, and a method that cannot separate
@@ -25,12 +25,12 @@ from rich.console import Console
 
 import sysbags
 from benchmarks.machine import facts
+from benchmarks.surfaces import DYNAMICS, SURFACES, make_dynamics_clips, make_dynamics_frames
 from sysbags import video
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags.bags import DeepActivations, LocalBinaryPatterns
 from sysbags.classifiers.base import half_mean
-from sysbags.datasets.dynamics import DYNAMICS, SURFACES, make_dynamics_clips, make_dynamics_frames
 from sysbags.datasets.folder import class_folders
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import distance_matrix, scaled_weights
@@ -125,7 +125,7 @@ def activations(paths: list[Path]) -> Array:
 def shared_pictures(seed: int, deep: bool) -> tuple[Predictions, IntArray, IntArray]:
     """Predictions for files whose classes show the same pictures; true codes and groups."""
     with tempfile.TemporaryDirectory() as folder:
-        make_dynamics_clips(folder, PER_CLASS, random_state=seed, n_jobs=-1)
+        make_dynamics_clips(folder, PER_CLASS, seed, n_jobs=-1)
         clips = class_folders(folder)
         codes = np.unique(clips.labels, return_inverse=True)[1]
         groups = np.unique(np.array(clips.sources), return_inverse=True)[1]
@@ -145,9 +145,7 @@ def own_streams(seed: int) -> tuple[list[Array], IntArray, IntArray]:
     def stream(clip: tuple[int, int]) -> Array:
         code, number = clip
         rng = np.random.default_rng([seed, code, number])
-        return bag.stream(
-            make_dynamics_frames(DYNAMICS[code], surfaces[number % len(surfaces)], random_state=rng)
-        )
+        return bag.stream(make_dynamics_frames(DYNAMICS[code], surfaces[number % len(surfaces)], rng))
 
     clips = [(code, number) for code in range(len(DYNAMICS)) for number in range(PER_CLASS)]
     codes, groups = np.array(clips).T

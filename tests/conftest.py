@@ -41,7 +41,7 @@ SLOW = (
     "tests/classifiers/test_estimator_checks.py",
     "tests/cli",
     "tests/comparators",
-    "tests/datasets/test_dynamics.py",
+    "tests/benchmarks/test_surfaces.py",
     "tests/datasets/test_generated.py",
     "tests/distances/test_alignment.py::test_a_general_optimiser_never_wins",
     "tests/evaluate/test_atlas.py",

@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 from joblib import Parallel, delayed
 
+from benchmarks.watching.joined import join_clips
 from benchmarks.watching.metrics import auc_pr, vus_pr, window_labels
 from benchmarks.watching.rivals import RIVALS, foreground, window_spans
 from sysbags._common.types import Array, IntArray
 from sysbags.bags import LocalBinaryPatterns, PlanePatterns
 from sysbags.bags.base import BagTransformer
-from sysbags.datasets.joined import join_clips
 from sysbags.datasets.watching import EVENTS, SCENES, WatchedEvent, WatchingVideo, make_watching
 from sysbags.watch import Watcher
 from sysbags.watch.calibration import clusters, threshold_for_rate
@@ -95,7 +95,7 @@ def watch_seed(seed: int, hours: float, rivals: bool, kinds: Sequence[str]) -> W
 
 def watch_joined(folder: Path, name: str) -> Watched:
     """Watch clips of a class, joined, with cuts to other classes; sources are learnt or watched, not both."""
-    video = join_clips(folder, name, sum(JOINED), learn=JOINED[0], every=60.0, duration=20.0, random_state=20)
+    video = join_clips(folder, name, sum(JOINED), learn=JOINED[0], every=60.0, duration=20.0, seed=20)
     return _watch(name, video, JOINED[0], JOINED[0], True)
 
 

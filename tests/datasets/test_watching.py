@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sysbags.bags import LocalBinaryPatterns
-from sysbags.datasets import EVENTS, SCENES, WatchedEvent, make_watching, schedule_events
+from sysbags.datasets import EVENTS, SCENES, WatchedEvent, make_watching
 from sysbags.datasets._processes import PROCESSES
 from sysbags.datasets.watching import EFFECTS, LOOP, first_frame
 from sysbags.errors import ParameterError
@@ -181,24 +181,6 @@ def test_memory_does_not_grow():
     assert peak(400) < peak(60) + 2 * 48 * 64  # two frames, of 340
 
 
-def test_the_schedule():
-    events = schedule_events(7200.0, {"fog": 0.3, "shake": 1.0, "object": 0.7}, 100.0, 5, duration=30.0)
-    starts, stops = np.array([[event.start, event.stop] for event in events]).T
-    assert len(events) == 48
-    assert starts[0] >= 2400.0 + 0.25 * 70.0
-    assert stops[-1] <= 7200.0
-    assert (starts[1:] - stops[:-1]).min() >= 0.25 * 70.0
-    assert np.allclose(stops - starts, 30.0)
-    assert np.ptp(starts % 100.0) > 30.0  # at random times
-    kinds = [event.kind for event in events]
-    assert {kind: kinds.count(kind) for kind in set(kinds)} == {"fog": 16, "shake": 16, "object": 16}
-    assert {event.strength for event in events if event.kind == "shake"} == {1.0}
-    assert events == schedule_events(
-        7200.0, {"fog": 0.3, "shake": 1.0, "object": 0.7}, 100.0, 5, duration=30.0
-    )
-    assert schedule_events(100.0, ["fog"], 60.0, quiet=90.0) == ()
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -218,17 +200,3 @@ def test_the_schedule():
 def test_bad_videos(options, sentence):
     with pytest.raises(ParameterError, match=sentence):
         make_watching(**{"scene": "wheel", "seconds": 10.0, **options})
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"kinds": []}, r"kinds is \[\], but"),
-        ({"kinds": "fog"}, "kinds is 'fog', but it must be a list"),
-        ({"duration": 40.0}, "duration is 40, but it must be at most half of every, which is 60 seconds"),
-        ({"quiet": -1.0}, "quiet is -1.0, but"),
-    ],
-)
-def test_bad_schedules(options, sentence):
-    with pytest.raises(ParameterError, match=sentence):
-        schedule_events(**{"seconds": 600.0, "kinds": ["fog"], "every": 60.0, **options})

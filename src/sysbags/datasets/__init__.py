@@ -1,9 +1,7 @@
 """Generated streams and clips, folders of clips, and files of streams."""
 
-from sysbags.datasets.dynamics import DYNAMICS, SURFACES, make_dynamics_clips, make_dynamics_frames
 from sysbags.datasets.folder import ClipFolder, class_folders, clips_under, looks_like_clip
 from sysbags.datasets.generated import TEXTURES, make_clips, make_frames
-from sysbags.datasets.joined import join_clips
 from sysbags.datasets.simulations import (
     make_line_attractor,
     make_lorenz,
@@ -18,14 +16,11 @@ from sysbags.datasets.watching import (
     WatchedEvent,
     WatchingVideo,
     make_watching,
-    schedule_events,
 )
 
 __all__ = [
-    "DYNAMICS",
     "EVENTS",
     "SCENES",
-    "SURFACES",
     "TEXTURES",
     "ClipFolder",
     "LabelledStreams",
@@ -33,11 +28,8 @@ __all__ = [
     "WatchingVideo",
     "class_folders",
     "clips_under",
-    "join_clips",
     "looks_like_clip",
     "make_clips",
-    "make_dynamics_clips",
-    "make_dynamics_frames",
     "make_frames",
     "make_line_attractor",
     "make_lorenz",
@@ -46,6 +38,5 @@ __all__ = [
     "make_streams",
     "make_watching",
     "read_streams",
-    "schedule_events",
     "write_streams",
 ]

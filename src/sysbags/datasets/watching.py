@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,6 @@ from sysbags._common.validation import (
     check_integer,
     check_positive,
     check_share,
-    check_weight,
     seed_of,
 )
 from sysbags.datasets._processes import PROCESSES, Grey, wandering
@@ -30,9 +29,7 @@ __all__ = [
     "WatchedEvent",
     "WatchingVideo",
     "first_frame",
-    "frame_count",
     "make_watching",
-    "schedule_events",
 ]
 
 Frame = npt.NDArray[np.uint8]
@@ -163,7 +160,8 @@ def make_watching(
     ((48, 64), dtype('uint8'))
     """
     check_choice(scene, "scene", PROCESSES)
-    count = frame_count(seconds, rate)
+    frames = check_positive(seconds, "seconds") * check_positive(rate, "rate")
+    count = check_integer(math.floor(frames + 1e-6), "seconds * rate")
     check_integer(height, "height", SMALLEST)
     check_integer(width, "width", SMALLEST)
     ordered = _check_events(events)
@@ -175,66 +173,6 @@ def make_watching(
     return WatchingVideo(rate, count, ordered, draw)
 
 
-def schedule_events(
-    seconds: float,
-    kinds: Sequence[str] | Mapping[str, float],
-    every: float,
-    random_state: int | np.random.Generator | None = 0,
-    *,
-    quiet: float | None = None,
-    duration: float = 30.0,
-) -> tuple[WatchedEvent, ...]:
-    """Place events at random times, one in each interval of `every` seconds.
-
-    The time after the first, quiet part is divided into intervals; an event begins at a random time in each,
-    such that at least a quarter of the interval's normal time is before the event. All kinds are
-    equally frequent, up to one, in random order.
-
-    Parameters
-    ----------
-    seconds : float
-        The length of the video.
-    kinds : sequence of str, or dict of str to float
-        The kinds of events, or the strength of each kind; by default the strength is 0.5.
-    every : float
-        Length of an interval, in seconds.
-    random_state : int, Generator or None, default=0
-    quiet : float, optional
-        Length of the first part, which has no events, in seconds; by default a third of the video.
-    duration : float, default=30.0
-        Length of each event, in seconds; at most half of `every`.
-
-    Returns
-    -------
-    tuple of WatchedEvent
-        In the order of time.
-
-    Examples
-    --------
-    >>> events = schedule_events(600.0, {"fog": 1.0, "dynamics": 0.5}, every=100.0, quiet=200.0)
-    >>> [int(event.start // 100) for event in events], sorted(event.kind for event in events)
-    ([2, 3, 4, 5], ['dynamics', 'dynamics', 'fog', 'fog'])
-    """
-    strengths = dict(kinds) if isinstance(kinds, Mapping) else dict.fromkeys(kinds, 0.5)
-    if not strengths or isinstance(kinds, str):
-        raise ParameterError(f"kinds is {kinds!r}, but it must be a list of at least one kind of event")
-    check_positive(seconds, "seconds")
-    quiet = seconds / 3.0 if quiet is None else check_weight(quiet, "quiet")
-    if check_positive(duration, "duration") > check_positive(every, "every") / 2.0:
-        raise ParameterError(
-            f"duration is {duration:g}, but it must be at most half of every, which is {every:g} seconds"
-        )
-    rng = np.random.default_rng(seed_of(random_state))
-    count = max(0, math.floor((seconds - quiet) / every))
-    rounds = [rng.permutation(list(strengths)).tolist() for _ in range(-(-count // len(strengths)))]
-    names = [kind for round_ in rounds for kind in round_][:count]
-    starts = quiet + every * np.arange(count) + (every - duration) * rng.uniform(0.25, 1.0, count)
-    return tuple(
-        WatchedEvent(start, start + duration, kind, strengths[kind])
-        for start, kind in zip(starts.tolist(), names, strict=True)
-    )
-
-
 def first_frame(time: float, rate: float) -> int:
     """Return the number of the first frame at a time, in seconds, or after it.
 
@@ -244,18 +182,6 @@ def first_frame(time: float, rate: float) -> int:
     (3, 4)
     """
     return math.ceil(time * rate - 1e-6)  # 0.3 * 10 may be above 3 by round-off
-
-
-def frame_count(seconds: float, rate: float) -> int:
-    """Return the number of frames of a video.
-
-    Examples
-    --------
-    >>> frame_count(1.55, rate=10.0)
-    15
-    """
-    frames = check_positive(seconds, "seconds") * check_positive(rate, "rate")
-    return check_integer(math.floor(frames + 1e-6), "seconds * rate")
 
 
 def _check_events(events: Sequence[WatchedEvent]) -> tuple[WatchedEvent, ...]:

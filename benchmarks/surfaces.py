@@ -23,10 +23,9 @@ import numpy.typing as npt
 
 from sysbags._common.files import write_table
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_choice, check_integer, seed_of
 from sysbags.datasets._scenery import TILE, TURN, Film, axes, clouds, colour, over, sample
 from sysbags.datasets.folder import INDEX
-from sysbags.datasets.generated import SMALLEST, write_clips
+from sysbags.datasets.generated import write_clips
 
 __all__ = ["DYNAMICS", "SURFACES", "make_dynamics_clips", "make_dynamics_frames"]
 
@@ -45,110 +44,51 @@ DYNAMICS = (
 
 def make_dynamics_frames(
     dynamics: str,
-    surface: str = "brushed",
+    surface: str,
+    rng: np.random.Generator,
     frames: int = 90,
     height: int = 120,
     width: int = 160,
-    random_state: int | np.random.Generator | None = 0,
 ) -> Film:
-    """Generate the frames of a surface that rotates with one of several dynamics.
+    """Generate the frames of a surface that rotates with one of `DYNAMICS`, (frames, height, width, 3).
 
-    The same `random_state` gives the same pictures for all dynamics, in another order: each of the `frames`
-    angles of a full turn is shown once. It determines scale, position, colours, contrast, focus and noise of
-    the surface, and the speed, the steps and the first angle. A "-reversed" film is the other film backwards.
-
-    Parameters
-    ----------
-    dynamics : {"slow", "fast", "jerky", "wandering", "swinging"} or the first three with "-reversed"
-        Rotation at a constant speed of about 1/20 or 1/8 of a turn per frame; jumps of about 1/7 of a turn
-        with pauses; a random walk; and a swing through the whole turn and back at a constant speed.
-    surface : {"brushed", "stripes", "straws", "layers", "ripples"}, default="brushed"
-    frames : int, default=90
-    height, width : int, default=120, 160
-        In pixels, 16 or more.
-    random_state : int, Generator or None, default=0
-
-    Returns
-    -------
-    (frames, height, width, 3) array of uint8
-        Red, green, blue.
-
-    Examples
-    --------
-    >>> slow, fast, back = (
-    ...     make_dynamics_frames(name, "straws", frames=20, height=32, width=48)
-    ...     for name in ("slow", "fast", "fast-reversed")
-    ... )
-    >>> slow.shape, bool((back == fast[::-1]).all()), bool((slow == fast).all())
-    ((20, 32, 48, 3), True, False)
-    >>> sorted(frame.tobytes() for frame in slow) == sorted(frame.tobytes() for frame in fast)
-    True
+    The same generator gives the same pictures for all dynamics, in another order: each of the `frames` angles
+    of a full turn is shown once. It determines scale, position, colours, contrast, focus and noise of the
+    surface, and the speed, the steps and the first angle. Rotation is at a constant speed of about 1/20
+    ("slow") or 1/8 ("fast") of a turn per frame, in jumps of about 1/7 of a turn with pauses ("jerky"), a
+    random walk ("wandering"), or through the whole turn and back at a constant speed ("swinging"). A
+    "-reversed" film is the other film backwards.
     """
-    check_choice(dynamics, "dynamics", DYNAMICS)
-    check_choice(surface, "surface", SURFACES)
-    check_integer(frames, "frames")
-    check_integer(height, "height", SMALLEST)
-    check_integer(width, "width", SMALLEST)
-    if not isinstance(random_state, np.random.Generator):
-        random_state = np.random.default_rng(seed_of(random_state))
-    picture_rng, path_rng = random_state.spawn(2)
+    picture_rng, path_rng = rng.spawn(2)
     return _pictures(picture_rng, surface, frames, height, width)[_path(path_rng, dynamics, frames)]
 
 
 def make_dynamics_clips(
     folder: str | os.PathLike[str],
-    per_class: int = 20,
+    per_class: int,
+    seed: int,
+    *,
     frames: int = 90,
     height: int = 120,
     width: int = 160,
-    random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> tuple[list[Path], list[str]]:
-    """Write clips of all `DYNAMICS` as MP4 files, one folder per class: ``folder/slow/00.mp4``.
+    """Write clips of all `DYNAMICS` as MP4 files, one folder per class, and return paths and labels.
 
     Clips with the same number show exactly the same pictures in every class, also after decoding, and the
     surface changes from number to number. So the classes differ in the order of frames only. The number is
     the source of the clip in ``folder/index.csv``. If one source is left out at a time, a method that ignores
     the order predicts the same class for all eight clips, of which one is right (up to ties by round-off).
-
-    Parameters
-    ----------
-    folder : path
-        Created if it does not exist. Files with the same names are replaced; each is written atomically.
-    per_class : int, default=20
-        Number of clips per class.
-    frames, height, width : int, default=90, 120, 160
-        Size of a clip. Height and width must be even, because the codec halves them for colour.
-    random_state : int, Generator or None, default=0
-        A clip depends only on this, its class and its number.
-    n_jobs : int, optional
-        Number of threads.
-
-    Returns
-    -------
-    paths : list of Path
-        Class after class.
-    labels : list of str
-        The class of each clip.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = tempfile.mkdtemp()
-    >>> paths, labels = make_dynamics_clips(folder, per_class=1, frames=8, height=32, width=48)
-    >>> paths[0].relative_to(folder).as_posix(), labels[-1], len(paths)
-    ('slow/00.mp4', 'swinging', 8)
     """
-    seed, surfaces = seed_of(random_state), list(SURFACES)
+    surfaces = list(SURFACES)
 
     def film(name: str, number: int) -> Film:
         surface, rng = surfaces[number % len(surfaces)], np.random.default_rng([seed, number])
-        return make_dynamics_frames(name, surface, frames, height, width, rng)
+        return make_dynamics_frames(name, surface, rng, frames, height, width)
 
     # Files are lossless: a lossy codec preserves frames better where they change less, so that averages over
     # the decoded frames would differ between slow and fast.
-    shape = frames, height, width
-    paths, labels = write_clips(folder, DYNAMICS, per_class, shape, film, n_jobs)
+    paths, labels = write_clips(folder, DYNAMICS, per_class, (frames, height, width), film, n_jobs)
     rows = ([f"{path.parent.name}/{path.name}", path.stem] for path in paths)
     write_table(Path(folder) / INDEX, [["clip", "source"], *rows])
     return paths, labels

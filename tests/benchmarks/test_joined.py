@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.watching.joined import join_clips, schedule_events
 
-from sysbags.datasets import class_folders, join_clips
+from sysbags.datasets import class_folders
 from sysbags.datasets.generated import write_clips
 from sysbags.datasets.watching import first_frame
-from sysbags.errors import FileError, ParameterError
+from sysbags.errors import FileError
 
 CLASSES = ["fire", "rain", "snow"]
 PER_CLASS = 4
@@ -59,16 +60,16 @@ def test_joined_clips(folder):
 
 
 def test_the_same_at_each_call_and_another_for_another_seed(folder):
-    options = {"every": 20.0, "duration": 6.0}
+    options = {"learn": 20.0, "every": 20.0, "duration": 6.0}
     video = join_clips(folder, "snow", 60.0, **options)
-    other = join_clips(folder, "snow", 60.0, **options, random_state=1)
+    other = join_clips(folder, "snow", 60.0, **options, seed=1)
     first, again, another = shown(video), shown(video), shown(other)
     assert np.array_equal(first, again)
     assert not np.array_equal(first, another)
 
 
 def test_the_frames_of_the_caller_are_copies(folder):
-    video = join_clips(folder, "rain", 30.0, every=10.0, duration=2.0)
+    video = join_clips(folder, "rain", 30.0, learn=10.0, every=10.0, duration=2.0)
     before = shown(video)
     for frame in video.frames():
         frame[:] = 0
@@ -79,14 +80,26 @@ def test_a_class_with_one_source(folder, tmp_path):
     film = np.zeros((5, 32, 48, 3), np.uint8)
     write_clips(tmp_path, ["a", "b"], 1, film.shape[:3], lambda name, number: film)
     with pytest.raises(FileError, match="has 1 sources of the class a and 1 other classes, but"):
-        join_clips(tmp_path, "a", 60.0)
-    with pytest.raises(ParameterError, match="normal_class is 'c', but it must be one of 'a', 'b'"):
-        join_clips(tmp_path, "c", 60.0)
+        join_clips(tmp_path, "a", 60.0, learn=20.0, every=20.0, duration=5.0)
 
 
 @pytest.mark.skipif(not WILD.is_dir(), reason="the clips are not here")
 def test_real_clips():
-    video = join_clips(WILD, "waterfall", 60.0, every=20.0, duration=5.0, n_jobs=2)
+    video = join_clips(WILD, "waterfall", 60.0, learn=20.0, every=20.0, duration=5.0)
     frames = np.stack(list(video.frames()))
     assert frames.shape == (600, 48, 64)
     assert {event.kind for event in video.events} < set(class_folders(WILD).labels) - {"waterfall"}
+
+
+def test_the_schedule():
+    options = {"every": 100.0, "quiet": 2400.0, "duration": 30.0}
+    events = schedule_events(7200.0, ["fog", "shake", "object"], random_state=5, **options)
+    starts, stops = np.array([[event.start, event.stop] for event in events]).T
+    assert len(events) == 48
+    assert starts[0] >= 2400.0 + 0.25 * 70.0
+    assert stops[-1] <= 7200.0
+    assert (starts[1:] - stops[:-1]).min() >= 0.25 * 70.0
+    assert np.allclose(stops - starts, 30.0)
+    assert np.ptp(starts % 100.0) > 30.0  # at random times
+    kinds = [event.kind for event in events]
+    assert {kind: kinds.count(kind) for kind in set(kinds)} == {"fog": 16, "shake": 16, "object": 16}

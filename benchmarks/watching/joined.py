@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from sysbags._common.parallel import run
-from sysbags._common.validation import check_choice, check_positive, seed_of
+from sysbags._common.validation import seed_of
 from sysbags.datasets._scenery import Film
 from sysbags.datasets.folder import class_folders
-from sysbags.datasets.watching import WatchingVideo, first_frame, frame_count, schedule_events
+from sysbags.datasets.watching import WatchedEvent, WatchingVideo, first_frame
 from sysbags.errors import FileError
 from sysbags.video import Frame, frames
 
-__all__ = ["join_clips"]
+__all__ = ["join_clips", "schedule_events"]
 
 
 def join_clips(
@@ -24,61 +25,38 @@ def join_clips(
     normal_class: str,
     seconds: float,
     *,
-    learn: float | None = None,
-    every: float = 60.0,
-    duration: float = 15.0,
+    learn: float,
+    every: float,
+    duration: float,
+    seed: int = 0,
     rate: float = 10.0,
     height: int = 48,
     width: int = 64,
-    random_state: int | np.random.Generator | None = 0,
-    n_jobs: int | None = None,
 ) -> WatchingVideo:
     """Join clips of one class to a long video; cuts to clips of the other classes are the events.
 
     Clips of the normal class, drawn at random, follow each other. Half of its sources are shown in the first
     part of the video, from which normal operation is to be learnt, and the other half after it, so that no
-    source is in both. An event repeats one clip of another class. The clips that are shown are kept in
-    memory, scaled.
+    source is in both. An event repeats one clip of another class, which is its kind. The clips that are shown
+    are kept in memory, scaled.
 
     Parameters
     ----------
     folder : path
-        One folder per class, or a table of labels: see `class_folders`. Without sources in its index, each
-        clip is a source of its own.
+        See `class_folders`. Without sources in its index, each clip is a source of its own.
     normal_class : str
-    seconds : float
-        The length of the video.
-    learn : float, optional
-        Length of the first part, in seconds; by default a third of the video.
-    every, duration : float, default=60.0, 15.0
+    seconds, learn : float
+        The length of the video, and of its first part.
+    every, duration : float
         Time and length of the events, in seconds: see `schedule_events`.
+    seed : int, default=0
     rate : float, default=10.0
         Frames per second. Files are read at this rate; each image of a folder of images is one frame.
     height, width : int, default=48, 64
         All clips are scaled to this size.
-    random_state : int, Generator or None, default=0
-    n_jobs : int, optional
-        Number of threads that read clips.
-
-    Returns
-    -------
-    WatchingVideo
-        The kind of an event is its class, its strength is 1.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from sysbags.datasets import make_clips
-    >>> folder = tempfile.mkdtemp()
-    >>> _ = make_clips(folder, per_class=2, frames=30, height=48, width=64, textures=["rain", "fire"])
-    >>> video = join_clips(folder, "rain", 60.0, every=20.0, duration=5.0)
-    >>> [event.kind for event in video.events], len(list(video.frames()))
-    (['fire', 'fire'], 600)
     """
     clips = class_folders(folder)
-    check_choice(normal_class, "normal_class", sorted(set(clips.labels)))
-    count = frame_count(seconds, rate)
-    learn = seconds / 3.0 if learn is None else check_positive(learn, "learn")
+    count = round(seconds * rate)
     names = clips.sources or [path.as_posix() for path in clips.paths]
     normal: dict[str, list[Path]] = {}  # of each source
     others: dict[str, list[Path]] = {}  # of each class
@@ -93,8 +71,8 @@ def join_clips(
             "classes, but it must have at least two such sources, one to learn from and one to watch, and "
             "one other class for the events"
         )
-    rng = np.random.default_rng(seed_of(random_state))
-    events = schedule_events(seconds, dict.fromkeys(others, 1.0), every, rng, quiet=learn, duration=duration)
+    rng = np.random.default_rng(seed_of(seed))
+    events = schedule_events(seconds, list(others), every, rng, quiet=learn, duration=duration)
     order, half = rng.permutation(list(normal)).tolist(), len(normal) // 2
     learnt, watched = (
         [path for name in part for path in normal[name]] for part in (order[:half], order[half:])
@@ -113,11 +91,11 @@ def join_clips(
         return np.stack(list(frames(path, size=(height, width), rate=None if path.is_dir() else rate)))
 
     chosen = list(dict.fromkeys(path for part, _ in segments for path in part))
-    films = dict(zip(chosen, run(read, chosen, n_jobs, "clips"), strict=True))
-    seed = seed_of(rng)
+    films = dict(zip(chosen, run(read, chosen, -1, "clips"), strict=True))
+    order_seed = seed_of(rng)
 
     def draw() -> Iterator[Frame]:
-        draws = np.random.default_rng(seed)
+        draws = np.random.default_rng(order_seed)
         for part, length in segments:
             missing = length
             while missing > 0:
@@ -126,3 +104,29 @@ def join_clips(
                 missing -= len(film)
 
     return WatchingVideo(rate, count, events, draw)
+
+
+def schedule_events(
+    seconds: float,
+    kinds: Sequence[str],
+    every: float,
+    random_state: int | np.random.Generator,
+    *,
+    quiet: float,
+    duration: float,
+) -> tuple[WatchedEvent, ...]:
+    """Place events of strength 1 at random times, one in each interval of `every` seconds.
+
+    The time after the first, quiet part is divided into intervals; an event begins at a random time in each,
+    such that at least a quarter of the interval's normal time is before the event. All kinds are
+    equally frequent, up to one, in random order.
+    """
+    rng = np.random.default_rng(seed_of(random_state))
+    count = max(0, math.floor((seconds - quiet) / every))
+    rounds = [rng.permutation(list(kinds)).tolist() for _ in range(-(-count // len(kinds)))]
+    names = [kind for round_ in rounds for kind in round_][:count]
+    starts = quiet + every * np.arange(count) + (every - duration) * rng.uniform(0.25, 1.0, count)
+    return tuple(
+        WatchedEvent(start, start + duration, kind, 1.0)
+        for start, kind in zip(starts.tolist(), names, strict=True)
+    )
