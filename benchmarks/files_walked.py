@@ -1,6 +1,6 @@
 """How many files of the package does a command pass through, and how often does it go from file to file?
 
-Run as `python -m benchmarks.files_walked`, or with `--list` to see each change of file. One `classify` of a clip
+Run as `python -m benchmarks.files_walked`, with `--list` to see each change of file. One `classify` of a clip
 by a model that `fit` has saved, one `evaluate` of a folder of clips and one `align` of two systems run in
 this process, with the default options, on small generated clips. What is counted:
 

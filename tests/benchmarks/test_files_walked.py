@@ -8,7 +8,8 @@ from benchmarks.files_walked import walk
 
 FILES = {
     "__init__": "",
-    "first": "from walked.second import numbers, double\ndef work():\n    return [double(k) for k in numbers()]",
+    "first": "from walked.second import numbers, double\n"
+    "def work():\n    return [double(k) for k in numbers()]",
     "second": "from walked.third import add\n"
     "def double(k):\n    return add(k, k)\n"
     "def numbers():\n    yield 1\n    yield 2\n"
