@@ -93,7 +93,7 @@ def walk(work: Callable[[], object], package: str = PACKAGE) -> Walk:
         work()
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     return found
 
 

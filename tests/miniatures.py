@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from clips import write_clip
 from sysbags._common.cache import Cache
-from sysbags._common.stages import Stages
+from sysbags._common.messages import Stages
 from sysbags.datasets import TEXTURES, make_frames
 from sysbags.datasets.layouts import LAYOUTS
 from sysbags.reproduce import Options

@@ -11,8 +11,8 @@ from sklearn.base import clone
 from clips import moving_frames, write_clip
 from sysbags import SystemIdentifier, identify
 from sysbags._common.cache import Cache
-from sysbags._common.per_bag import PerBag
-from sysbags._common.stages import Stages
+from sysbags._common.messages import Stages
+from sysbags._common.types import PerBag
 from sysbags.bags import BagUnion, ColourHistogram, LocalBinaryPatterns, OpticalFlow, VisualWords
 from sysbags.classifiers.clips import ClipSystems, check_classes, describe_clips, read_clips
 from sysbags.errors import OrderError, ParameterError, StreamError, VideoError

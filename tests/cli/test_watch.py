@@ -203,7 +203,7 @@ def test_signals_end_a_run_that_can_be_continued(video, tmp_path, expected, kind
 # modules are imported only once. Nothing has started a thread before.
 KILLER = """
 import os, signal, sys
-import sysbags.evaluate.compilation, sysbags.watch.session
+import sysbags.means.compilation, sysbags.watch.session
 from sysbags.cli import main
 counts, words = sys.argv[1:11], sys.argv[11:]
 for count in counts:

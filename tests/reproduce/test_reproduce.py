@@ -12,7 +12,7 @@ from cli_folder import call, call_json
 from clips import image_bytes, moving_frames, write_clip
 from miniatures import FRAMES, HEIGHT, WIDTH, findings, miniature, run
 from sysbags._common.cache import Cache
-from sysbags._common.stages import Stages
+from sysbags._common.messages import Stages
 from sysbags.bags import LocalBinaryPatterns
 from sysbags.datasets import make_frames
 from sysbags.errors import FileError, OrderError, VideoError

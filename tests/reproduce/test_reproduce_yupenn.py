@@ -9,7 +9,7 @@ import sysbags
 from clips import moving_frames, write_clip
 from miniatures import FRAMES, HEIGHT, WIDTH, WORDS, findings, miniature, run
 from sysbags._common.cache import Cache
-from sysbags._common.stages import Stages
+from sysbags._common.messages import Stages
 from sysbags.bags import VisualWords, words
 from sysbags.errors import ParameterError
 from sysbags.evaluate import codebooks

@@ -1,9 +1,10 @@
-"""What the program says beside its results: how much of it, warnings, and text that is safe on a terminal."""
+"""What the program says beside its results: how much, the stages of long work, warnings, safe text."""
 
 from __future__ import annotations
 
 import re
 import sys
+import time
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ __all__ = [
     "QUIET",
     "VERBOSE",
     "VERBOSITY",
+    "Stages",
     "collect_warnings",
     "printable",
     "shows_progress",
@@ -37,6 +39,34 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 def shows_progress() -> bool:
     """Tell whether progress is shown: on a terminal, unless everything but results is left out."""
     return VERBOSITY.get() > QUIET and sys.stderr.isatty()
+
+
+class Stages:
+    """Measures the runtime of the stages of a command, and prints their names on a terminal.
+
+    With the verbosity "verbose" they are always printed, each with its runtime when it is over.
+
+    Attributes
+    ----------
+    seconds : dict
+        The runtime of each stage.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Measure the runtime of a stage."""
+        is_verbose = VERBOSITY.get() == VERBOSE
+        if is_verbose or shows_progress():
+            print(f"{name} ...", file=sys.stderr)
+        started = time.perf_counter()
+        yield
+        seconds = time.perf_counter() - started
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        if is_verbose:
+            print(f"{name}: {seconds:.2f} s", file=sys.stderr)
 
 
 def printable(text: str) -> str:

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sysbags._common.per_bag import PerBag
-from sysbags._common.types import Array
+from sysbags._common.types import Array, PerBag
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.several import SeveralBags
 from sysbags.errors import ParameterError, SysbagsError

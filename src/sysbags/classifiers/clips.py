@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sysbags._common.cache import Cache, named_error
+from sysbags._common.messages import Stages
 from sysbags._common.parallel import run
-from sysbags._common.stages import Stages
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.cached import cached_streams
 from sysbags.errors import OrderError, StreamError, SysbagsError, VideoError

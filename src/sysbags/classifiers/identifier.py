@@ -11,8 +11,7 @@ from sklearn.base import TransformerMixin
 
 from sysbags._common.estimator import SequenceEstimator
 from sysbags._common.parallel import run
-from sysbags._common.per_bag import PerBag
-from sysbags._common.types import Array, KernelLike
+from sysbags._common.types import Array, KernelLike, PerBag
 from sysbags._common.validation import check_integer
 from sysbags.errors import ParameterError, SysbagsError
 from sysbags.systems.identification import descending_orders, identify_first

@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sysbags._common.stages import Stages
+from sysbags._common.messages import Stages
 from sysbags.cli._reading import read_clips
 from sysbags.cli._settings import Settings
 from sysbags.errors import FileError, OrderError, VideoWarning

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sysbags._common.lazy import load_name
-from sysbags._common.stages import Stages
+from sysbags._common.messages import Stages
 from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.cli._context import given
 from sysbags.cli._reading import read_clips

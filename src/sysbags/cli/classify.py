@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sysbags._common.stages import Stages
+from sysbags._common.messages import Stages
 from sysbags.cli._facts import is_saved
 from sysbags.cli._model import load_model
 from sysbags.cli._options import Json, NJobs
@@ -140,7 +140,7 @@ def _classified(
     import numpy as np
 
     from sysbags.classifiers.calibration import prediction_sets
-    from sysbags.evaluate.compilation import compiled_for
+    from sysbags.means.compilation import compiled_for
 
     bags, identifier, classifier = load_model(path)
     calibration = classifier.calibration_

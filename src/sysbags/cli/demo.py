@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sysbags._common.stages import Stages
+from sysbags._common.messages import Stages
 from sysbags.cli._options import Json, NJobs, RandomState
 from sysbags.cli._output import check_out, number, print_json, say, show_table
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sysbags._common.stages import Stages
+from sysbags._common.messages import Stages
 from sysbags.cli._model import Features
 from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, OptionalMetric, RandomState
 from sysbags.cli._output import number, print_json, show_table
@@ -41,7 +41,7 @@ def distance(
     """
     from sysbags.distances.alignment import align
     from sysbags.distances.pairwise import pairwise_distances
-    from sysbags.evaluate.compilation import compiled_for
+    from sysbags.means.compilation import compiled_for
 
     features = Features.of(settings, model, metric, lambda_a, lambda_mu, random_state)
     with compiled_for(features.metric):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from sysbags._common.stages import Stages
+from sysbags._common.messages import Stages
 from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.cli._context import from_file, given
 from sysbags.cli._options import (

@@ -60,8 +60,8 @@ def export(
     Example: sysbags export clips.html --to embedding-atlas --out clips.parquet
     """
     from sysbags._common.files import is_library
-    from sysbags.evaluate.compilation import compiled_for
     from sysbags.library import Library
+    from sysbags.means.compilation import compiled_for
     from sysbags.report.clip_table import library_table, report_table
     from sysbags.report.export import check_format, export_table
 

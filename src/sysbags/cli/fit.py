@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sysbags._common.messages import QUIET, VERBOSITY
-from sysbags._common.stages import Stages
+from sysbags._common.messages import QUIET, VERBOSITY, Stages
 from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.cli._options import (
     ChosenForm,

@@ -325,8 +325,8 @@ def search(
     Example: sysbags library search clips.library new.mp4 -k 5
     """
     from sysbags._common.cluster import connected
-    from sysbags.evaluate.compilation import compiled_for
     from sysbags.library.settings import search_weights
+    from sysbags.means.compilation import compiled_for
 
     with (
         connected(scheduler) as client,
@@ -393,8 +393,8 @@ def duplicates(
     Example: sysbags library duplicates clips.library
     """
     from sysbags._common.cluster import connected
-    from sysbags.evaluate.compilation import compiled_for
     from sysbags.library.settings import search_weights
+    from sysbags.means.compilation import compiled_for
 
     with connected(scheduler) as client, _opened(file) as opened, compiled_for("alignment"):
         options = search_weights(opened, lambda_a, lambda_mu)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sysbags._common.stages import Stages
+from sysbags._common.messages import Stages
 from sysbags.cli._model import Features
 from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, OptionalMetric, RandomState, Scheduler
 from sysbags.cli._output import check_out, print_json, say
@@ -47,7 +47,7 @@ def matrix(
     from sysbags._common.files import write_table
     from sysbags.datasets.folder import clips_under
     from sysbags.distances.pairwise import pairwise_distances
-    from sysbags.evaluate.compilation import compiled_for
+    from sysbags.means.compilation import compiled_for
 
     check_out(out, [folder, *([] if model is None else [model])])
     features = Features.of(settings, model, metric, lambda_a, lambda_mu, random_state)

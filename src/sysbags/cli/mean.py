@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sysbags._common.stages import Stages
+from sysbags._common.messages import Stages
 from sysbags.cli._model import Features
 from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, RandomState
 from sysbags.cli._output import check_out, print_json, show_table
@@ -39,7 +39,7 @@ def mean(
 
     Example: sysbags mean fire/*.mp4 --out fire.system
     """
-    from sysbags.evaluate.compilation import compiled_ahead
+    from sysbags.means.compilation import compiled_ahead
     from sysbags.means.frechet import frechet_mean
     from sysbags.storage import save
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sysbags._common.stages import Stages
+from sysbags._common.messages import Stages
 from sysbags.cli._context import from_file
 from sysbags.cli._options import Json, NJobs, RandomState
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sysbags._common.stages import Stages
+from sysbags._common.messages import Stages
 from sysbags.cli._options import Json
 from sysbags.cli._output import check_out, number, print_json, say, show_table
 from sysbags.cli._reading import read_clips

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sysbags._common.stages import Stages
+from sysbags._common.messages import Stages
 from sysbags.cli._options import Json, NJobs, RandomState, number_or_auto
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
 from sysbags.cli._reading import warnings_as_notes
@@ -62,7 +62,7 @@ def timeline(
     Example: sysbags timeline clip.mp4 -o clip.html --csv phases.csv
     """
     from sysbags._common.validation import check_positive
-    from sysbags.evaluate.compilation import compiled_for
+    from sysbags.means.compilation import compiled_for
     from sysbags.report.timeline import Clock, kind_records, phase_records, window_records
     from sysbags.report.timeline_page import write_timeline
     from sysbags.watch.timeline import timeline as find_phases

@@ -121,7 +121,7 @@ def watch(
     Example: sysbags watch rtsp://camera/stream --learn 1h --false-alarms 1/day --events events.csv
     """
     from sysbags.bags.regions import Regions
-    from sysbags.evaluate.compilation import compiled_for
+    from sysbags.means.compilation import compiled_for
     from sysbags.watch.checkpoint import load_normal
     from sysbags.watch.session import Session
 

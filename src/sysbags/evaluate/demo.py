@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sysbags._common.stages import Stages
+from sysbags._common.messages import Stages
 from sysbags._common.types import Array, IntArray
 from sysbags.classifiers.registry import DISTANCE_CLASSIFIERS
 from sysbags.evaluate.vector_predictors import vector_predictor
@@ -46,7 +46,7 @@ def experiment(settings: Settings, stages: Stages | None = None) -> Outcome:
     from sysbags.distances.gram import cross_gram
     from sysbags.distances.pairwise import distance_matrix
     from sysbags.evaluate import leave_one_out
-    from sysbags.evaluate.compilation import compiled_ahead
+    from sysbags.means.compilation import compiled_ahead
     from sysbags.storage import load, save
 
     s, stage, n_jobs = settings, stages or Stages(), settings.n_jobs

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from sysbags._common.cache import Cache
 from sysbags._common.cluster import use_client
-from sysbags._common.stages import Stages
+from sysbags._common.messages import Stages
 from sysbags._common.validation import check_choice, check_integer, check_labels, seed_of
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.registry import BAGS, make_bag
@@ -25,7 +25,6 @@ from sysbags.distances.projection import EmbeddingLoss
 from sysbags.errors import FileError, ParameterError
 from sysbags.evaluate.alternatives import AND, matching_grids
 from sysbags.evaluate.comparators import COMPARATORS
-from sysbags.evaluate.compilation import compiled_ahead
 from sysbags.evaluate.experiment import Experiment, Request, Shown
 from sysbags.evaluate.methods import AUTO, METHODS
 from sysbags.evaluate.reading import (
@@ -37,6 +36,7 @@ from sysbags.evaluate.reading import (
 )
 from sysbags.evaluate.splits import PROTOCOLS
 from sysbags.evaluate.trials import check_trials, merge_trials
+from sysbags.means.compilation import compiled_ahead
 from sysbags.report.results import Details, Evaluation
 from sysbags.systems.identification import identify_first
 

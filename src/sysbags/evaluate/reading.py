@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from sysbags._common.cache import Cache
+from sysbags._common.messages import Stages
 from sysbags._common.parallel import run
-from sysbags._common.stages import Stages
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_stream
 from sysbags.bags.base import BagTransformer

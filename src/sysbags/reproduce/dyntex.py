@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sysbags._common.stages import Stages
+from sysbags._common.messages import Stages
 from sysbags.bags import LocalBinaryPatterns
 from sysbags.classifiers.clips import describe_clips
 from sysbags.datasets.layouts import LayoutClips

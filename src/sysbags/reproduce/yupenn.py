@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sysbags._common.stages import Stages
+from sysbags._common.messages import Stages
 from sysbags._common.types import Array, IntArray
 from sysbags.bags import VisualWords
 from sysbags.classifiers.clips import read_clips

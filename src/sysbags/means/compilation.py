@@ -38,7 +38,7 @@ def compiled_ahead(part: str) -> Iterator[None]:
         return
     # Silent: where it fails, the same is compiled here. One process says that there is compilation.
     quiet = subprocess.DEVNULL
-    # By its path, as importing the package `evaluate` takes longer than some parts need.
+    # By its path, as importing the package takes longer than some parts need.
     process = subprocess.Popen(
         [sys.executable, "-P", __file__, part], stdin=quiet, stdout=quiet, stderr=quiet
     )
@@ -57,11 +57,18 @@ def compiled_for(metric: str) -> AbstractContextManager[None]:
     return compiled_ahead("alignment") if metric == "alignment" else nullcontext()
 
 
-def compile_everything() -> None:
-    """Compile all kernels, half of them in a second process."""
+def compile_everything(*others: Callable[[], object]) -> None:
+    """Compile all kernels, half of them in a second process.
+
+    Parameters
+    ----------
+    *others : callables
+        Use what is compiled for packages above this one.
+    """
     with compiled_ahead("metrics"):
         _use_clips()
-        _use_windows()
+        for use in others:
+            use()
     _use_metrics()
     _use_transitions()
 
@@ -145,18 +152,6 @@ def _use_clips() -> None:
     for dtype in (np.float64, np.float32):
         cross_gram(systems, dtype=dtype)
     cross_gram([identify(system.samples, 2, "intersection") for system in systems])
-
-
-def _use_windows() -> None:
-    """Score the last of the windows of a short stream, by those before it."""
-    from sysbags.datasets.streams import make_streams
-    from sysbags.watch.normal import Scorer, fit_normal
-    from sysbags.watch.windows import window_systems
-
-    (stream,), _ = make_streams(classes=1, per_class=1, frames=60, bins=8)
-    for kernel in ("chi2", "intersection"):
-        windows = window_systems(stream, length=20, step=10, kernel=kernel)
-        Scorer(fit_normal(windows[:-1])).score(windows[-1])
 
 
 USES: dict[str, Callable[[], object]] = {
