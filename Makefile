@@ -2,7 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick test-portable lint types docs links bench results dist clean
+# Two tests at a time; one that ends early takes over tests of the other.
+PYTEST = $(BIN)/pytest -n 2 --dist worksteal
+
+.PHONY: demo test quick test-long test-portable lint types compile docs links bench results dist clean
 
 .venv/for-use: pyproject.toml src/sysbags/_common/__init__.py
 	$(PYTHON) -m venv .venv
@@ -25,21 +28,33 @@ lint: .venv/installed
 types: .venv/installed
 	$(BIN)/mypy
 
-test: lint types
-	$(BIN)/pytest -n 2 --dist worksteal
+# Compiled before the tests, so that they load what would be compiled by each of their processes.
+compile: .venv/installed
+	$(BIN)/sysbags warm-up
+
+# Linter, types and compilation run side by side.
+test: .venv/installed
+	$(MAKE) --no-print-directory --jobs=2 lint types compile
+	$(PYTEST)
 
 # The fast part of the tests, in less than a minute when everything is compiled.
 quick: .venv/installed
-	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+	$(PYTEST) -m "not slow"
 
-# The suite once more as an older processor would run it: NumPy without dispatched instructions, OpenBLAS with
+# Statistical and exhaustive tests that take minutes: before a release, not with every change.
+test-long: .venv/installed
+	$(PYTEST) -m long
+
+# What computes, as an older processor would run it: NumPy without dispatched instructions, OpenBLAS with
 # another kernel, Numba for a generic processor and with a cache of its own, OpenCV and torch without AVX.
 PORTABLE = NPY_DISABLE_CPU_FEATURES="$$($(BIN)/python tests/dispatched.py)" OPENBLAS_CORETYPE=Prescott \
 	NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES= NUMBA_CACHE_DIR=$(CURDIR)/.venv/numba-portable \
 	OPENCV_CPU_DISABLE=AVX2,AVX,FP16 ATEN_CPU_CAPABILITY=default
+COMPUTING = kernels systems distances means classifiers
 
 test-portable: .venv/installed
-	$(PORTABLE) $(BIN)/pytest -n 2 --dist worksteal
+	$(PORTABLE) $(BIN)/sysbags warm-up
+	$(PORTABLE) $(PYTEST) tests/_numba $(COMPUTING:%=tests/%) $(COMPUTING:%=src/sysbags/%)
 
 # The peers that the benchmarks measure against are large, so they are installed only here.
 bench: .venv/installed

@@ -71,6 +71,8 @@ def pytest_collection_modifyitems(items):
         is_example = isinstance(item, pytest.DoctestItem) and item.path.name in NETWORKS
         if is_example and not all(find_spec(name) for name in DEEP):
             item.add_marker(pytest.mark.skip(reason="the examples need the extra deep"))
+        if item.get_closest_marker("long"):
+            item.add_marker("slow")
         path = item.path.relative_to(ROOT).as_posix()
         name = f"{path}::{item.name.partition('[')[0]}"
         if any(slow in (path, name) or path.startswith(f"{slow}/") for slow in SLOW):
