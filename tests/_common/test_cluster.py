@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 import sysbags
 from helpers import in_form_of
 from sysbags import errors
-from sysbags._common.cluster import Shared, active_client, connected, on_cluster, use_client
-from sysbags._common.parallel import run
+from sysbags._common.parallel import Shared, connected, run, use_client
 from sysbags.cli import app
 from sysbags.datasets import make_clips, make_streams
 from sysbags.distances import METRICS
@@ -86,7 +85,7 @@ def test_chunks_and_what_they_share(client):
     assert sorted(seen) == [(0, 3), (1, 2), (2, 1)]
     assert here == [os.getpid()] * 2
     assert os.getpid() not in there
-    assert active_client() is None
+    assert run(pid_after, [0.0, 0.0], None, "here again", remote=True) == here
 
 
 class Named(NamedTuple):
@@ -139,10 +138,12 @@ def test_an_error_cancels_what_was_submitted(client, tmp_path):
     assert calls < 10  # of 199
 
 
-def test_closing_the_iterator_cancels(client):
-    finished = on_cluster(client, pid_after, [0.0] + [0.2] * 50, ())
-    next(finished)
-    finished.close()  # what Ctrl-C does
+def test_ctrl_c_cancels(client):
+    def interrupt(k, result):
+        raise KeyboardInterrupt
+
+    with use_client(client), pytest.raises(KeyboardInterrupt):
+        run(pid_after, [0.0] + [0.2] * 50, None, "x", consume=interrupt, remote=True)
     time.sleep(0.5)
     assert not any(client.processing().values())
 
@@ -260,7 +261,7 @@ def test_the_command_line_says_one_sentence(address, tmp_path):
 def test_the_missing_package_gets_a_sentence():
     code = (
         "import sys; sys.modules['distributed'] = None\n"
-        "from sysbags._common.cluster import connected\n"
+        "from sysbags._common.parallel import connected\n"
         "from sysbags.errors import ParameterError\n"
         "try:\n"
         "    with connected('tcp://127.0.0.1:1'): pass\n"

@@ -11,7 +11,7 @@ import pytest
 import sysbags
 from cli_folder import call_json
 from libraries import IDENTIFIER, rows_of, small_clips, start_adding
-from sysbags._common.cluster import on_cluster
+from sysbags._common import parallel
 from sysbags.datasets import make_streams
 from sysbags.errors import ParameterError
 from sysbags.library import Embedding, Library, SystemIndex, adding
@@ -44,13 +44,13 @@ def systems():
 @pytest.fixture
 def sent(monkeypatch):
     """The names of the functions that were sent to the cluster."""
-    names = []
+    names, on_cluster = [], parallel._on_cluster
 
     def noted(client, function, chunks, shared):
-        names.append(function.args[0].__name__)
+        names.append(function.__name__)
         return on_cluster(client, function, chunks, shared)
 
-    monkeypatch.setattr("sysbags._common.parallel.on_cluster", noted)
+    monkeypatch.setattr(parallel, "_on_cluster", noted)
     return names
 
 

@@ -128,7 +128,7 @@ def evaluate(
     Example: sysbags evaluate clips --compare --report clips.html
     """
     from sysbags import evaluate as evaluation
-    from sysbags._common.cluster import connected
+    from sysbags._common.parallel import connected
 
     if not compare:
         compare_stride, compare_frames = given(compare_stride=compare_stride, compare_frames=compare_frames)

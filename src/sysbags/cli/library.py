@@ -98,7 +98,7 @@ def add(
 
     Example: sysbags library add clips.library clips --order 5
     """
-    from sysbags._common.cluster import connected
+    from sysbags._common.parallel import connected
     from sysbags.library import Library
 
     is_new = not file.exists()
@@ -324,7 +324,7 @@ def search(
 
     Example: sysbags library search clips.library new.mp4 -k 5
     """
-    from sysbags._common.cluster import connected
+    from sysbags._common.parallel import connected
     from sysbags.library.settings import search_weights
     from sysbags.means.compilation import compiled_for
 
@@ -392,7 +392,7 @@ def duplicates(
 
     Example: sysbags library duplicates clips.library
     """
-    from sysbags._common.cluster import connected
+    from sysbags._common.parallel import connected
     from sysbags.library.settings import search_weights
     from sysbags.means.compilation import compiled_for
 

@@ -43,8 +43,8 @@ def matrix(
 
     Example: sysbags matrix clips --out distances.csv
     """
-    from sysbags._common.cluster import connected, use_client
     from sysbags._common.files import write_table
+    from sysbags._common.parallel import connected, use_client
     from sysbags.datasets.folder import clips_under
     from sysbags.distances.pairwise import pairwise_distances
     from sysbags.means.compilation import compiled_for

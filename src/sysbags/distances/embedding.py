@@ -9,8 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.cluster import use_client
-from sysbags._common.parallel import run
+from sysbags._common.parallel import run, use_client
 from sysbags._common.types import Array, IntArray, KernelLike
 from sysbags._common.validation import check_integer, check_stream, kernel_name, seed_of
 from sysbags.errors import IncompatibleSystemsError, ParameterError

@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.cache import SCHEMAS, fingerprint
-from sysbags._common.cluster import Shared, use_client
-from sysbags._common.parallel import ONE_BLAS_THREAD, QUEUED, check_jobs, run
+from sysbags._common.parallel import ONE_BLAS_THREAD, QUEUED, Shared, check_jobs, run, use_client
 from sysbags._common.types import Array, IntArray, KernelLike
 from sysbags._numba.histograms import cross_blocks
 from sysbags.distances.embedding import Embedding, embed_systems, embedded_products

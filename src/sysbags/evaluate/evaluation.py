@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.cache import Cache
-from sysbags._common.cluster import use_client
 from sysbags._common.messages import Stages
+from sysbags._common.parallel import use_client
 from sysbags._common.validation import check_choice, check_integer, check_labels, seed_of
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.registry import BAGS, make_bag

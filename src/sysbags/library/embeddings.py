@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sysbags._common.cluster import use_client
-from sysbags._common.parallel import run
+from sysbags._common.parallel import run, use_client
 from sysbags.distances.embedding import EmbeddedSystems, Embedding
 from sysbags.errors import FileError
 from sysbags.library.index import SystemIndex

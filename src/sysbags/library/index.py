@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sysbags._common.cluster import use_client
-from sysbags._common.parallel import ONE_BLAS_THREAD, run
+from sysbags._common.parallel import ONE_BLAS_THREAD, run, use_client
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer, check_weight
 from sysbags.distances.alignment_matrix import alignment_bounds, alignment_matrix, mean_term

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from sysbags._common.cluster import use_client
+from sysbags._common.parallel import use_client
 from sysbags.distances.embedding import EmbeddedSystems, Embedding
 from sysbags.errors import FileError, ParameterError
 from sysbags.library.adding import Added, add_clips
