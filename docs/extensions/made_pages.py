@@ -44,7 +44,7 @@ FILES = {
     "CODE_OF_CONDUCT.md": "code-of-conduct.md",
 }
 MADE = {"api", "commands"}
-COMPLETION = {"install_completion", "show_completion"}
+EVERYWHERE = {"install_completion", "show_completion", "help"}
 
 
 def api_page() -> Iterator[str]:
@@ -86,9 +86,9 @@ def command_page() -> Iterator[str]:
         yield from [".. code-block:: text", "", f"   {usage}", ""]
         yield from _help(command.help or "")
         panels: dict[str, list[str]] = {}
-        for parameter in command.params:
+        for parameter in command.get_params(context):
             record = parameter.get_help_record(context)
-            if record is not None and parameter.name not in COMPLETION:
+            if record is not None and parameter.name not in EVERYWHERE:
                 usual = f"{parameter.param_type_name.title()}s"
                 entries = panels.setdefault(getattr(parameter, "rich_help_panel", None) or usual, [])
                 name = re.sub(r" <list\[\w+\]>", "", record[0])  # Typer's type of what can be repeated

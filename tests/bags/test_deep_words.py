@@ -16,8 +16,8 @@ from sysbags._common.cache import Cache
 from sysbags.bags import DeepActivations, LocalBinaryPatterns, networks
 from sysbags.bags.cached import cached_streams, cached_streams_of_several
 from sysbags.bags.networks import network
-from sysbags.cli._settings import Settings
-from sysbags.errors import ParameterError, StreamError, VideoError
+from sysbags.cli._options import Settings
+from sysbags.errors import StreamError, VideoError
 
 torch = pytest.importorskip("torch")
 EfficientNet = pytest.importorskip("efficientnet_lite_pytorch").EfficientNet
@@ -124,12 +124,6 @@ def test_frames_may_keep_their_shape():
         frames = list(DeepActivations(size=64, keep_aspect=keep_aspect).read(small))
         np.testing.assert_array_equal(frames, small)
     assert DeepActivations(WORDS, size=64, keep_aspect=True).stream(tall).shape == (2, 1000)
-
-
-def test_the_shape_is_for_networks():
-    assert Settings(bags="deep", keep_aspect=True, size=256).make_bags().keep_aspect
-    with pytest.raises(ParameterError, match="--keep-aspect is for the bags deep, deep-words, deep-pat"):
-        Settings(bags="lbp", keep_aspect=True).make_bags()
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from sysbags.bags.registry import (
     names_with_option,
     preset_bags,
 )
-from sysbags.cli._settings import Settings
+from sysbags.cli._options import Settings
 from sysbags.errors import ParameterError
 from sysbags.storage.kinds import KINDS
 

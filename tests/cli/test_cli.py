@@ -389,7 +389,7 @@ run()
 
 
 @pytest.mark.parametrize(
-    "module", ["sysbags.cli", "typer", "sysbags.cli._settings", "numpy", "sysbags.storage"]
+    "module", ["sysbags.cli", "typer", "sysbags.cli._options", "numpy", "sysbags.storage"]
 )
 def test_ctrl_c_while_modules_are_imported(classes, tmp_path, module):
     command = [sys.executable, "-c", INTERRUPTED_IMPORT, module, "fit", classes, "--out", tmp_path / "m"]

@@ -16,7 +16,7 @@ import sysbags
 from cli_folder import FRAMES, HEIGHT, WIDTH, call, call_json, make_classes
 from clips import write_clip
 from sysbags.cli import main
-from sysbags.cli._facts import spectrum
+from sysbags.cli.inspect import spectrum
 
 
 @pytest.fixture(scope="module")

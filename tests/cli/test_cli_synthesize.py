@@ -29,7 +29,7 @@ def colours(path):
 
 def test_the_frames_are_those_of_the_clip(capsys, clip, tmp_path):
     out = tmp_path / "endless.mkv"
-    facts = call_json(capsys, "synthesize", clip, "--seconds", 4, "-o", out, "--lossless", "--order", 3)
+    facts = call_json(capsys, "synthesize", clip, "--seconds", 4, "-o", out, "--order", 3)
     assert (facts["frames"], facts["frames_per_second"], facts["order"]) == (80, 20.0, 3)
     assert facts["note"] == NOTE
     order = np.array(facts["indices"])
@@ -37,9 +37,9 @@ def test_the_frames_are_those_of_the_clip(capsys, clip, tmp_path):
     assert facts["jumps"] == (np.diff(order) != 1).sum()
     own, written = colours(clip), colours(out)
     assert written.shape == (80, 64, 80, 3)
-    # Each frame was converted to YCbCr once more, which rounds.
+    # Each frame was converted to YCbCr once more and compressed, which rounds.
     distances = np.array([np.abs(picture.astype(float) - own).mean(axis=(1, 2, 3)) for picture in written])
-    assert distances[np.arange(80), order].max() < 2.0
+    assert distances[np.arange(80), order].max() < 3.0
     np.testing.assert_array_equal(distances.argmin(axis=1), order)
     with av.open(str(out)) as container:
         assert float(container.streams.video[0].average_rate) == 20.0
@@ -56,7 +56,7 @@ def test_steps_are_smooth(capsys, clip, tmp_path):
 def test_the_seed_decides(capsys, clip, tmp_path):
     orders = [
         call_json(capsys, "synthesize", clip, "--seconds", 3, "-o", tmp_path / f"{k}.mp4", *words)["indices"]
-        for k, words in enumerate([(), ("--seed", 0), ("--random-state", 1)])
+        for k, words in enumerate([(), ("--random-state", 0), ("--random-state", 1)])
     ]
     assert orders[0] == orders[1] != orders[2]
 
@@ -95,7 +95,7 @@ def test_a_folder_of_images(capsys, tmp_path):
         (("--seconds", "601"), "at most 600"),
         (("--max-frames", "1"), "the stream has one frame, but a system needs at least two"),
         (("--order", "60"), "order 60 needs at least 61 frames"),
-        (("--window", "2"), "--window is 2, but each frame needs a bag of its own"),
+        (("--window", "2"), "No such option: --window"),
         (("--bag", "lbp,colour"), "this command takes a single bag"),
         (("-o", "a.txt"), "the suffix of a video must be one of .avi"),
         (("-o", "missing/a.mp4"), "missing does not exist"),

@@ -24,6 +24,7 @@ __all__ = [
     "VIDEO_SUFFIXES",
     "atomic_write",
     "is_library",
+    "is_saved",
     "json_text",
     "natural_order",
     "remove_old_temporaries",
@@ -138,6 +139,16 @@ def is_library(path: str | os.PathLike[str]) -> bool:
     with open(path, "rb") as file:
         start = file.read(72)
     return start.startswith(SQLITE_MAGIC) and start[68:] == LIBRARY_ID.to_bytes(4, "big")
+
+
+def is_saved(file: Path) -> bool:
+    """Tell whether a file was saved: a library, or a model file (a length of eight bytes, then JSON)."""
+    if not file.is_file():
+        return False
+    if is_library(file):
+        return True  # what reads it as a model says that it is a library
+    with file.open("rb") as opened:
+        return opened.read(9)[8:] == b"{"
 
 
 def remove_old_temporaries(folder: Path) -> None:

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import wraps
 from importlib import import_module
+from inspect import signature
 from io import TextIOWrapper
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from sysbags._common import __version__
-from sysbags._common.messages import NORMAL, VERBOSE, VERBOSITY
-from sysbags.cli._config import as_default_map, long_name, read_defaults
-from sysbags.cli._context import CONTEXT, from_files, with_verbosity
-from sysbags.cli._options import UsageError, help_text
+from sysbags._common.messages import NORMAL, QUIET, VERBOSE, VERBOSITY
+from sysbags.cli._config import (
+    CONTEXT,
+    UsageError,
+    config_files,
+    from_file,
+    long_name,
+    origins,
+    read_defaults,
+)
+from sysbags.cli._options import help_text, with_parameters
 from sysbags.cli._output import note, note_error
 from sysbags.errors import ParameterError, SysbagsError
 
@@ -26,41 +38,89 @@ __all__ = ["INTERRUPTED", "app", "main"]
 
 # See docs/exit-codes.md; `watch` also ends with 143 after SIGTERM.
 FAILED, WRONG, UNEXPECTED, INTERRUPTED = 1, 2, 70, 130
-
-app = typer.Typer(name="sysbags", pretty_exceptions_enable=False, rich_markup_mode="rich")
-apps = [app]
-
-
-def _register(name: str) -> None:
-    """Add the command of a file, the function or the group with its name; the docstring is the help text."""
-    command = getattr(import_module(f"sysbags.cli.{name}"), name)
-    if isinstance(command, typer.Typer):
-        app.add_typer(command, name=name)
-        apps.append(command)
-    else:
-        app.command(name.replace("_", "-"), help=help_text(command))(command)
+PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "av", "opencv-python-headless")
+COMMANDS = {
+    "Everyday": ("fit", "classify", "evaluate", "distance", "inspect", "demo", "models", "config", "warm_up"),
+    "Library": ("library", "export"),
+    "Watching": ("watch", "timeline"),
+    "Research": ("matrix", "mean", "synthesize", "reproduce"),
+}
 
 
-for _name in (
-    "fit",
-    "classify",
-    "evaluate",
-    "reproduce",
-    "distance",
-    "matrix",
-    "mean",
-    "inspect",
-    "synthesize",
-    "timeline",
-    "watch",
-    "demo",
-    "models",
-    "library",
-    "export",
-    "warm_up",
-    "config",
-):
-    _register(_name)
+class _Flags:
+    """Options without a value: Typer's help would show a type, <bool>, for them."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters of a command, --help among them."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
+
+
+class _Command(_Flags, TyperCommand):
+    """A command whose help shows flags."""
+
+
+class _Group(_Flags, TyperGroup):
+    """A group of commands whose help shows flags."""
+
+
+def _set_verbosity(
+    context: typer.Context,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print results and errors only: no progress, no notes.")
+    ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Say what is done, with versions and times; show where a failure is."
+        ),
+    ] = False,
+) -> None:
+    """Put the two options in force; those of the command line come before those of a file."""
+    CONTEXT.set(context)  # the group's first, then that of its command
+    asked = {name for name, value in (("quiet", quiet), ("verbose", verbose)) if value}
+    if len(asked) == 2:
+        asked = {name for name in asked if not from_file(name)}
+    if len(asked) > 1:
+        raise ParameterError("--quiet and --verbose exclude each other: leave one out")
+    for name in asked:
+        # What the command line says before the command stays, and a group leaves files to its command.
+        if from_file(name) and (VERBOSITY.get() or context.invoked_subcommand):
+            return
+        if name == "quiet":
+            VERBOSITY.set(QUIET)
+            warnings.simplefilter("ignore")  # until `main` ends
+        elif VERBOSITY.get() != VERBOSE:
+            VERBOSITY.set(VERBOSE)
+            note(_versions())
+            for file in config_files():
+                note(f"defaults from {file.path}")
+
+
+def _versions() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    texts = [f"version {__version__}", f"Python {platform.python_version()} on {platform.platform()}"]
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):  # OpenCV has packages of other names
+            texts.append(f"{name} {version(name)}")
+    return ", ".join(texts)
+
+
+def _with_verbosity(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options --quiet and --verbose."""
+    own = signature(function, eval_str=True).parameters
+    added = signature(_set_verbosity, eval_str=True).parameters
+
+    @wraps(function)
+    def command(*, context: typer.Context, quiet: bool, verbose: bool, **arguments: Any) -> None:
+        _set_verbosity(context, quiet, verbose)
+        function(**arguments, **({"context": context} if "context" in own else {}))
+
+    return with_parameters(command, {**own, **added})
 
 
 def _version(value: bool) -> None:
@@ -82,15 +142,34 @@ def about(
     Exit codes: 0 done; 1 library verify has found a problem, or nobody reads the output any more; 2 an error,
     with one sentence about it; 70 a mistake in sysbags; 130 Ctrl-C; 143 watch was ended by SIGTERM.
     """
-    context.obj = read_defaults(context)
-    context.default_map = as_default_map(context.obj)
+    read_defaults(context)
 
 
-app.callback(help=help_text(about))(about)
-for _app in apps:
-    for _command in (_app.registered_callback, *_app.registered_commands):
-        if _command is not None and _command.callback is not None:
-            _command.callback = with_verbosity(_command.callback)
+def _make_app() -> typer.Typer:
+    """Return the program with the function or the group of each file; docstrings are the help texts."""
+    made = typer.Typer(name="sysbags", pretty_exceptions_enable=False, rich_markup_mode="rich")
+    names = {"help_option_names": ["--help", "-h"]}
+    made.callback(cls=_Group, context_settings=names, help=help_text(about))(about)
+    apps = [made]
+    for panel, commands in COMMANDS.items():
+        for name in commands:
+            command = getattr(import_module(f"sysbags.cli.{name}"), name)
+            if isinstance(command, typer.Typer):
+                made.add_typer(command, name=name, cls=_Group, rich_help_panel=panel)
+                apps.append(command)
+            else:
+                about_it = help_text(command)
+                made.command(name.replace("_", "-"), help=about_it, rich_help_panel=panel)(command)
+    for each in apps:
+        for registered in (each.registered_callback, *each.registered_commands):
+            if registered is not None and registered.callback is not None:
+                registered.callback = _with_verbosity(registered.callback)
+        for registered in each.registered_commands:
+            registered.cls = _Command
+    return made
+
+
+app = _make_app()
 
 
 def _refuse_empty(arguments: Sequence[str]) -> None:
@@ -168,9 +247,9 @@ def _main(arguments: list[str]) -> int:
 def _origins(text: str) -> str:
     """Say which of the options in an error are from which configuration file."""
     found = [
-        f"{long_name(default.parameter)} is from {default.file.path}"
-        for default in from_files()
-        if re.search(rf"(?<![\w-])({long_name(default.parameter)}|{default.parameter.name})(?![\w-])", text)
+        f"{long_name(option)} is from {path}"
+        for option, path in origins().items()
+        if re.search(rf"(?<![\w-])({long_name(option)}|{option.name})(?![\w-])", text)
     ]
     return f" ({', '.join(found)})" if found else ""
 

@@ -1,39 +1,46 @@
-"""Defaults of options from configuration files, checked as the command line is.
+"""Defaults of options from configuration files, which click takes as its `default_map`.
 
 A file has one table per command, such as ``[fit]`` or ``[library.add]``, and ``[defaults]`` for the options
-that commands share. Keys are the long names of options without the dashes.
+that commands share. Keys are the long names of options without the dashes. Values are checked as those of
+the command line are; click's `ParameterSource` then tells whether an option has its value from a file.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
+from contextvars import ContextVar
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import typer
 
-from sysbags.cli._options import PANEL, UsageError
 from sysbags.errors import FileError
 
 __all__ = [
+    "CONTEXT",
     "FILE",
+    "PANEL",
     "VARIABLE",
-    "ConfigFile",
-    "Default",
+    "UsageError",
     "all_commands",
-    "as_default_map",
     "config_files",
+    "from_file",
+    "given",
     "long_name",
+    "origins",
     "read_defaults",
     "user_file",
 ]
 
+UsageError = cast(type[Exception], typer.BadParameter.__base__)  # click's, or typer's own copy of it
+CONTEXT: ContextVar[typer.Context | None] = ContextVar("context", default=None)  # of the running command
 FILE = "sysbags.toml"
 VARIABLE = "SYSBAGS_CONFIG"
 TABLE = "defaults"
+PANEL = "Frames, bags and systems"  # options that commands share, as these are
 SHARED = {"--n-jobs", "--random-state", "--cache", "--scheduler", "--json", "--quiet", "--verbose"}
 
 
@@ -42,16 +49,6 @@ class ConfigFile(NamedTuple):
 
     place: str
     path: Path
-
-
-class Default(NamedTuple):
-    """The default of an option of a command, as a file says it."""
-
-    command: str
-    parameter: Any  # click's, or typer's own copy of it
-    value: str | bool
-    file: ConfigFile
-    table: str
 
 
 def user_file() -> Path:
@@ -77,92 +74,123 @@ def config_files() -> list[ConfigFile]:
     return [*found, ConfigFile("environment", Path(variable))]
 
 
-def long_name(parameter: Any) -> str:
+def from_file(name: str) -> bool:
+    """Tell whether the value of an option of the running command is from a configuration file."""
+    context = CONTEXT.get()
+    source = None if context is None else context.get_parameter_source(name)
+    return source is not None and source.name == "DEFAULT_MAP"
+
+
+def given(**values: Any) -> tuple[Any, ...]:
+    """Return the values of options, with None for those that are from a configuration file.
+
+    For commands that know better than such a default, from a model or a library.
+    """
+    return tuple(None if from_file(name) else value for name, value in values.items())
+
+
+def origins() -> dict[Any, Path]:
+    """Return the options of the running command whose values are from files, and those files."""
+    context = CONTEXT.get()
+    if context is None:
+        return {}
+    command, files = context.command_path.removeprefix("sysbags "), context.find_root().obj
+    return {p: files[command, p.name] for p in context.command.params if p.name and from_file(p.name)}
+
+
+def long_name(option: Any) -> str:
     """Return the name of an option that a reader understands."""
-    return str(next((word for word in parameter.opts if word.startswith("--")), parameter.opts[0]))
-
-
-def _keys(parameter: Any) -> list[str]:
-    """Return the names that an option may have in a file."""
-    long = [word.removeprefix("--") for word in parameter.opts if word.startswith("--")]
-    return long or [parameter.opts[0].removeprefix("-")]
+    return str(next((word for word in option.opts if word.startswith("--")), option.opts[0]))
 
 
 def all_commands(group: Any, above: str = "") -> Iterator[tuple[str, list[Any]]]:
     """Yield the names of all commands below a group, such as "library add", and their options."""
     for name, command in group.commands.items():
-        options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
-        yield f"{above}{name}", options
+        yield f"{above}{name}", [p for p in command.params if p.param_type_name == "option"]
         if hasattr(command, "commands"):
             yield from all_commands(command, f"{above}{name} ")
 
 
-def read_defaults(context: typer.Context) -> list[Default]:
-    """Read all files; of two defaults of an option the later one counts.
+def read_defaults(context: typer.Context) -> None:
+    """Read all files into the `default_map` of a context; of two defaults of an option the later one counts.
 
     Parameters
     ----------
     context : typer.Context
-        Of the program, whose commands and options the files are compared with.
+        Of the program, whose commands and options the files are compared with. Its `obj` becomes the file of
+        each default, by the name of the command and that of the parameter.
     """
-    commands = dict(all_commands(context.command))
-    return [default for file in config_files() for default in _of_file(file, commands, context)]
+    defaults: dict[str, Any] = {}
+    context.default_map, context.obj = defaults, {}
+    files = config_files()
+    commands = dict(all_commands(context.command)) if files else {}
+    for file in files:
+        for table, values in _tables(file):
+            options = _options(table, commands, file)
+            for key, value in values.items():
+                _check_known(key, options, f"{file.path}: [{table}] {key} is not an option {_whose(table)}")
+                for command, option in options[key]:
+                    entries = defaults
+                    for name in command.split():
+                        entries = entries.setdefault(name, {})
+                    entries[option.name] = _checked(option, value, file, f"[{table}] {key}", context)
+                    context.obj[command, option.name] = file.path
+                    option.show_default = True  # in help texts
 
 
-def _of_file(file: ConfigFile, commands: dict[str, list[Any]], context: typer.Context) -> Iterator[Default]:
+def _tables(file: ConfigFile) -> list[tuple[str, dict[str, Any]]]:
+    """Return the tables of a file by their dotted names, that for all commands first."""
     import tomllib
 
+    def walk(table: dict[str, Any], name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+        yield name, {key.replace("_", "-"): v for key, v in table.items() if not isinstance(v, dict)}
+        for key, value in table.items():
+            if isinstance(value, dict):
+                yield from walk(value, f"{name}.{key}".removeprefix("."))
+
     try:
-        tables = dict(_tables(tomllib.loads(file.path.read_text(encoding="utf-8"))))
+        (_, outside), *tables = walk(tomllib.loads(file.path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FileError(f"{file.path} is not valid TOML: {error}") from None
-    if tables[""]:
+    for key in outside:
         raise FileError(
-            f"{file.path}: {next(iter(tables['']))} is in no table, but it must be in [{TABLE}] or in the "
-            "table of a command, such as [fit]"
+            f"{file.path}: {key} is in no table, but it must be in [{TABLE}] or in the table of a command, "
+            "such as [fit]"
         )
-    shared: dict[str, list[tuple[str, Any]]] = {}
-    for command, options in commands.items():
-        for option in options:
-            if getattr(option, "rich_help_panel", None) == PANEL or long_name(option) in SHARED:
-                for key in _keys(option):
-                    shared.setdefault(key, []).append((command, option))
-    for key, value in tables.pop(TABLE, {}).items():
-        _check_known(key, shared, f"{file.path}: [{TABLE}] {key} is not an option that commands share")
-        for command, option in shared[key]:
-            yield Default(command, option, _checked(option, value, file, TABLE, context), file, TABLE)
-    del tables[""]
-    for table, values in tables.items():
-        command = table.replace(".", " ")
-        _check_known(command, commands, f"{file.path}: [{table}] is not a command")
-        named = {key: option for option in commands[command] for key in _keys(option)}
-        for key, value in values.items():
-            problem = f"{file.path}: [{table}] {key} is not an option of `sysbags {command}`"
-            _check_known(key, named, problem)
-            option = named[key]
-            yield Default(command, option, _checked(option, value, file, table, context), file, table)
+    return sorted(tables, key=lambda table: table[0] != TABLE)
 
 
-def _tables(table: dict[str, Any], name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each table by its dotted name, without the tables in it; keys have dashes as options do."""
-    yield name, {key.replace("_", "-"): v for key, v in table.items() if not isinstance(v, dict)}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _tables(value, f"{name}.{key}".removeprefix("."))
+def _options(
+    table: str, commands: dict[str, list[Any]], file: ConfigFile
+) -> dict[str, list[tuple[str, Any]]]:
+    """Return the options that a table may set by their keys, each with the commands that have it."""
+    names = {name.replace(" ", "."): name for name in commands}
+    if table != TABLE:
+        _check_known(table, names, f"{file.path}: [{table}] is not a command")
+    found: dict[str, list[tuple[str, Any]]] = {}
+    for name in names.values() if table == TABLE else [names[table]]:
+        for option in commands[name]:
+            if table != TABLE or option.rich_help_panel == PANEL or long_name(option) in SHARED:
+                long = [word for word in option.opts if word.startswith("--")]
+                for word in long or option.opts:
+                    found.setdefault(word.lstrip("-"), []).append((name, option))
+    return found
+
+
+def _whose(table: str) -> str:
+    return "that commands share" if table == TABLE else f"of `sysbags {table.replace('.', ' ')}`"
 
 
 def _check_known(name: str, names: Collection[str], problem: str) -> None:
     """Raise an error with the nearest name unless a name is known."""
     if name not in names:
         near = get_close_matches(name, names, n=1, cutoff=0.5)
-        meant = f": did you mean {near[0].replace(' ', '.')}?" if near else ""
-        raise FileError(f"{problem}{meant}")
+        raise FileError(f"{problem}: did you mean {near[0]}?" if near else problem)
 
 
-def _checked(option: Any, value: Any, file: ConfigFile, table: str, context: typer.Context) -> str | bool:
+def _checked(option: Any, value: Any, file: ConfigFile, key: str, context: typer.Context) -> str | bool:
     """Return a value as the command line would have it, after the same checks."""
-    name = _keys(option)[0]
-    where = f"{file.path}: [{table}] {name} is {value!r}"
+    where = f"{file.path}: {key} is {value!r}"
     if option.is_flag:
         if not isinstance(value, bool):
             raise FileError(f"{where}, but it must be true or false")
@@ -174,30 +202,11 @@ def _checked(option: Any, value: Any, file: ConfigFile, table: str, context: typ
     except UsageError as error:
         reason = getattr(error, "message", str(error)).removeprefix("Value error, ")
         raise FileError(f"{where}: {reason}") from None
-    if file.place == "folder" and _leads_away(name, str(value)):
+    # Every text counts as a path: what is none, such as 1/day, would be in the folder.
+    stays = Path(os.path.realpath(str(value))).is_relative_to(os.path.realpath("."))
+    if file.place == "folder" and (long_name(option) == "--scheduler" or not stays):
         raise FileError(
             f"{where}, which leads out of the folder, and a folder may be somebody else's: write it in "
             f"{user_file()}, or in a file that {VARIABLE} names"
         )
     return str(value)
-
-
-def _leads_away(name: str, value: str) -> bool:
-    """Tell whether a value lets a folder write elsewhere, or send clips and functions to a cluster.
-
-    Every text counts as a path: what is none, such as 1/day, would be in the folder.
-    """
-    here = Path(os.path.realpath("."))
-    return name == "scheduler" or not Path(os.path.realpath(value)).is_relative_to(here)
-
-
-def as_default_map(defaults: Sequence[Default]) -> dict[str, Any]:
-    """Return the defaults as click takes them, by commands and names of parameters; help shows them."""
-    nested: dict[str, Any] = {}
-    for default in defaults:
-        table = nested
-        for name in default.command.split():
-            table = table.setdefault(name, {})
-        table[default.parameter.name] = default.value
-        default.parameter.show_default = True
-    return nested

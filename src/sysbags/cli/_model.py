@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from sysbags._common.lazy import load_name
 from sysbags._common.messages import Stages
 from sysbags.classifiers.registry import CLASSIFIERS
-from sysbags.cli._context import given
+from sysbags.cli._config import given
+from sysbags.cli._options import Settings, check_network
 from sysbags.cli._reading import read_clips
-from sysbags.cli._settings import Settings, check_network
 from sysbags.distances import METRICS
 from sysbags.errors import FileError, ParameterError
 

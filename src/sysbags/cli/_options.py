@@ -1,28 +1,37 @@
-"""Types of the options that several commands share."""
+"""Options that several commands share, and the bags and systems that they describe."""
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from sysbags.bags.registry import PRESETS
+from sysbags.bags.registry import BAGS, PRESETS, check_option, make_bag, names_with_option
 from sysbags.classifiers.registry import CLASSIFIERS
+from sysbags.cli._config import PANEL, from_file
+from sysbags.cli._output import note
 from sysbags.distances import METRICS
 from sysbags.errors import ParameterError
 from sysbags.kernels import KERNELS
 
+if TYPE_CHECKING:
+    from sysbags.bags.base import BagTransformer
+    from sysbags.classifiers import SystemIdentifier
+
 __all__ = [
-    "PANEL",
     "ChosenForm",
     "ChosenMetric",
     "Classifier",
     "Embedding",
+    "FolderSettings",
     "Json",
     "LambdaA",
     "LambdaMu",
@@ -32,17 +41,31 @@ __all__ = [
     "Preset",
     "RandomState",
     "Scheduler",
-    "UsageError",
+    "Settings",
+    "check_network",
     "help_text",
     "last_of_list",
     "number_or_auto",
     "rate_per_second",
     "seconds_of",
+    "setting",
+    "with_parameters",
+    "with_settings",
 ]
 
-UsageError = cast(type[Exception], typer.BadParameter.__base__)  # click's, or typer's own copy of it
-PANEL = "Frames, bags and systems"
+DEFAULT = "lbp"
+READING = ("start", "stop", "stride", "max_frames", "size")
+PARAMETERS = {"network": "model", "network_stride": "size"}  # a parameter of the bags that an option is for
+WORDS, NETWORKS, MODELS = (", ".join(names_with_option(option)) for option in ("words", "size", "model"))
 UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
+
+Kernel = StrEnum("Kernel", {name: name for name in KERNELS})  # type: ignore[misc]
+Metric = StrEnum("Metric", {name: name for name in METRICS})  # type: ignore[misc]
+WeightedMetric = StrEnum(  # type: ignore[misc]
+    "WeightedMetric", {name: name for name, metric in METRICS.items() if metric.weighted}
+)
+Classifier = StrEnum("Classifier", {name: name for name in ("auto", *CLASSIFIERS)})  # type: ignore[misc]
+PresetName = StrEnum("PresetName", {name: name for name in PRESETS})  # type: ignore[misc]
 
 
 def last_of_list(names: Iterable[str]) -> Callable[[str], list[str]]:
@@ -61,14 +84,17 @@ def last_of_list(names: Iterable[str]) -> Callable[[str], list[str]]:
     return complete
 
 
-Kernel = StrEnum("Kernel", {name: name for name in KERNELS})  # type: ignore[misc]
-Metric = StrEnum("Metric", {name: name for name in METRICS})  # type: ignore[misc]
-WeightedMetric = StrEnum(  # type: ignore[misc]
-    "WeightedMetric", {name: name for name, metric in METRICS.items() if metric.weighted}
-)
-
-Classifier = StrEnum("Classifier", {name: name for name in ("auto", *CLASSIFIERS)})  # type: ignore[misc]
-PresetName = StrEnum("PresetName", {name: name for name in PRESETS})  # type: ignore[misc]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+NJobs = Annotated[int, typer.Option(metavar="N", help="Number of threads; -1 is all cores.")]
+RandomState = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the random numbers.")]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        show_default=False,
+        help="Compute on the Dask cluster of this scheduler, such as tcp://127.0.0.1:8786.",
+    ),
+]
 Preset = Annotated[
     PresetName | None,
     typer.Option(
@@ -85,17 +111,6 @@ Embedding = Annotated[
         help="Approximate distances through N landmarks, faster for many clips; says what is lost.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
-NJobs = Annotated[int, typer.Option(metavar="N", help="Number of threads; -1 is all cores.")]
-Scheduler = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        show_default=False,
-        help="Compute on the Dask cluster of this scheduler, such as tcp://127.0.0.1:8786.",
-    ),
-]
-RandomState = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the random numbers.")]
 LambdaA = Annotated[
     float | None,
     typer.Option(
@@ -132,6 +147,195 @@ Model = Annotated[
     Path | None,
     typer.Option(metavar="MODEL", help="Use the bag, order, kernel and weights of a saved model."),
 ]
+
+
+def setting(*names: str, default: str | bool = False, metavar: str | None = "N", **more: Any) -> Any:
+    """Return an option for frames, bags and systems."""
+    return typer.Option(*names, show_default=default, metavar=metavar, rich_help_panel=PANEL, **more)
+
+
+def _networks(incomplete: str) -> list[str]:
+    from sysbags.bags.network_files import known_networks
+
+    return [name for name in known_networks() if name.startswith(incomplete)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a clip becomes a system: annotated fields are options, and None is an option that has no value.
+
+    A command with other options has its own child of this class.
+    """
+
+    bags: Annotated[
+        str | None,
+        setting(
+            "--bags",
+            "--bag",
+            help=f"What is counted in a frame: {', '.join(BAGS)}; several with commas.",
+            metavar="BAG[,BAG...]",
+            autocompletion=last_of_list(BAGS),
+            default=DEFAULT,
+        ),
+    ] = None
+    order: Annotated[str | None, setting(help="Order of the systems.", default="5", metavar="N|auto")] = None
+    kernel: Annotated[
+        Kernel | None, setting(help="Kernel between two bags.", default="chi2", metavar=None)
+    ] = None
+    words: Annotated[int | None, setting(help=f"Visual words of {WORDS}.", default="500 or 512", min=1)] = (
+        None
+    )
+    window: Annotated[int | None, setting(help="Frames in a bag.", default="1", min=1)] = None
+    start: Annotated[int | None, setting(help="First frame, counted from 0.", min=0)] = None
+    stop: Annotated[int | None, setting(help="Frame to stop before.", min=1)] = None
+    stride: Annotated[int | None, setting(help="Use every N-th frame.", min=1)] = None
+    max_frames: Annotated[int | None, setting(help="Use at most N frames.", min=1)] = None
+    size: Annotated[
+        int | None, setting(help=f"Shrink the short side to N pixels; both sides for {NETWORKS}.", min=1)
+    ] = None
+    network: Annotated[
+        str | None,
+        setting(
+            help=f"The network of {MODELS}, see `sysbags models`.",
+            default="efficientnet-lite0",
+            metavar="NAME",
+            autocompletion=_networks,
+        ),
+    ] = None
+    network_stride: int | None = None
+
+    def given(self, with_files: bool = False) -> list[str]:
+        """Return the names of the options that were given; `with_files` those of configuration files too."""
+        return [
+            f"--{field.name.replace('_', '-')}"
+            for field in fields(self)
+            if getattr(self, field.name) is not None and (with_files or not from_file(field.name))
+        ]
+
+    def names(self) -> list[str]:
+        """Return the names of the bags."""
+        names = [name.strip() for name in (self.bags or DEFAULT).split(",")]
+        for name in names:
+            if name not in BAGS:
+                raise ParameterError(f"--bags has {name!r}, but there are only {', '.join(BAGS)}")
+        if len(set(names)) < len(names):
+            raise ParameterError(f"--bags is {self.bags}, but no bag can be there twice")
+        return names
+
+    def make_bags(self, seed: int = 0) -> BagTransformer:
+        """Return the only bag, not fitted yet."""
+        if len(self.names()) > 1:
+            raise ParameterError(f"--bags is {self.bags}, but this command takes a single bag")
+        return next(iter(self.make_all_bags(seed).values()))
+
+    def make_all_bags(self, seed: int = 0) -> dict[str, BagTransformer]:
+        """Return the bags by what tables call them, not fitted yet."""
+        names = self.names()
+        for option in ("words", "network", "network_stride"):
+            if getattr(self, option) is not None and not from_file(option):
+                parameter = PARAMETERS.get(option, option)
+                if not set(names) & set(names_with_option(parameter)):
+                    check_option(names[0], parameter, f"--{option.replace('_', '-')}")
+        if self.network is not None:
+            check_network(self.network, "--network is")
+        return {BAGS[name].title: self._make(name, seed) for name in names}
+
+    def _make(self, name: str, seed: int) -> BagTransformer:
+        taken = BAGS[name].bag_class.options
+        reading = {option: getattr(self, option) for option in READING}
+        if BAGS[name].bag_class.needs_deep and self.network_stride is not None:
+            reading["stride"] = self.network_stride
+        frames = {option: value for option, value in reading.items() if value is not None}
+        values = {
+            "words": self.words,
+            "random_state": seed,
+            "size": frames.pop("size", None) if "size" in taken else None,
+            "model": self.network,
+        }
+        options = {
+            option: values[option]
+            for option in taken
+            if values.get(option) is not None and name in names_with_option(option)
+        }
+        return make_bag(name, window=self.window or 1, frames=frames or None, **options)
+
+    def make_identifier(self) -> SystemIdentifier:
+        """Return the transformer of streams to systems."""
+        from sysbags.classifiers import SystemIdentifier
+
+        order = "5" if self.order is None else self.order
+        if order != "auto" and not (order.isdecimal() and int(order) > 0):
+            raise ParameterError(f"--order is {order!r}, but it must be a whole number of at least 1 or auto")
+        return SystemIdentifier(
+            order if order == "auto" else int(order),
+            str(self.kernel or "chi2"),
+            smaller_orders=self.order is None,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderSettings(Settings):
+    """How the clips of a folder become systems of one bag or several."""
+
+    network_stride: Annotated[
+        int | None,
+        setting(help="Use every N-th frame for networks, which take longest.", default="--stride", min=1),
+    ] = None
+
+    def with_preset(self, name: str | None) -> FolderSettings:
+        """Return the settings with those of a preset where nothing is given."""
+        # A configuration file may have one of --preset and --bags, and the command line the other.
+        if name is None or (from_file("preset") and "--bags" in self.given()):
+            return self
+        preset = PRESETS[name]
+        if self.bags is not None and from_file("preset") == from_file("bags"):
+            raise ParameterError("--preset says which bags are used: leave out --bags")
+        network = self.network or preset.network()
+        better = next(iter(preset.networks), None)
+        if self.network is None and network != better:
+            how = f"`sysbags models fetch {better}` says how to get it; --network names one of your own"
+            note(f"the network {better} would be better than {network}: {how}")
+        stride = self.network_stride or preset.network_stride
+        return replace(self, bags=",".join(preset.bag_names(network)), network=network, network_stride=stride)
+
+
+def check_network(name: str, what: str) -> None:
+    """Raise an error unless a network is known by its name, or is a file; `what` begins the sentence."""
+    from sysbags.bags.network_files import find_network
+
+    if not name.lower().endswith(".onnx") and find_network(name) is None:
+        raise ParameterError(
+            f"{what} {name!r}, but there is no such network: `sysbags models` lists them, and "
+            "`sysbags models add NAME FILE` adds one"
+        )
+
+
+def with_settings(function: Callable[..., None]) -> Callable[..., None]:
+    """Make the annotated fields of the parameter `settings` options of the command."""
+    own = dict(inspect.signature(function, eval_str=True).parameters)
+    kind = own.pop("settings").annotation
+    shared = {
+        name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+        for name, hint in get_type_hints(kind, include_extras=True).items()
+        if hasattr(hint, "__metadata__")
+    }
+
+    @wraps(function)
+    def command(**arguments: Any) -> None:
+        settings = kind(**{name: arguments.pop(name) for name in shared})
+        function(settings=settings, **arguments)
+
+    return with_parameters(command, {**own, **shared})
+
+
+def with_parameters(
+    command: Callable[..., None], parameters: Mapping[str, inspect.Parameter]
+) -> Callable[..., None]:
+    """Tell typer which parameters a wrapper has."""
+    named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters.values()]
+    command.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in named}
+    return command
 
 
 def number_or_auto(value: str, option: str) -> float | None:

@@ -67,12 +67,13 @@ def show_table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
 
     screen = sys.stdout.isatty()
     table = Table(box=box.SIMPLE if screen else None)
-    cells = [list(row) for row in rows]
-    for k, head in enumerate(heads):
-        numeric = bool(cells) and all(_is_number(row[k]) for row in cells)
-        table.add_column(Text(printable(head)), justify="right" if numeric else "left", overflow="fold")
+    # Not markup: file names may hold brackets.
+    first, *cells = [[Text(printable(cell)) for cell in row] for row in (heads, *rows)]
+    for k, head in enumerate(first):
+        numeric = bool(cells) and all(_is_number(row[k].plain) for row in cells)
+        table.add_column(head, justify="right" if numeric else "left", overflow="fold")
     for row in cells:
-        table.add_row(*(Text(printable(cell)) for cell in row))  # not markup: file names may hold brackets
+        table.add_row(*row)
     Console(file=sys.stdout, width=None if screen else 100_000).print(table)
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sysbags._common.files import is_saved
 from sysbags._common.messages import Stages
-from sysbags.cli._facts import is_saved
 from sysbags.cli._model import load_model
 from sysbags.cli._options import Json, NJobs
 from sysbags.cli._output import check_out, note, note_error, number, print_json, say, show_table
@@ -63,7 +63,7 @@ def classify(
     n_jobs: NJobs = -1,
     as_json: Json = False,
 ) -> None:
-    """Predict the class of each clip, with probabilities and the parts of its distance to that class.
+    """Predict the class of each clip, with probabilities.
 
     Several models may be named before the clips. Probabilities are calibrated by clips that were left out
     when the model was fitted. With --coverage there is also the set of classes that holds the true class with

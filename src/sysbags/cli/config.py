@@ -14,7 +14,6 @@ from sysbags.errors import FileError, ParameterError
 
 __all__ = ["config"]
 
-BUILT_IN = "built-in"
 TEMPLATE = """\
 # Defaults of options for sysbags: one table per command, keys as on the command line without the dashes.
 # `sysbags COMMAND --help` lists the options, `sysbags config` the values in force.
@@ -56,11 +55,11 @@ def config(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the configuration files and the options that they set, or all options of a command.
+    """Show configuration files and what they set.
 
-    Options of the command line come first, then the file that the environment variable SYSBAGS_CONFIG names,
-    then sysbags.toml in the current folder, then the user's file, then what is built in. If SYSBAGS_CONFIG
-    is empty, no file is read.
+    With a command, all its options are shown, and where their values are from. Options of the command line
+    come first, then the file that the environment variable SYSBAGS_CONFIG names, then sysbags.toml in the
+    current folder, then the user's file, then what is built in. If SYSBAGS_CONFIG is empty, no file is read.
 
     Example: sysbags config fit
     """
@@ -68,47 +67,41 @@ def config(
         print_json({"path": user_file()}) if as_json else say(str(user_file()))
         return
     if init:
-        _write_template(Path(FILE))
+        try:
+            with Path(FILE).open("x", encoding="utf-8") as opened:
+                opened.write(TEMPLATE)
+        except FileExistsError:
+            raise FileError(f"{FILE} exists already: remove it, or edit it") from None
         print_json({"path": FILE}) if as_json else say(f"written: {FILE}")
         return
-    files = [{"place": file.place, "path": file.path} for file in config_files()]
-    values = _values(context, " ".join(command or []))
+    files, values = config_files(), _values(context.find_root(), " ".join(command or []))
     if as_json:
-        print_json({"files": files, "values": values})
+        print_json({"files": [file._asdict() for file in files], "values": values})
         return
     for file in files:
-        say(f"{file['place']}: {file['path']}")
+        say(f"{file.place}: {file.path}")
     if not files:
         say(f"no file: there is no {FILE} here, no {user_file()}, and {VARIABLE} names none")
     if values:
-        rows = ([row["command"], row["option"], _text(row["value"]), row["from"]] for row in values)
-        show_table(["command", "option", "value", "from"], rows)
+        show_table(list(values[0]), (map(_text, row.values()) for row in values))
 
 
-def _write_template(file: Path) -> None:
-    try:
-        with file.open("x", encoding="utf-8") as opened:
-            opened.write(TEMPLATE)
-    except FileExistsError:
-        raise FileError(f"{file} exists already: remove it, or edit it") from None
-
-
-def _values(context: typer.Context, asked: str) -> list[dict[str, Any]]:
+def _values(root: Any, asked: str) -> list[dict[str, Any]]:
     """Return the values of files for all commands, or all values for one of them."""
-    root: Any = context.find_root()
     commands = dict(all_commands(root.command))
     if asked and asked not in commands:
         raise ParameterError(f"the command is {asked}, but it must be one of {', '.join(commands)}")
-    found = {(default.command, default.parameter.name): default for default in root.obj}
     rows = []
     for command, options in commands.items():
+        defaults = root.default_map
+        for name in command.split():
+            defaults = defaults.get(name, {})
         for option in options if asked in ("", command) else ():
-            default = found.get((command, option.name))
-            if default is not None:
-                value, source = default.value, str(default.file.path)
+            if option.name in defaults:
+                value, source = defaults[option.name], str(root.obj[command, option.name])
             elif asked:
                 described = isinstance(option.show_default, str)
-                value, source = option.show_default if described else option.default, BUILT_IN
+                value, source = option.show_default if described else option.default, "built-in"
             else:
                 continue
             rows.append({"command": command, "option": long_name(option), "value": value, "from": source})

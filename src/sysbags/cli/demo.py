@@ -17,7 +17,8 @@ __all__ = ["demo"]
 
 def demo(
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for the clips, the model and report.html.")
+        Path,
+        typer.Option("--out", "-o", metavar="DIR", help="Folder for the clips, the model and report.html."),
     ] = Path("demo"),
     per_class: Annotated[int, typer.Option(metavar="N", min=2, help="Number of clips per texture.")] = 8,
     frames: Annotated[int, typer.Option(metavar="N", min=10, help="Number of frames per clip.")] = 60,
@@ -25,10 +26,11 @@ def demo(
     n_jobs: NJobs = -1,
     as_json: Json = False,
 ) -> None:
-    """Generate clips of eight moving textures, classify them with several methods, and write a report.
+    """Classify generated clips, and write a report.
 
-    Accuracies are cross-validated, leaving out one clip at a time. Then a model is fitted, saved and loaded,
-    and it classifies new clips.
+    The clips show eight moving textures. Several methods classify them, and their accuracies are cross-
+    validated, leaving out one clip at a time. Then a model is fitted, saved and loaded, and it classifies new
+    clips.
 
     Example: sysbags demo --out demo, then open demo/report.html
     """

@@ -10,9 +10,18 @@ import typer
 
 from sysbags._common.messages import Stages
 from sysbags.cli._model import Features
-from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, OptionalMetric, RandomState
+from sysbags.cli._options import (
+    Json,
+    LambdaA,
+    LambdaMu,
+    Model,
+    NJobs,
+    OptionalMetric,
+    RandomState,
+    Settings,
+    with_settings,
+)
 from sysbags.cli._output import number, print_json, show_table
-from sysbags.cli._settings import Settings, with_settings
 from sysbags.distances import METRICS
 
 __all__ = ["distance"]

@@ -11,22 +11,23 @@ import typer
 
 from sysbags._common.messages import Stages
 from sysbags.classifiers.registry import CLASSIFIERS
-from sysbags.cli._context import from_file, given
+from sysbags.cli._config import from_file, given
 from sysbags.cli._options import (
     ChosenForm,
     ChosenMetric,
     Classifier,
     Embedding,
+    FolderSettings,
     Json,
     NJobs,
     Preset,
     RandomState,
     Scheduler,
     number_or_auto,
+    with_settings,
 )
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
 from sysbags.cli._reading import note_single_groups, note_skipped, warnings_as_notes, without_class
-from sysbags.cli._settings import Settings, with_settings
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
@@ -113,9 +114,9 @@ def evaluate(
     scheduler: Scheduler = None,
     as_json: Json = False,
     *,
-    settings: Settings,
+    settings: FolderSettings,
 ) -> None:
-    """Compute the cross-validated accuracy of several methods on the clips in a folder.
+    """Compute cross-validated accuracies of several methods.
 
     FOLDER has one folder per class, or an index.csv with the columns clip and label. The column source of an
     index.csv tells which clips were cut from the same recording: they are left out together. Columns with the
@@ -146,7 +147,7 @@ def evaluate(
             check_out(file, [folder])
     data, stages = _read(folder, settings, preset), Stages()
     if folder.suffix == ".npz":  # configuration files may have more, for clips
-        settings, preset = Settings(order=settings.order, kernel=settings.kernel), None
+        settings, preset = FolderSettings(order=settings.order, kernel=settings.kernel), None
     settings = settings.with_preset(preset)
     if len(set(data.labels)) < 2:
         raise FileError(f"{folder} holds a single class, {data.labels[0]}, but there must be at least two")
@@ -221,7 +222,7 @@ class _Data(NamedTuple):
     skipped: Sequence[dict[str, str]] = ()
 
 
-def _read(folder: Path, settings: Settings, preset: str | None) -> _Data:
+def _read(folder: Path, settings: FolderSettings, preset: str | None) -> _Data:
     """List the clips of a folder, or read a file of streams."""
     if folder.suffix == ".npz":
         from sysbags.datasets.stream_files import read_streams

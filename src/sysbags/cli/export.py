@@ -36,7 +36,10 @@ def export(
     out: Annotated[
         Path,
         typer.Option(
-            metavar="PATH", help="A file: .parquet for embedding-atlas, .csv for csv. A folder for fiftyone."
+            "--out",
+            "-o",
+            metavar="PATH",
+            help="A file: .parquet for embedding-atlas, .csv for csv. A folder for fiftyone.",
         ),
     ],
     clips: Annotated[
@@ -50,7 +53,7 @@ def export(
     n_jobs: NJobs = -1,
     as_json: Json = False,
 ) -> None:
-    """Write the map of a report or of a library for programs that show maps of clips.
+    """Write the map of a report or a library for other programs.
 
     There is one row per clip: its place on the map, its nearest clips with their squared distances, label,
     source, a thumbnail, and of a report the predictions of all methods. A clip that is missing has no

@@ -14,15 +14,16 @@ from sysbags.cli._options import (
     ChosenMetric,
     Classifier,
     Embedding,
+    FolderSettings,
     Json,
     NJobs,
     Preset,
     RandomState,
     number_or_auto,
+    with_settings,
 )
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
 from sysbags.cli._reading import note_single_groups, note_skipped, warnings_as_notes, without_class
-from sysbags.cli._settings import Settings, with_settings
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def fit(
             metavar="FOLDER", help="Folder with one folder of clips per class, or an index.csv with labels."
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="MODEL", help="The model file to write.")],
     preset: Preset = None,
     classifier: Annotated[Classifier, typer.Option(help="The classifier of systems; auto chooses.")] = AUTO,
     metric: ChosenMetric = None,
@@ -65,9 +66,9 @@ def fit(
     n_jobs: NJobs = -1,
     as_json: Json = False,
     *,
-    settings: Settings,
+    settings: FolderSettings,
 ) -> None:
-    """Fit a classifier of clips to a folder of labelled clips, and save it.
+    """Fit a classifier to a folder of labelled clips, and save it.
 
     Classifier, metric, normal form, weights and, of several bags, which to use are chosen by cross-validation
     that leaves out one clip at a time; if the folder has an index.csv with the columns clip and source, one

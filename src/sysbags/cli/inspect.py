@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sysbags.cli._facts import clip_facts, is_saved, saved_facts, system_facts
-from sysbags.cli._options import Json
+from sysbags._common.files import is_saved
+from sysbags._common.messages import Stages
+from sysbags.cli._options import Json, Settings, with_settings
 from sysbags.cli._output import check_out, number, print_json, say, show_table
-from sysbags.cli._settings import Settings, with_settings
-from sysbags.errors import ParameterError
+from sysbags.cli._reading import read_clips
+from sysbags.errors import FileError, OrderError, ParameterError, VideoWarning
+
+if TYPE_CHECKING:
+    from sysbags.systems.system import System
 
 __all__ = ["inspect"]
+
+Named = list[tuple[str, "System"]]
 
 
 @with_settings
@@ -28,12 +35,12 @@ def inspect(
     *,
     settings: Settings,
 ) -> None:
-    """Show sizes, eigenvalues and the spectrum of the transition of a model, a system or a clip.
+    """Show the facts of a model, a system or a clip.
 
-    An eigenvalue of the transition is an oscillation: its angle gives the period, its modulus the rate of
-    decay, both in bags (one bag per frame, unless --window is larger). The options for frames, bags and
-    systems are for clips. For a file of `sysbags watch --save-normal`, the bag, the options and the
-    numbers of windows are shown.
+    These are its sizes, eigenvalues and the spectrum of the transition. An eigenvalue of the transition is an
+    oscillation: its angle gives the period, its modulus the rate of decay, both in bags (one bag per frame,
+    unless --window is larger). The options for frames, bags and systems are for clips. For a file of `sysbags
+    watch --save-normal`, the bag, the options and the numbers of windows are shown.
 
     Example: sysbags inspect clip.mp4 --plot clip.png
     """
@@ -42,20 +49,154 @@ def inspect(
     if is_saved(file):
         if settings.given():
             raise ParameterError(f"{', '.join(settings.given())} goes with clips, but {file} is a saved file")
-        facts, systems = saved_facts(file)
+        facts, systems = _saved_facts(file)
     else:
-        facts, systems = clip_facts(file, settings)
+        facts, systems = _clip_facts(file, settings)
     if plot is not None:
         from sysbags.cli._plot import draw
 
         metric = {name: facts[name] for name in ("metric", "lambda_a", "lambda_mu") if name in facts}
         draw(systems, plot, file.name, **metric)
         facts["plot"] = plot
-    facts["systems"] = [{"name": name, **system_facts(system)} for name, system in systems]
+    facts["systems"] = [{"name": name, **_system_facts(system)} for name, system in systems]
     if as_json:
         print_json({"path": file, **facts})
         return
     _show(facts)
+
+
+def _saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
+    """Return the facts of a saved file, and its systems with their names or classes."""
+    from sklearn.pipeline import Pipeline
+
+    from sysbags.classifiers.base import by_bag
+    from sysbags.means.frechet import FrechetMean
+    from sysbags.storage import describe, load
+    from sysbags.systems.system import System
+
+    about = describe(file)
+    facts: dict[str, Any] = {
+        "kind": about["kind"],
+        "bytes": file.stat().st_size,
+        "versions": about["versions"],
+    }
+    if about["kind"] == "Normal":
+        return facts | _normal_facts(file), []
+    if about["kind"] == "Checkpoint":
+        raise FileError(f"{file} is a checkpoint of sysbags watch, which the same command continues with")
+    saved = load(file)
+    if isinstance(saved, (System, FrechetMean)):
+        return facts, [(file.stem, saved if isinstance(saved, System) else saved.system)]
+    if isinstance(saved, list):
+        return facts, [(str(k), system) for k, system in enumerate(saved)]
+    steps = dict(saved.steps) if isinstance(saved, Pipeline) else {"parameters": saved}
+    facts["steps"] = {name: str(step).replace("\n", "") for name, step in steps.items()}
+    last = list(steps.values())[-1]
+    if hasattr(last, "metric"):
+        facts["metric"] = last.metric
+    if not hasattr(last, "weights_"):
+        return facts, []
+    if len(last.weights_) == 1:
+        facts |= dict(zip(("lambda_a", "lambda_mu"), last.weights_[0].tolist(), strict=True))
+    else:
+        facts |= {"lambda_a": last.weights_[:, 0].tolist(), "lambda_mu": last.weights_[:, 1].tolist()}
+    facts["classes"] = [str(name) for name in last.classes_]
+    if last.embedding_loss_ is not None:
+        facts["embedding"] = last.embedding_loss_._asdict()
+    if last.calibration_ is not None:
+        facts["calibration"] = {
+            "temperature": last.calibration_.temperature,
+            "groups": last.calibration_.groups,
+            "smallest_alpha": last.calibration_.smallest_alpha,
+        }
+    bags = by_bag(last.members_)
+    names = [name for name, _ in steps["bags"].used_bags()] if len(bags) > 1 and "bags" in steps else []
+    return facts, [
+        (f"{label}, {names[k]}" if names else str(label), system)
+        for k, bag in enumerate(bags)
+        for label, system in zip(last.labels_, bag, strict=True)
+    ]
+
+
+def _normal_facts(file: Path) -> dict[str, Any]:
+    """Return the facts of a file that ``sysbags watch --save-normal`` wrote."""
+    from sysbags.bags.regions import Regions
+    from sysbags.watch.checkpoint import load_normal
+
+    normal = load_normal(file)
+    bag, names = normal.bag, [None]
+    if isinstance(bag, Regions):
+        bag, names = bag.bag, bag.names
+    options = dict(normal.options)
+    return {
+        "bag": " ".join(str(bag).split()),
+        "frames_per_second": normal.rate,
+        "size": normal.size,
+        "learn_seconds": options.pop("learn"),
+        **options,
+        "regions": [
+            {
+                "region": name,
+                "normal_windows": 0 if learnt is None else len(learnt.process.observers),
+                "scored_windows": 0 if learnt is None else len(learnt.scores),
+            }
+            for name, learnt in zip(names, normal.learnt, strict=True)
+        ],
+    }
+
+
+def _clip_facts(file: Path, settings: Settings) -> tuple[dict[str, Any], Named]:
+    """Return the facts of a clip, and its system, if it has one, under the name of its bag."""
+    from sysbags.video import container_facts, frames
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", VideoWarning)  # there is a note when the clip is read for its bags
+        count, height, width = 0, 0, 0
+        for frame in frames(file):
+            count, (height, width) = count + 1, frame.shape[:2]
+    facts: dict[str, Any] = {"kind": "clip", "frames": count, "height": height, "width": width}
+    facts |= container_facts(file) if file.is_file() else {}
+    bags, identifier = settings.make_bags(), settings.make_identifier()
+    try:
+        clips = read_clips([file], bags, identifier, Stages(), 1, fit=True)
+        clips.raise_first_error()
+    except OrderError as error:  # a still or a very short clip has no system
+        facts["note"] = str(error)
+        return facts, []
+    return facts, [(settings.names()[0], clips.systems[0][0])]
+
+
+def _system_facts(system: System) -> dict[str, Any]:
+    """Return the sizes, the eigenvalues and the spectrum of a system."""
+    return {
+        "order": system.order,
+        "samples": system.size,
+        "bag_length": system.bag_length,
+        "kernel": system.kernel,
+        "explained": system.explained,
+        "residual": system.residual,
+        "compression_error": None if system.compression_error is None else dict(system.compression_error),
+        "eigenvalues": None if system.eigenvalues is None else system.eigenvalues.tolist(),
+        "spectrum": spectrum(system),
+    }
+
+
+def spectrum(system: System) -> list[dict[str, float | None]]:
+    """Return the eigenvalues of the transition, the largest first, one per conjugate pair.
+
+    Each has its modulus, its angle per step, its period in steps, and the steps until it has halved.
+    """
+    import numpy as np
+
+    values = np.linalg.eigvals(system.transition)
+    values = values[values.imag >= 0.0]
+    waves: list[dict[str, float | None]] = []
+    for value in values[np.argsort(-np.abs(values), kind="stable")]:
+        modulus, angle = float(abs(value)), float(np.angle(value))
+        period = 2.0 * np.pi / angle if angle > 0.0 else None
+        half_life = -np.log(2.0) / np.log(modulus) if 0.0 < modulus < 1.0 else None
+        waves.append({"modulus": modulus, "angle": angle, "period": period, "half_life": half_life})
+    return waves
 
 
 def _show(facts: dict[str, Any]) -> None:

@@ -9,12 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sysbags.cli._context import given
+from sysbags.cli._config import given
 from sysbags.cli._model import Features
-from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, RandomState, Scheduler, help_text
+from sysbags.cli._options import (
+    Json,
+    LambdaA,
+    LambdaMu,
+    Model,
+    NJobs,
+    RandomState,
+    Scheduler,
+    Settings,
+    help_text,
+    with_settings,
+)
 from sysbags.cli._output import check_out, note, note_error, number, print_json, say, show_table
 from sysbags.cli._reading import note_skipped, skipped, warnings_as_notes
-from sysbags.cli._settings import Settings, with_settings
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
@@ -29,7 +39,7 @@ File = Annotated[Path, typer.Argument(metavar="LIBRARY", show_default=False, hel
 
 
 def about(context: typer.Context) -> None:
-    """Keep the systems of many clips in one file: add clips, and search for the nearest ones.
+    """Keep the systems of many clips in one file, and search it.
 
     Every command prints one JSON document with --json.
 
@@ -83,11 +93,11 @@ def add(
     *,
     settings: Settings,
 ) -> None:
-    """Add clips to a library; clips that are in it and have not changed are not read again.
+    """Add clips to a library.
 
-    The first clips make the library, and --compress, --landmarks, --model and the options for frames, bags
-    and systems are then fixed: leave them out later. With --model, searches use the weights of the model, if
-    its metric is alignment.
+    Clips that are in it and have not changed are not read again. The first clips make the library, and
+    --compress, --landmarks, --model and the options for frames, bags and systems are then fixed: leave them
+    out later. With --model, searches use the weights of the model, if its metric is alignment.
 
     Labels are the names of the folders in a folder that is added: clips/rain/1.mp4 has the label rain if
     clips is added, but no label if clips/rain or the file itself is added. A table index.csv in a folder that
@@ -166,7 +176,7 @@ def list_clips(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the clips of a library, with labels, sources, frames and checksums.
+    """List the clips of a library, with labels and sources.
 
     Example: sysbags library list clips.library --label rain
     """
@@ -201,7 +211,7 @@ def remove(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove clips from a library; the clips themselves are not touched.
+    """Remove clips from a library; the files themselves stay.
 
     Example: sysbags library remove clips.library clips/rain/01.mp4
     """
@@ -223,7 +233,7 @@ def verify(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check the file of a library and the checksums of all arrays in it.
+    """Check the file of a library and all checksums in it.
 
     The exit code is 0 if every checksum is right. Otherwise it is 1, with one sentence per problem.
 
@@ -253,12 +263,15 @@ def export(
     out: Annotated[
         Path,
         typer.Option(
-            metavar="FILE", help="FILE.csv: a table; FILE.npz: arrays; any other name: a model file."
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="FILE.csv: a table; FILE.npz: arrays; any other name: a model file.",
         ),
     ],
     as_json: Json = False,
 ) -> None:
-    """Write the clips of a library to a table, to NumPy arrays or to a model file of all systems.
+    """Write the clips of a library to a table, arrays or a model.
 
     Example: sysbags library export clips.library --out clips.csv
     """
@@ -273,7 +286,7 @@ def export(
 
 
 def info(file: File, as_json: Json = False) -> None:
-    """Show the facts of a library: clips, classes, settings, size, and what its embedding loses.
+    """Show the facts of a library: clips, classes, settings, size.
 
     Example: sysbags library info clips.library
     """
@@ -316,11 +329,11 @@ def search(
     scheduler: Scheduler = None,
     as_json: Json = False,
 ) -> None:
-    """Find the clips of a library that are nearest to a clip, with their squared alignment distances.
+    """Find the clips of a library that are nearest to a clip.
 
-    Candidates are found in the embedding and their exact distances computed. A clip of the library is
-    compared with the others, not with itself. The weights are by default those of the model that the library
-    was made with.
+    Distances are squared alignment distances. Candidates are found in the embedding and their exact distances
+    computed. A clip of the library is compared with the others, not with itself. The weights are by default
+    those of the model that the library was made with.
 
     Example: sysbags library search clips.library new.mp4 -k 5
     """
@@ -388,7 +401,7 @@ def duplicates(
     scheduler: Scheduler = None,
     as_json: Json = False,
 ) -> None:
-    """Find the clips of a library that have equal content, and pairs with a small squared distance.
+    """Find equal clips of a library, and pairs with a small distance.
 
     Example: sysbags library duplicates clips.library
     """

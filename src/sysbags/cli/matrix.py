@@ -9,10 +9,20 @@ import typer
 
 from sysbags._common.messages import Stages
 from sysbags.cli._model import Features
-from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, OptionalMetric, RandomState, Scheduler
+from sysbags.cli._options import (
+    Json,
+    LambdaA,
+    LambdaMu,
+    Model,
+    NJobs,
+    OptionalMetric,
+    RandomState,
+    Scheduler,
+    Settings,
+    with_settings,
+)
 from sysbags.cli._output import check_out, print_json, say
 from sysbags.cli._reading import report_skipped, skipped
-from sysbags.cli._settings import Settings, with_settings
 
 __all__ = ["matrix"]
 
@@ -23,7 +33,8 @@ def matrix(
         Path, typer.Argument(metavar="FOLDER", help="Folder with clips, also in folders below it.")
     ],
     out: Annotated[
-        Path, typer.Option(metavar="FILE.csv", help="The table to write, comma-separated values.")
+        Path,
+        typer.Option("--out", "-o", metavar="FILE.csv", help="The table to write, comma-separated values."),
     ],
     metric: OptionalMetric = None,
     lambda_a: LambdaA = None,
@@ -36,7 +47,7 @@ def matrix(
     *,
     settings: Settings,
 ) -> None:
-    """Write a table of the squared distances between all clips in a folder.
+    """Write a table of the squared distances between all clips.
 
     The first row and the first column are the names of the clips. A clip that cannot be read is reported and
     skipped. The words of surf and sift are learnt from the clips, unless a model has them.

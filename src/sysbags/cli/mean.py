@@ -9,9 +9,8 @@ import typer
 
 from sysbags._common.messages import Stages
 from sysbags.cli._model import Features
-from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, RandomState
+from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, RandomState, Settings, with_settings
 from sysbags.cli._output import check_out, print_json, show_table
-from sysbags.cli._settings import Settings, with_settings
 
 __all__ = ["mean"]
 
@@ -19,7 +18,7 @@ __all__ = ["mean"]
 @with_settings
 def mean(
     clips: Annotated[list[Path], typer.Argument(metavar="CLIP...", help="Video files or folders of images.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The system file to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The system file to write.")],
     compress: Annotated[
         int | None, typer.Option(metavar="SIZE", min=1, help="Number of samples of the mean; by default all.")
     ] = None,

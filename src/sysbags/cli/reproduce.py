@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sysbags._common.messages import Stages
-from sysbags.cli._context import from_file
+from sysbags.cli._config import from_file
 from sysbags.cli._options import Json, NJobs, RandomState
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
 from sysbags.errors import ParameterError
@@ -66,11 +66,12 @@ def reproduce(
     n_jobs: NJobs = -1,
     as_json: Json = False,
 ) -> None:
-    """Run the experiments of the paper on one of its data sets, and show its results beside ours.
+    """Run the paper's experiments on one of its data sets.
 
-    DATA has one folder per class with as many clips as in the paper, video files or folders of images. The
-    paper does not name its clips; --json lists those that were used. Clips that have no system, because they
-    are too short, still or damaged, are reported and left out of all results.
+    Its results are shown beside ours. DATA has one folder per class with as many clips as in the paper, video
+    files or folders of images. The paper does not name its clips; --json lists those that were used. Clips
+    that have no system, because they are too short, still or damaged, are reported and left out of all
+    results.
 
     Example: sysbags reproduce dyntex-beta DynTex/beta --report beta.html
     """

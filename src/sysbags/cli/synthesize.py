@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from sysbags._common.messages import Stages
-from sysbags.cli._options import Json
+from sysbags.cli._options import Json, RandomState, Settings, with_settings
 from sysbags.cli._output import check_out, number, print_json, say, show_table
 from sysbags.cli._reading import read_clips
-from sysbags.cli._settings import Settings, with_settings
 from sysbags.errors import FileError, ParameterError
 
 __all__ = ["synthesize"]
@@ -27,7 +26,14 @@ NOTE = (
 )
 
 
-@partial(with_settings, changes={"window": {"hidden": True}})
+@dataclass(frozen=True, kw_only=True)
+class ClipSettings(Settings):
+    """How the clip becomes a system; each frame needs a bag of its own."""
+
+    window: None = None
+
+
+@with_settings
 def synthesize(
     clip: Annotated[Path, typer.Argument(metavar="CLIP", help="A video file or a folder of images.")],
     out: Annotated[
@@ -38,15 +44,12 @@ def synthesize(
         float,
         typer.Option(metavar="X", min=0.0, help="Weight of smooth motion against following the system."),
     ] = 3.0,
-    lossless: Annotated[bool, typer.Option("--lossless", help="Encode without loss: a large file.")] = False,
-    random_state: Annotated[
-        int, typer.Option("--random-state", "--seed", metavar="N", min=0, help="Seed of the random numbers.")
-    ] = 0,
+    random_state: RandomState = 0,
     as_json: Json = False,
     *,
-    settings: Settings,
+    settings: ClipSettings,
 ) -> None:
-    """Write an endless-looking video: the frames of a clip along a simulated path of its system.
+    """Write a video of a clip's frames along a simulated path.
 
     The system of the clip is simulated, and each step shows a frame of the clip whose state is near and that
     continues smoothly from the frame before. This is a look at what the system has learnt about the motion;
@@ -65,10 +68,6 @@ def synthesize(
 
     if not 0.0 < seconds <= LONGEST:
         raise ParameterError(f"--seconds is {seconds:g}, but it must be above 0 and at most {LONGEST:g}")
-    if (settings.window or 1) > 1:
-        raise ParameterError(
-            f"--window is {settings.window}, but each frame needs a bag of its own: leave it out"
-        )
     check_out(out, [clip])
     if os.path.lexists(out):
         raise FileError(f"{out} exists already: remove it, or choose another name")
@@ -86,7 +85,7 @@ def synthesize(
     small = islice(frames(clip, size=PICTURE_SIDE, **reading), theta.size)
     order = frame_order(theta, path, np.array([picture.ravel() for picture in small], float), smoothness)
     shown = reordered_frames(clip, order.tolist(), colour="rgb", **reading)
-    write_video(out, with_progress(shown, len(order), "frames"), rate, lossless=lossless)
+    write_video(out, with_progress(shown, len(order), "frames"), rate)
     facts: dict[str, Any] = {
         "out": out,
         "frames": len(order),

@@ -10,10 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from sysbags._common.messages import Stages
-from sysbags.cli._options import Json, NJobs, RandomState, number_or_auto
+from sysbags.cli._options import Json, NJobs, RandomState, Settings, number_or_auto, with_settings
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
 from sysbags.cli._reading import warnings_as_notes
-from sysbags.cli._settings import Settings, with_settings
 
 __all__ = ["timeline"]
 
@@ -53,11 +52,12 @@ def timeline(
     *,
     settings: Settings,
 ) -> None:
-    """Divide a video into phases whose dynamics do not change, and find the phases that return.
+    """Divide a video into phases, and find those that return.
 
-    Phases with the same label do not differ; the label -1 is for stretches that have no system, such as a
-    still picture. Frames are counted from 0, and the end of a phase is the first frame after it. A clip
-    should be at least eight windows long. This needs ruptures, which the extra `watch` installs.
+    In a phase the dynamics do not change. Phases with the same label do not differ; the label -1 is for
+    stretches that have no system, such as a still picture. Frames are counted from 0, and the end of a phase
+    is the first frame after it. A clip should be at least eight windows long. This needs ruptures, which the
+    extra `watch` installs.
 
     Example: sysbags timeline clip.mp4 -o clip.html --csv phases.csv
     """

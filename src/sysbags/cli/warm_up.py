@@ -11,7 +11,7 @@ __all__ = ["warm_up"]
 
 
 def warm_up(as_json: Json = False) -> None:
-    """Compile everything once, so that no later command has to wait for it.
+    """Compile everything once, so that no later command has to wait.
 
     What is compiled is kept on disk, and used until sysbags, Numba or Python change.
 

@@ -9,8 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,10 +18,9 @@ import typer
 from sysbags._common.files import json_text
 from sysbags._common.messages import shows_progress
 from sysbags.bags.registry import BAGS
-from sysbags.cli._context import given
-from sysbags.cli._options import last_of_list, rate_per_second, seconds_of
+from sysbags.cli._config import given
+from sysbags.cli._options import Settings, last_of_list, rate_per_second, seconds_of, setting, with_settings
 from sysbags.cli._output import check_out, note, number, say
-from sysbags.cli._settings import WATCHED, Settings, with_settings
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
@@ -30,23 +28,36 @@ if TYPE_CHECKING:
 
 __all__ = ["watch"]
 
+WATCHED = "lbp-top"  # sees in a few frames whether something is slower
 LEARN, FALSE_ALARMS = "10min", "1/day"
-UNUSED = ("start", "stop", "stride", "max_frames", "network_stride")  # options that need a finished video
-POSSIBLE = ", ".join(name for name, bag in BAGS.items() if not bag.bag_class.learnt)
-CHANGES: dict[str, dict[str, Any]] = {
-    **{name: {"hidden": True} for name in (*UNUSED, "words")},
-    "bags": {
-        "help": f"What is counted in a frame: {POSSIBLE}.",
-        "metavar": "BAG",
-        "autocompletion": last_of_list(POSSIBLE.split(", ")),
-        "show_default": WATCHED,
-    },
-    "order": {"metavar": "N"},
-}
+POSSIBLE = [name for name, bag in BAGS.items() if not bag.bag_class.learnt]
 REFRESH = 4  # times per second
 
 
-@partial(with_settings, changes=CHANGES)
+@dataclass(frozen=True, kw_only=True)
+class VideoSettings(Settings):
+    """How windows become systems: a video without an end has no first, last or N-th frame, and no words."""
+
+    bags: Annotated[
+        str | None,
+        setting(
+            "--bags",
+            "--bag",
+            help=f"What is counted in a frame: {', '.join(POSSIBLE)}.",
+            metavar="BAG",
+            autocompletion=last_of_list(POSSIBLE),
+            default=WATCHED,
+        ),
+    ] = None
+    order: Annotated[str | None, setting(help="Order of the systems.", default="5")] = None
+    words: None = None
+    start: None = None
+    stop: None = None
+    stride: None = None
+    max_frames: None = None
+
+
+@with_settings
 def watch(
     source: Annotated[
         str,
@@ -111,12 +122,13 @@ def watch(
     checkpoint_every: Annotated[str, typer.Option(metavar="TIME", help="How often.")] = "30s",
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more segments of a folder.")] = False,
     *,
-    settings: Settings,
+    settings: VideoSettings,
 ) -> None:
-    """Learn what is normal in a video, and report departures from it at a stated rate of false alarms.
+    """Learn what is normal in a video, and report what is not.
 
-    An input that is live is opened again when it fails. Ctrl-C and SIGTERM end the run: the open event is
-    written, and with --checkpoint the same command continues, also after a crash.
+    Events are reported at a stated rate of false alarms. An input that is live is opened again when it fails.
+    Ctrl-C and SIGTERM end the run: the open event is written, and with --checkpoint the same command
+    continues, also after a crash.
 
     Example: sysbags watch rtsp://camera/stream --learn 1h --false-alarms 1/day --events events.csv
     """
@@ -125,7 +137,7 @@ def watch(
     from sysbags.watch.checkpoint import load_normal
     from sysbags.watch.session import Session
 
-    _check(source, normal, settings, [path for path in (events, save_normal, checkpoint) if path is not None])
+    _check(source, normal, [path for path in (events, save_normal, checkpoint) if path is not None])
     if save_clips is not None and save_clips.exists() and not save_clips.is_dir():
         raise FileError(f"--save-clips is {save_clips}, which is a file, but it must be a folder")
     own = {"learn": learn, "length": length, "step": step, "grid": grid, "mask": mask}
@@ -181,14 +193,8 @@ def watch(
         )
 
 
-def _check(source: str, normal: Path | None, settings: Settings, outputs: list[Path]) -> None:
+def _check(source: str, normal: Path | None, outputs: list[Path]) -> None:
     """Refuse, before any work, options that do not fit."""
-    for name in UNUSED:
-        if getattr(settings, name) is not None:
-            raise ParameterError(
-                f"--{name.replace('_', '-')} is for clips, but this video may have no end: leave it out, or "
-                "use --rate for fewer frames per second"
-            )
     inputs = [Path(source)] if source != "-" and os.path.exists(source) else []
     for path in outputs:
         check_out(path, inputs + ([] if normal is None else [normal]))
