@@ -131,17 +131,20 @@ def server(monkeypatch):
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             self.server.count += 1
+            if self.server.mode == "missing":
+                self.send_error(404)
+                return
             self.send_response(200)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            self.wfile.write(data)
+            self.wfile.write(data[:100] if self.server.mode == "closed" else data)
 
         def log_message(self, *_):
             pass
 
     monkeypatch.setenv("no_proxy", "*")
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.count = 0
+        server.count, server.mode = 0, "usual"
         entry = NetworkFile(
             name="tiny",
             file="tiny-1.onnx",
@@ -174,8 +177,19 @@ def test_fetch_of_another_file(capsys, server, folder, monkeypatch):
     monkeypatch.setitem(NETWORKS, "tiny", dataclasses.replace(NETWORKS["tiny"], sha256="0" * 64))
     code, out, err = call(capsys, "models", "fetch", "tiny")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "but it must have 000000000000: it was removed" in err
-    assert list(folder.iterdir()) == []
+    assert "but it must have 000000000000: it is another file or was damaged" in err
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(("mode", "sentence"), [("missing", ": Not Found; try again"), ("closed", "damaged")])
+def test_a_broken_download_leaves_the_old_file(capsys, server, folder, mode, sentence):
+    folder.mkdir(parents=True)
+    (folder / "tiny-1.onnx").write_bytes(b"old")
+    server.mode = mode
+    code, out, err = call(capsys, "models", "fetch", "tiny")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert sentence in err
+    assert [(path.name, path.read_bytes()) for path in folder.iterdir()] == [("tiny-1.onnx", b"old")]
 
 
 def test_another_export_of_a_registered_network(capsys, server, folder, tmp_path, monkeypatch):

