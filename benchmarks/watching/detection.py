@@ -25,8 +25,7 @@ from sysbags.bags import LocalBinaryPatterns, PlanePatterns
 from sysbags.bags.base import BagTransformer
 from sysbags.datasets.watching import EVENTS, SCENES, WatchedEvent, WatchingVideo, make_watching
 from sysbags.watch import Watcher
-from sysbags.watch.calibration import clusters, threshold_for_rate
-from sysbags.watch.levels import Level
+from sysbags.watch.calibration import Level, clusters, threshold_for_rate
 
 __all__ = ["Watched", "event_rows", "joined_rows", "kind_rows", "ranking_rows", "rate_rows", "watch_seed"]
 

@@ -23,7 +23,6 @@ def verdicts_of(surprises, kinds=None):
             surprise=surprise,
             p_value=10.0**-surprise,
             part=f"part {t}",
-            nearest=f"class {t}",
         )
         for t, (surprise, kind) in enumerate(zip(surprises, kinds, strict=True))
     ]
@@ -61,7 +60,6 @@ def slow_events(verdicts, patience):
                 surprise=verdicts[peak].surprise,
                 p_value=verdicts[peak].p_value,
                 part=verdicts[peak].part,
-                nearest=verdicts[peak].nearest,
             )
             ended = last + patience if cut is None else cut
             events.append((ended if ended < len(verdicts) else None, event))
@@ -85,7 +83,6 @@ def test_events_do_not_overlap_and_the_open_one_is_kept(series, patience):
         ended += alarm.update(verdict)
         if verdict.surprise >= HIGH:  # an event is under way with every such window
             assert alarm.event is not None
-            assert alarm.event.is_open
             assert alarm.event.kind == KINDS[verdict.kind]
             assert alarm.event.surprise >= verdict.surprise
     unfinished = alarm.event
@@ -96,7 +93,6 @@ def test_events_do_not_overlap_and_the_open_one_is_kept(series, patience):
     assert alarm.finish() == []
     starts = [event.start for event in ended + last]
     assert starts == sorted(set(starts))
-    assert not any(event.is_open for event in ended + last)
 
 
 def test_hysteresis():

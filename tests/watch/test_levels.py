@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sysbags.watch.levels import UPDATES, Level
+from sysbags.watch.calibration import UPDATES, Level
 
 
 @settings(max_examples=50, deadline=None)

@@ -116,7 +116,7 @@ def test_features_are_computed_once(windows, process, monkeypatch):
 @pytest.mark.parametrize("kernel", ["chi2", "bhattacharyya"])
 def test_scores_do_not_depend_on_the_windows_before(stream, kernel):
     windows = window_systems(stream, **(OPTIONS | {"kernel": kernel}))
-    process = fit_normal(windows[:40:4], landmarks=50)
+    process = fit_normal(windows[:40:4])
     later = windows[45:55]
     together = scores_of(process, later)
     for k, window in enumerate(later):

@@ -175,8 +175,6 @@ def test_groups_of_returning_phases():
     phases = [low, high, low + 0.1, middle, high[:5]]
     assert group_phases(phases, penalty=10.0).tolist() == [0, 1, 0, 2, 1]
     assert group_phases(phases, penalty=0.0).tolist() == [0, 1, 2, 3, 4]
-    assert group_phases(phases, penalty=0.0, number=1).tolist() == [0] * 5
-    assert len(set(group_phases(phases, penalty=0.0, number=2).tolist())) == 2
 
 
 def test_ruptures_is_missing(monkeypatch):

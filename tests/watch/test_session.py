@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import math
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from sysbags.storage import load_values, save_values
 from sysbags.video import LiveFrame, frames, usual_rate, write_video
 from sysbags.watch import Watcher
 from sysbags.watch.checkpoint import load_normal, pack, unpack
-from sysbags.watch.session import Session
+from sysbags.watch.session import Outputs, Session
 
 RATE = 10.0
 OPTIONS = {"learn": 42.0, "false_alarms": 1 / 600, "length": 20, "step": 5}
@@ -55,13 +56,20 @@ def other():
 def learnt(video, tmp_path_factory):
     """The records of a session, and the file of what it has learnt."""
     model = tmp_path_factory.mktemp("learnt") / "wheel.normal"
-    return watched(video, normal_out=model), model
+    return watched(video, learnt=model), model
+
+
+def session_of(source, bag=None, **options):
+    """A session with the options of these tests; outputs are given by their names."""
+    names = [field.name for field in dataclasses.fields(Outputs) if field.name in options]
+    outputs = Outputs(**{name: options.pop(name) for name in names})
+    return Session(source, bag or LocalBinaryPatterns(), outputs=outputs, **{**OPTIONS, **options})
 
 
 def watched(source, bag=None, **options):
     """The records of a session."""
     records = []
-    Session(source, bag or LocalBinaryPatterns(), **{**OPTIONS, **options}).run(records.append)
+    session_of(source, bag, **options).run(records.append)
     return records
 
 
@@ -203,7 +211,7 @@ def test_a_session_that_breaks_off_continues(video, tmp_path, bag, times):
     for moment in np.sort(rng.choice(np.arange(30, 750), times, replace=False)).tolist():
         # with few checkpoints events are found again, with many none is
         every = float(rng.choice([0.02, 60.0]))
-        interrupted(Session(video, bag, **{**OPTIONS, **options, "checkpoint_every": every}), moment)
+        interrupted(session_of(video, bag, **options, checkpoint_every=every), moment)
         if options["checkpoint"].exists():
             with options["events"].open("a") as file:
                 file.write("1,2,3\r\n")
@@ -222,7 +230,7 @@ def test_a_session_that_is_stopped_continues(video, tmp_path):
     table = options["events"].read_text()
     clips = [list(frames(path)) for path in sorted(options["clips"].iterdir())]
     options["checkpoint"] = tmp_path / "state"
-    session, records = Session(video, LocalBinaryPatterns(), **OPTIONS, **options), []
+    session, records = session_of(video, **options), []
 
     def report(record):
         records.append(record)
@@ -243,7 +251,7 @@ def test_a_session_that_is_stopped_continues(video, tmp_path):
 
 def test_a_checkpoint_of_another_session_is_refused(video, tmp_path):
     options = {"checkpoint": tmp_path / "state"}
-    session = Session(video, LocalBinaryPatterns(), **OPTIONS, **options, checkpoint_every=1e-9)
+    session = session_of(video, **options, checkpoint_every=1e-9)
     interrupted(session, 100)
     with pytest.raises(FileError, match="another session: its length is 20, not 21"):
         watched(video, **options, length=21)
@@ -298,7 +306,7 @@ def test_a_cell_where_nothing_moves_is_left_out(tmp_path, other):
     write_video(path, np.concatenate([np.full_like(moving, 99), moving], axis=1), RATE, lossless=True)
     # the cell above shares a line of patterns with the one below, so there is a line between them
     mask = np.repeat([1, 0, 2], [40, 16, 40])[:, None] * np.ones((1, 64), int)
-    records = watched(path, Regions(LocalBinaryPatterns(), mask=mask), normal_out=model)
+    records = watched(path, Regions(LocalBinaryPatterns(), mask=mask), learnt=model)
     _, note = of("note", records)
     assert note["text"].startswith("region 1 is not watched: only 0 of the windows")
     normal = load_normal(model)
@@ -339,12 +347,10 @@ def test_a_feed_that_dies_and_returns(pictures, tmp_path):
             session.stop()
 
     with server(*(http(part) for part in parts)) as port:
-        session = Session(
+        session = session_of(
             f"http://127.0.0.1:{port}/",
-            LocalBinaryPatterns(),
-            **{**OPTIONS, "learn": 18.0},
-            queue_seconds=100.0,
-            sleep=lambda seconds: None,
+            learn=18.0,
+            live={"queue_seconds": 100.0, "sleep": lambda seconds: None},
             now=lambda: 1e9,  # when the rate is known
             events=tmp_path / "events.csv",
         )
@@ -370,11 +376,10 @@ def test_the_times_of_a_feed_go_on_by_the_clock(pictures, tmp_path):
             if record["type"] in ("learnt", "reconnect"):
                 session.stop()
 
-        session = Session(
+        session = session_of(
             f"http://secret:word@127.0.0.1:{port}/",
-            LocalBinaryPatterns(),
-            **{**OPTIONS, "learn": 18.0},
-            queue_seconds=100.0,
+            learn=18.0,
+            live={"queue_seconds": 100.0},
             now=lambda: now,
             checkpoint=tmp_path / "state",
         )
@@ -399,7 +404,7 @@ def test_regions_are_at_the_same_frame_in_a_checkpoint(tmp_path, pictures):
     write_video(path, both, RATE, lossless=True)
     expected = watched(path, bag)
     assert {record["region"] for record in of("event", expected)} == set(bag.names)
-    session = Session(path, bag, **OPTIONS, checkpoint=tmp_path / "state")
+    session = session_of(path, bag, checkpoint=tmp_path / "state")
 
     def report(record):
         if record["type"] == "event_start":

@@ -11,9 +11,8 @@ import pytest
 
 import sysbags
 from sysbags.datasets import make_streams
-from sysbags.distances.embedding import Embedding
 from sysbags.errors import OrderError, ParameterError, StreamError
-from sysbags.watch.timeline import NO_SYSTEM, timeline
+from sysbags.watch.timeline import NO_SYSTEM, timeline, timeline_of
 
 SIZES = {"length": 50, "step": 10, "order": 3}
 ROUND_OFF = {"rtol": 1e-7, "atol": 1e-9}  # of two searches for the same rotation
@@ -88,28 +87,22 @@ def test_numbers_of_windows(abac):
 
 def test_windows_threads_and_parameters(abac):
     stream, result = abac
-    for other in (timeline(result.windows), timeline(stream, **SIZES, n_jobs=2)):
-        assert other.phases == result.phases
-        assert other.penalty == result.penalty
+    other = timeline(stream, **SIZES, n_jobs=2)
+    assert other.phases == result.phases
+    assert other.penalty == result.penalty
     part = result.windows[20:50]  # with a change in its middle
-    assert [len(timeline(part, penalty=penalty).phases) for penalty in (result.penalty, 1e9)] == [2, 1]
-    two = timeline(result.windows, phases=2)
-    assert two.change_points == result.change_points
-    assert [kind.label for kind in two.kinds] == [0, 1]
+    assert [len(timeline_of(part, penalty=penalty).phases) for penalty in (result.penalty, 1e9)] == [2, 1]
 
 
 def test_embedded_distances_give_the_same_phases(abac, monkeypatch):
     _, result = abac
-    embedding = Embedding.fit([window.system for window in result.windows], 200)
-    given = timeline(result.windows, embedding=embedding)
     module = sys.modules["sysbags.watch.timeline"]  # the package has the function by this name
     monkeypatch.setattr(module, "EXACT", 100)
     monkeypatch.setattr(module, "LANDMARKS", 200)
-    for embedded in (given, timeline(result.windows)):
-        assert embedded.landmarks == 200
-        assert [phase.label for phase in embedded.phases] == [0, 1, 0, 2]
-        assert np.abs(np.subtract(embedded.change_points, result.change_points)).max() <= 10
-    assert timeline(result.windows, embedding=None).landmarks is None
+    embedded = timeline_of(result.windows)
+    assert embedded.landmarks == 200
+    assert [phase.label for phase in embedded.phases] == [0, 1, 0, 2]
+    assert np.abs(np.subtract(embedded.change_points, result.change_points)).max() <= 10
 
 
 def test_still_stretches_are_phases_of_their_own(abac):
@@ -132,7 +125,7 @@ def test_single_windows_without_a_system(abac):
     windows = list(abac[1].windows)
     for k in (0, 10, 12, 13, 135):
         windows[k] = dataclasses.replace(windows[k], system=None, failure="dark")
-    result = timeline(windows)
+    result = timeline_of(windows)
     check_phases(result, 1400)
     first = [NO_SYSTEM, 0, NO_SYSTEM, 0, NO_SYSTEM, 0]
     assert [phase.label for phase in result.phases] == [*first, 1, 0, 2, NO_SYSTEM]
@@ -153,9 +146,5 @@ def test_refused():
         timeline(np.repeat(stream[:1], 80, axis=0), **SIZES)
     with pytest.raises(ParameterError, match="penalty is 0"):
         timeline(stream, penalty=0)
-    with pytest.raises(ParameterError, match="phases is 'many'"):
-        timeline(stream, phases="many")
     with pytest.raises(ParameterError, match="alpha is 0"):
         timeline(stream, alpha=0)
-    with pytest.raises(ParameterError, match="embedding is 'fast'"):
-        timeline(stream, **SIZES, embedding="fast")

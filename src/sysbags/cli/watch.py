@@ -135,7 +135,7 @@ def watch(
     from sysbags.bags.regions import Regions
     from sysbags.means.compilation import compiled_for
     from sysbags.watch.checkpoint import load_normal
-    from sysbags.watch.session import Session
+    from sysbags.watch.session import Outputs, Session
 
     _check(source, normal, [path for path in (events, save_normal, checkpoint) if path is not None])
     if save_clips is not None and save_clips.exists() and not save_clips.is_dir():
@@ -145,8 +145,15 @@ def watch(
     options: dict[str, Any] = {
         "false_alarms": rate_per_second(false_alarms, "--false-alarms"),
         "adapt": None if adapt is None else seconds_of(adapt, "--adapt"),
-        "checkpoint_every": seconds_of(checkpoint_every, "--checkpoint-every"),
     }
+    outputs = Outputs(
+        events=events,
+        clips=save_clips,
+        learnt=save_normal,
+        checkpoint=checkpoint,
+        checkpoint_every=seconds_of(checkpoint_every, "--checkpoint-every"),
+        windows=windows,
+    )
     if normal is not None:
         asked = [f"--{name}" for name, value in own.items() if given(**{name.replace("-", "_"): value})[0]]
         for name in [*asked, *settings.given()]:
@@ -173,13 +180,9 @@ def watch(
         session = Session(
             source,
             bag,
+            outputs=outputs,
             rate=rate,
-            events=events,
-            clips=save_clips,
-            normal_out=save_normal,
-            checkpoint=checkpoint,
-            windows=windows,
-            follow=follow,
+            live={"follow": follow},
             **options,
         )
     with _stopped_by_signals(session) as signals, _live_line(session):

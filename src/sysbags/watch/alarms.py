@@ -27,8 +27,6 @@ class Verdict:
         What is most unusual: "transition", "observer" or "mean"; empty if the window has no system.
     p_values : mapping
         Of the single scores, see `sysbags.watch.normal.SCORES`.
-    nearest : str
-        The class with the nearest mean, if class means were given.
 
     Examples
     --------
@@ -53,7 +51,6 @@ class Verdict:
     p_value: float = 1.0
     part: str = ""
     p_values: Mapping[str, float] = field(default_factory=dict)
-    nearest: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +65,10 @@ class Event:
         The time of the most unusual window.
     kind : str
         "change", or why windows have no system.
-    surprise, p_value, part, nearest
+    surprise, p_value, part
         Of the most unusual window, see `Verdict`.
     per_day : float
         How often normal windows give an event as unusual as this, per day.
-    is_open : bool
-        Whether the event has not ended yet.
 
     Examples
     --------
@@ -83,8 +78,8 @@ class Event:
     >>> (slow, fast), _ = make_streams(classes=2, per_class=1, frames=800, bins=8)
     >>> watcher = Watcher(rate=10.0, learn=60.0, false_alarms=1 / 600, length=20, order=2)
     >>> _, events = watcher.update(np.concatenate([slow[:700], fast[:100], slow[700:]]))
-    >>> [(event.kind, event.part, event.is_open) for event in events]
-    [('change', 'transition', False)]
+    >>> [(event.kind, event.part) for event in events]
+    [('change', 'transition')]
     >>> 69.0 <= events[0].start < events[0].end <= 81.0  # seconds
     True
     """
@@ -96,9 +91,7 @@ class Event:
     surprise: float
     p_value: float
     part: str
-    nearest: str = ""
     per_day: float = 0.0
-    is_open: bool = False
 
 
 class Alarm:
@@ -160,7 +153,7 @@ class Alarm:
     def finish(self) -> list[Event]:
         """End the event, as at the end of the video, and return it."""
         event, self.event, self.began, self.quiet = self.event, None, None, 0
-        return [] if event is None else [replace(event, is_open=False)]
+        return [] if event is None else [event]
 
     def _peak(self, verdict: Verdict, kind: str) -> Event:
         """Return the event with this window as its peak."""
@@ -174,6 +167,4 @@ class Alarm:
             surprise=verdict.surprise,
             p_value=verdict.p_value,
             part=verdict.part,
-            nearest=verdict.nearest,
-            is_open=True,
         )

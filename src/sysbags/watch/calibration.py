@@ -1,7 +1,8 @@
-"""From scores of normal windows to p-values, and from a rate of false alarms to a threshold."""
+"""Levels of scores, p-values from scores of normal windows, and a threshold from a rate of false alarms."""
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from sysbags._common.types import Array, IntArray
 
 __all__ = [
+    "Level",
     "Tail",
     "Tails",
     "Threshold",
@@ -26,6 +28,7 @@ SHARE = 4  # at most one of so many peaks belongs to the tail
 LASTING = 10.0  # an event lasts while the surprise is above the level of so many times its rate
 TINY = 1e-6  # the smallest scale of a tail, relative to its start
 SMALLEST = 1e-300  # p-value
+UPDATES = 50  # of the median of a level, in the time of its span
 
 
 def conformal_p_values(scores: Array, normal: Array, overlap: float = 1.0) -> Array:
@@ -283,3 +286,51 @@ def threshold_for_rate(
         return float(heights[min(int(events), len(heights) - 1)])
 
     return Threshold(level(rate * seconds), level(LASTING * rate * seconds), tail, seconds)
+
+
+class Level:
+    """Running medians of scores, to which scores are compared if slow changes are followed.
+
+    Parameters
+    ----------
+    span : int
+        Number of windows whose scores count; 0 for none: then the level is always 0.
+    delay : int
+        Number of the latest windows that do not count yet: the beginning of an event is not recognised as
+        such.
+
+    Attributes
+    ----------
+    median : array or float
+        The level; NaN where no score is known.
+
+    Examples
+    --------
+    >>> level = Level(span=3, delay=1)
+    >>> for score in [1.0, 5.0, 2.0, 7.0]:
+    ...     level.update(np.array([score]), is_usual=score != 5.0)
+    >>> level.median
+    array([1.5])
+    """
+
+    def __init__(self, span: int, delay: int) -> None:
+        self.span, self.delay, self.count = span, delay, 0
+        self.recent: deque[Array] = deque(maxlen=span)
+        self.waiting: deque[tuple[Array, bool]] = deque()
+        self.median: Array | float = np.nan if span else 0.0
+
+    def update(self, scores: Array, is_usual: bool) -> None:
+        """Add the scores of the next window; those of an unusual one do not count."""
+        if self.span == 0:
+            return
+        self.waiting.append((scores, is_usual))
+        if len(self.waiting) <= self.delay:
+            return
+        scores, is_usual = self.waiting.popleft()
+        if is_usual:
+            self.recent.append(scores)
+            self.count += 1
+            if self.count <= UPDATES or self.count % max(1, self.span // UPDATES) == 0:
+                recent = np.array(self.recent)
+                unknown = np.isnan(recent).all(axis=0)
+                self.median = np.where(unknown, np.nan, np.nanmedian(np.where(unknown, 0.0, recent), axis=0))

@@ -22,8 +22,7 @@ from sysbags.kernels.histograms import Columns
 from sysbags.storage import load_values, save_values
 from sysbags.systems.system import System
 from sysbags.watch.alarms import Alarm, Event
-from sysbags.watch.calibration import Tail, Tails, Threshold
-from sysbags.watch.levels import Level
+from sysbags.watch.calibration import Level, Tail, Tails, Threshold
 from sysbags.watch.motion import Motion
 from sysbags.watch.normal import SCORES, EmbeddedWindow, NormalProcess, Scorer
 from sysbags.watch.watcher import Learnt, Rate, Watcher
@@ -31,25 +30,11 @@ from sysbags.watch.windows import Window, Windows
 
 __all__ = ["Normal", "check_learnt", "load_normal", "pack", "save_normal", "unpack"]
 
-CLASSES: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (
-        *(
-            Alarm,
-            Columns,
-            EmbeddedWindow,
-            Event,
-            Learnt,
-            Level,
-            Motion,
-            NormalProcess,
-            Rate,
-            Scorer,
-            SlidingKernel,
-        ),
-        *(System, SystemStack, Tail, Tails, Threshold, Watcher, Window, Windows),
-    )
-}
+KINDS = (
+    *(Alarm, Columns, EmbeddedWindow, Event, Learnt, Level, Motion, NormalProcess, Rate, Scorer),
+    *(SlidingKernel, System, SystemStack, Tail, Tails, Threshold, Watcher, Window, Windows),
+)
+CLASSES: dict[str, Any] = {kind.__name__: kind for kind in KINDS}
 DERIVED = ("_code",)  # attributes that follow from others
 SEQUENCES: dict[str, Callable[[Any], Any]] = {"list": list, "tuple": tuple, "deque": deque}
 # The shapes of the arrays of what was learnt; a letter is the same length in all of them.

@@ -18,7 +18,7 @@ from sysbags.systems.system import System
 from sysbags.watch.motion import Motion, fit_motion, innovation_parts, spectrum_scores
 from sysbags.watch.windows import Window
 
-__all__ = ["PARTS", "SCORES", "NormalProcess", "Scorer", "embed_means", "fit_normal", "squared_norms"]
+__all__ = ["PARTS", "SCORES", "NormalProcess", "Scorer", "fit_normal", "squared_norms"]
 
 PARTS = ("transition", "observer", "mean")
 # Distances to normal windows and to the window before, errors of prediction, and spectra of the states.
@@ -107,21 +107,10 @@ class NormalProcess(NamedTuple):
         return self._replace(motion=fit_motion(self.features, self.norms, STATES))
 
 
-def fit_normal(
-    windows: Sequence[Window], *, landmarks: int = LANDMARKS, random_state: int = 0
-) -> NormalProcess:
-    """Learn what is normal from windows with a system.
-
-    Parameters
-    ----------
-    windows : sequence of Window
-    landmarks : int, default=200
-        Size of the embedding.
-    random_state : int, default=0
-        For the landmarks.
-    """
+def fit_normal(windows: Sequence[Window]) -> NormalProcess:
+    """Learn what is normal from those windows that have a system."""
     systems = [window.system for window in windows if window.system is not None]
-    embedding = Embedding.fit(systems, landmarks, random_state=random_state)
+    embedding = Embedding.fit(systems, LANDMARKS, random_state=0)
     features = np.stack([embedding.features(system.samples) for system in systems])
     norms = np.stack([squared_norms(system.samples, system.kernel) for system in systems])
     embedded = [_embedded(system, z) for system, z in zip(systems, features, strict=True)]
@@ -184,14 +173,6 @@ class Scorer:
         self._earlier.append((window.stop, one))
         return np.asarray(np.log(scores + TINY))
 
-    def nearest(self, means: Sequence[tuple[str, EmbeddedWindow]]) -> str:
-        """Return the name of the mean nearest to the window that was scored last; empty if there is none."""
-        distances = {
-            name: self._parts(embedded_gram(mean.observers[None], mean.stack, self.embedded)).sum()
-            for name, mean in means
-        }
-        return min(distances, key=distances.__getitem__, default="")
-
     def _before(self, start: int) -> EmbeddedWindow | None:
         """Return the last window that ended by this row, and forget those before it."""
         while len(self._earlier) > 1 and self._earlier[1][0] <= start:
@@ -231,13 +212,6 @@ def embedded_gram(observers: Array, stack: SystemStack, one: EmbeddedWindow) -> 
 def _embedded(system: System, features: Array) -> EmbeddedWindow:
     coefficients = np.column_stack([system.alpha, system.beta])
     return EmbeddedWindow(coefficients.T @ features, SystemStack.of([system]))
-
-
-def embed_means(
-    embedding: Embedding, means: Sequence[tuple[str, System]]
-) -> tuple[tuple[str, EmbeddedWindow], ...]:
-    """Embed systems with a name."""
-    return tuple((name, _embedded(mean, embedding.features(mean.samples))) for name, mean in means)
 
 
 def squared_norms(rows: Array, kernel: KernelLike) -> Array:

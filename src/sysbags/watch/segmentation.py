@@ -253,7 +253,7 @@ def divide(
             return found, penalty
 
 
-def group_phases(phases: Sequence[Array], penalty: float, number: int | None = None) -> IntArray:
+def group_phases(phases: Sequence[Array], penalty: float) -> IntArray:
     """Give the same label to phases that do not differ: agglomerative clustering with Ward's criterion.
 
     The two groups whose union raises the scatter least are joined, as long as it rises by no more than the
@@ -263,8 +263,6 @@ def group_phases(phases: Sequence[Array], penalty: float, number: int | None = N
     ----------
     phases : sequence of (K, d) arrays
     penalty : float
-    number : int, optional
-        Join until there are so many groups instead.
 
     Returns
     -------
@@ -280,14 +278,14 @@ def group_phases(phases: Sequence[Array], penalty: float, number: int | None = N
     groups = [[k] for k in range(len(phases))]
     sizes = [len(phase) for phase in phases]
     means = [phase.mean(axis=0) for phase in phases]
-    while len(groups) > (number or 1):
+    while len(groups) > 1:
         rises = {
             (i, j): sizes[i] * sizes[j] / (sizes[i] + sizes[j]) * float(np.sum((means[i] - means[j]) ** 2))
             for j in range(len(groups))
             for i in range(j)
         }
         i, j = min(rises, key=lambda pair: rises[pair])
-        if number is None and rises[i, j] > penalty:
+        if rises[i, j] > penalty:
             break
         size = sizes[i] + sizes[j]
         means[i] = (sizes[i] * means[i] + sizes[j] * means[j]) / size

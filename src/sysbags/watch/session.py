@@ -6,9 +6,9 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,12 +31,12 @@ from sysbags.video import (
 )
 from sysbags.watch.alarms import Event, Verdict
 from sysbags.watch.checkpoint import Normal, pack, save_normal, unpack
-from sysbags.watch.clips import MARGIN, Recorder
-from sysbags.watch.records import EventTable, event_record
+from sysbags.watch.recording import MARGIN, EventTable, Recorder, event_record
 from sysbags.watch.watcher import DAY, Learnt, Watcher
 
-__all__ = ["Session"]
+__all__ = ["Outputs", "Session", "WatcherOptions"]
 
+NORMAL_OPTIONS = ("learn", "length", "step", "order", "kernel")  # of a file of what is normal
 OF_THE_END = ("end", "duration")  # what is known when an event has ended
 MEASURED = 25  # intervals between frames, from which the rate of a video is measured
 # Seconds from which regions should learn: less gave more false alarms than asked for, see docs/watch.md.
@@ -55,6 +55,51 @@ class Placed(NamedTuple):
     after: Position
 
 
+@dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """What a session writes; by default nothing.
+
+    Attributes
+    ----------
+    events : Path or None
+        A table of the events, one row for each.
+    clips : Path or None
+        A folder for clips of the events.
+    learnt : Path or None
+        A file for what is learnt, see `load_normal`.
+    checkpoint : Path or None
+        A file for all that is needed to continue. If it exists, the session continues; it is removed at the
+        end of a video file.
+    checkpoint_every : float
+        Seconds between checkpoints; there is one at each event too.
+    windows : bool
+        Whether each window is reported.
+    """
+
+    events: Path | None = None
+    clips: Path | None = None
+    learnt: Path | None = None
+    checkpoint: Path | None = None
+    checkpoint_every: float = 30.0
+    windows: bool = False
+
+    def __post_init__(self) -> None:
+        check_positive(self.checkpoint_every, "checkpoint_every")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatcherOptions:
+    """How normal is learnt, and windows are judged: see `Watcher`; `length` and `step` count bags."""
+
+    learn: float = 600.0
+    false_alarms: float = 1 / DAY
+    length: int = 100
+    step: int = 10
+    order: int = 5
+    kernel: str = "chi2"
+    adapt: float | None = None
+
+
 class Session:
     """Watch one video, stored or live, and report events as plain dicts.
 
@@ -64,31 +109,20 @@ class Session:
         See `open_live`.
     bag : bag or Regions
         With regions, each has a watcher of its own, and the rate of false alarms is divided among them.
-    learn, false_alarms, length, step, order, kernel, adapt
-        See `Watcher`; `length` and `step` count bags.
+    outputs : Outputs, optional
+        What is written.
+    normal : Normal, optional
+        What was learnt before: then nothing is learnt, and its bag, size and options are used.
     rate : float, optional
         Frames per second; by default all frames, at the rate that a video file states, or that is measured.
     size : int, optional
         The short side of the frames, in pixels.
-    normal : Normal, optional
-        What was learnt before: then nothing is learnt, and its options are used.
-    events : path, optional
-        A table of the events, one row for each, with `COLUMNS`.
-    clips : path, optional
-        A folder for clips of the events.
-    normal_out : path, optional
-        A file for what is learnt.
-    checkpoint : path, optional
-        A file for all that is needed to continue. If it exists, the session continues; it is removed at the
-        end of a video file.
-    checkpoint_every : float, default=30.0
-        Seconds between checkpoints; there is one at each event too.
-    windows : bool, default=False
-        Whether each window is reported.
+    live : mapping, optional
+        Options of `open_live`.
     now : callable, optional
         The time of day, in seconds since 1970.
-    **live
-        Options of `open_live`.
+    **options
+        Those of `WatcherOptions`: learn, false_alarms, length, step, order, kernel and adapt.
 
     Attributes
     ----------
@@ -122,35 +156,17 @@ class Session:
         source: str | os.PathLike[str],
         bag: BagTransformer | Regions,
         *,
-        learn: float = 600.0,
-        false_alarms: float = 1 / DAY,
-        length: int = 100,
-        step: int = 10,
-        order: int = 5,
-        kernel: str = "chi2",
-        adapt: float | None = None,
+        outputs: Outputs | None = None,
+        normal: Normal | None = None,
         rate: float | None = None,
         size: int | None = None,
-        normal: Normal | None = None,
-        events: Path | None = None,
-        clips: Path | None = None,
-        normal_out: Path | None = None,
-        checkpoint: Path | None = None,
-        checkpoint_every: float = 30.0,
-        windows: bool = False,
+        live: Mapping[str, Any] | None = None,
         now: Callable[[], float] = time.time,
-        **live: Any,
+        **options: Any,
     ) -> None:
-        options: dict[str, Any] = {
-            "learn": learn,
-            "length": length,
-            "step": step,
-            "order": order,
-            "kernel": kernel,
-        }
         if normal is not None:
-            bag, size, options = normal.bag, normal.size, normal.options
-        self.bag, self.normal, self.windows, self.now = bag, normal, windows, now
+            bag, size, options = normal.bag, normal.size, {**options, **normal.options}
+        self.bag, self.normal, self.outputs, self.now = bag, normal, outputs or Outputs(), now
         self.names = bag.names if isinstance(bag, Regions) else [""]
         single = bag.bag if isinstance(bag, Regions) else bag
         if single.requires_fit:
@@ -160,19 +176,18 @@ class Session:
             )
         self._live = LiveBag(bag)
         self._period = bag.step or bag.window  # frames from one bag to the next
-        self._options: dict[str, Any] = {
-            **options,
-            "false_alarms": check_positive(false_alarms, "false_alarms") / len(self.names),
-            "adapt": adapt,
-        }
+        asked = WatcherOptions(**options)
+        each = check_positive(asked.false_alarms, "false_alarms") / len(self.names)
+        self.options = replace(asked, false_alarms=each)
+        table = self.outputs.events
         self.settings: dict[str, Any] = {
             "input": without_password(os.fspath(source)),
             "bag": " ".join(str(single).split()),
             "regions": self.names,
-            "events": None if events is None else os.fspath(events),
+            "events": None if table is None else os.fspath(table),
             "size": size,
             "rate": rate,
-            **self._options,
+            **asdict(self.options),
         }
         self.frames = self.events = self._rows = self._skipped = 0
         self.progress, self.surprise = 0.0, 0.0
@@ -183,20 +198,18 @@ class Session:
         self._positions: deque[Position] = deque()  # of frames whose bags are not complete
         self._next = Position()
         self._table_length: int | None = None
-        self.checkpoint, self._every = checkpoint, check_positive(checkpoint_every, "checkpoint_every")
-        if checkpoint is not None and checkpoint.exists():
-            self._continue(checkpoint)
+        if self.outputs.checkpoint is not None and self.outputs.checkpoint.exists():
+            self._continue(self.outputs.checkpoint)
+        self._fixed_rate = rate
         self.video = open_live(
             source,
             colour=single.colour,
             rate=rate,
             size=size,
-            start=self._next if clips is None else self._rewound(Path(source), self._next),
+            start=self._next if self.outputs.clips is None else self._rewound(Path(source), self._next),
             on_event=self._heard,
-            **live,
+            **(live or {}),
         )
-        self._fixed_rate, self._normal_out = rate, normal_out
-        self._table_path, self._clips_path = events, clips
         self._table: EventTable | None = None
         self._recorder: Recorder | None = None
         self._is_stopped = self._is_due = False  # to end, and to write a checkpoint
@@ -236,13 +249,14 @@ class Session:
             texts = stack.enter_context(collect_warnings())
             stack.enter_context(ONE_BLAS_THREAD)
             stack.enter_context(self.video)
-            if self._table_path is not None:
-                self._table = EventTable(self._table_path, self._table_length, may_append=self.video.is_live)
+            path = self.outputs.events
+            if path is not None:
+                self._table = EventTable(path, self._table_length, may_append=self.video.is_live)
                 stack.callback(self._table.close)
             regions = self.names if isinstance(self.bag, Regions) else []
             report({"type": "start", "input": self.video.name, "regions": regions})
-            enough = ENOUGH if self._options["adapt"] else ENOUGH_WITHOUT_ADAPT
-            if regions and self._options["learn"] < enough:
+            enough = ENOUGH if self.options.adapt else ENOUGH_WITHOUT_ADAPT
+            if regions and self.options.learn < enough:
                 report({"type": "note", "text": self._short_learning()})
             if self._rate:
                 self._begin()
@@ -251,7 +265,7 @@ class Session:
                 while texts:
                     report({"type": "note", "text": texts.pop(0)})
                 # Not before all regions have been judged, so that a checkpoint has them at the same frame.
-                if self._is_due or time.monotonic() - self._saved >= self._every:
+                if self._is_due or time.monotonic() - self._saved >= self.outputs.checkpoint_every:
                     self._save()
             for text in texts:
                 report({"type": "note", "text": text})
@@ -261,13 +275,14 @@ class Session:
                 for event in [] if watcher is None else watcher.finish():
                     self._end(name, event)
             report(self._summary())
-            if self.checkpoint is not None and not self._is_stopped and Path(self.video.source).is_file():
-                self.checkpoint.unlink(missing_ok=True)
+            checkpoint = self.outputs.checkpoint
+            if checkpoint is not None and not self._is_stopped and Path(self.video.source).is_file():
+                checkpoint.unlink(missing_ok=True)
 
     def _short_learning(self) -> str:
-        how = "" if self._options["adapt"] else " without adapt"
+        how = "" if self.options.adapt else " without adapt"
         return (
-            f"regions are learnt from {self._options['learn']:g} s{how}: if light or weather change slowly, "
+            f"regions are learnt from {self.options.learn:g} s{how}: if light or weather change slowly, "
             f"there will be more false alarms than asked for; use adapt, and learn from {ENOUGH:g} s or more"
         )
 
@@ -279,7 +294,7 @@ class Session:
                 yield batch
                 batch = []
             batch.append(placed)
-            if len(batch) == self._period * self._options["step"]:
+            if len(batch) == self._period * self.options.step:
                 yield batch
                 batch = []
         if batch:
@@ -322,7 +337,7 @@ class Session:
         self._watchers = [
             None
             if normal is not None and one is None
-            else Watcher(rate=self._rate / self._period, learnt=one, **self._options)
+            else Watcher(rate=self._rate / self._period, learnt=one, **asdict(self.options))
             for one in learnt
         ]
         self._begin()
@@ -332,15 +347,14 @@ class Session:
 
     def _begin(self) -> None:
         """Prepare what needs the rate."""
-        if self._clips_path is not None:
-            self._recorder = Recorder(self._clips_path, self._rate, self._delay())
+        if self.outputs.clips is not None:
+            self._recorder = Recorder(self.outputs.clips, self._rate, self._delay())
             for name, start in self._open.items():
                 self._recorder.begin(name, start)
 
     def _delay(self) -> float:
         """Return how long after its start an event is found, in seconds, at most."""
-        rows: int = self._options["length"] + self._options["step"]
-        return 2.0 * rows * self._period / self._rate
+        return 2.0 * (self.options.length + self.options.step) * self._period / self._rate
 
     def _rewound(self, source: Path, position: Position) -> Position:
         """Return where to read from, so that clips have the seconds before a session that continues.
@@ -369,7 +383,7 @@ class Session:
         for _ in range(min(self._period * len(rows), len(self._positions))):
             self._positions.popleft()
         self._rows += len(rows)
-        self.progress = min(1.0, self._rows * self._period / (self._rate * self._options["learn"]))
+        self.progress = min(1.0, self._rows * self._period / (self._rate * self.options.learn))
         verdicts = []
         for region, name in enumerate(self.names):
             verdicts += self._judge(region, name, rows[:, region] if isinstance(self.bag, Regions) else rows)
@@ -390,15 +404,16 @@ class Session:
                 raise
             self._report({"type": "note", "text": f"{name} is not watched: {error}"})
             return []
-        if self.windows:
+        if self.outputs.windows:
             for verdict in verdicts:
                 self._report({"type": "window", "region": name or None, **asdict(verdict)})
         for event in events:
             self._end(name, event)
         if was_learning and watcher.learnt is not None:
             self._report(self._about(name, watcher))
-            if self._normal_out is not None and not any(one and one.learnt is None for one in self._watchers):
-                self._attempt(self.save_normal, self._normal_out)
+            path = self.outputs.learnt
+            if path is not None and not any(one and one.learnt is None for one in self._watchers):
+                self._attempt(self.save_normal, path)
             self._is_due = True
         if watcher.event is not None and name not in self._open:
             self._open[name] = watcher.event.start
@@ -455,12 +470,12 @@ class Session:
         return {
             "type": "learnt",
             "region": name or None,
-            "learn_seconds": self._options["learn"],
-            "asked_per_day": DAY * self._options["false_alarms"],
+            "learn_seconds": self.options.learn,
+            "asked_per_day": DAY * self.options.false_alarms,
             "observed_per_day": DAY * events / seconds,
             "observed_events": events,
             "observed_seconds": seconds,
-            "extrapolated": max(1.0, 1.0 / (seconds * self._options["false_alarms"])),
+            "extrapolated": max(1.0, 1.0 / (seconds * self.options.false_alarms)),
         }
 
     def _summary(self) -> dict[str, Any]:
@@ -479,15 +494,15 @@ class Session:
 
     def save_normal(self, path: Path) -> None:
         """Write what was learnt, and how, to a file for `load_normal`."""
-        options = {name: self._options[name] for name in ("learn", "length", "step", "order", "kernel")}
+        options = {name: getattr(self.options, name) for name in NORMAL_OPTIONS}
         learnt = [None if watcher is None else watcher.learnt for watcher in self._watchers]
         save_normal(path, Normal(self.bag, self._rate, self.settings["size"], options, learnt))
 
     def _save(self) -> None:
         """Write a checkpoint."""
         self._saved, self._is_due = time.monotonic(), False
-        if self.checkpoint is not None and self._rate:
-            self._attempt(save_values, self.checkpoint, "Checkpoint", self._state())
+        if self.outputs.checkpoint is not None and self._rate:
+            self._attempt(save_values, self.outputs.checkpoint, "Checkpoint", self._state())
 
     def _state(self) -> dict[str, Any]:
         """Return all that is needed to continue."""

@@ -17,11 +17,11 @@ from sysbags.distances.alignment import align
 from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import SystemStack
 from sysbags.distances.pairwise import Weight, pairwise_distances, resolve_weights
-from sysbags.errors import OrderError, ParameterError, StreamError
+from sysbags.errors import OrderError, StreamError
 from sysbags.watch.segmentation import change_points, distance_features, divide, group_phases
 from sysbags.watch.windows import Window, window_systems
 
-__all__ = ["NO_SYSTEM", "Phase", "PhaseKind", "Timeline", "Window", "timeline"]
+__all__ = ["NO_SYSTEM", "Phase", "PhaseKind", "Timeline", "Window", "timeline", "timeline_of"]
 
 EXACT = 500  # windows; above, distances are approximated by default
 LANDMARKS = 500
@@ -153,10 +153,8 @@ def timeline(
     lambda_a: Weight = "scale",
     lambda_mu: Weight = "scale",
     penalty: float | str = "auto",
-    phases: int | str = "auto",
     alpha: float = 0.05,
     rate: float = 1.0,
-    embedding: Embedding | str | None = "auto",
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> Timeline:
@@ -173,9 +171,8 @@ def timeline(
 
     Parameters
     ----------
-    stream : (N, p) array_like, or sequence of Window
-        Rows are time. For windows, which must be equally long and spaced, `length`, `step`, `order` and
-        `kernel` are ignored.
+    stream : (N, p) array_like
+        Rows are time.
     length, step : int, default=100, 20
         Rows in a window, and from one window to the next.
     order, kernel
@@ -185,15 +182,11 @@ def timeline(
     penalty : float or "auto", default="auto"
         By how much a change must lower the scatter of the energy distance, see
         `sysbags.watch.segmentation.distance_features`.
-    phases : int or "auto", default="auto"
-        Number of different phases; by default as many as differ by more than the penalty.
     alpha : float, default=0.05
         In (0, 1): the probability of a change point in a stream that has none, for ``penalty="auto"``. The
         video should be at least eight windows long: fewer do not show the noise.
     rate : float, default=1.0
         Rows per second, for the frequencies.
-    embedding : Embedding, "auto" or None, default="auto"
-        Approximate the distances, see `pairwise_distances`; by default for more than 500 windows.
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
         Threads; the result does not depend on it.
@@ -220,40 +213,54 @@ def timeline(
     """
     if penalty != "auto":
         check_positive(penalty, "penalty")
-    number = None if phases == "auto" else check_integer(phases, "phases")
     check_share(alpha, "alpha", low="(", high=")")
     check_positive(rate, "rate")
-    seed = seed_of(random_state)
-    windows = _windows(stream, length, step, order, kernel)
+    check_integer(length, "length", 2)
+    check_integer(step, "step")
+    rows = check_stream(stream, kernel)
+    if len(rows) < length:
+        raise StreamError(
+            f"the stream has {len(rows)} rows, but a window has {length}: "
+            "use a longer clip or a smaller length"
+        )
+    windows = window_systems(rows, length, step, order=order, kernel=kernel)
+    return timeline_of(windows, lambda_a, lambda_mu, penalty, alpha, rate, seed_of(random_state), n_jobs)
+
+
+def timeline_of(
+    windows: list[Window],
+    lambda_a: Weight = "scale",
+    lambda_mu: Weight = "scale",
+    penalty: float | str = "auto",
+    alpha: float = 0.05,
+    rate: float = 1.0,
+    seed: int = 0,
+    n_jobs: int | None = None,
+) -> Timeline:
+    """Divide windows of the same length and at equal steps into phases, see `timeline`."""
     lag = _lag(windows)
     with_system = [k for k, window in enumerate(windows) if window.system is not None]
     if not with_system:
         raise OrderError(f"no window of the stream has a system: {windows[0].failure}")
     systems = [system for window in windows if (system := window.system) is not None]
     weights = resolve_weights(SystemStack.of(systems), "alignment", lambda_a, lambda_mu)
-    if embedding == "auto":
-        large = len(systems) > EXACT
-        embedding = Embedding.fit(systems, LANDMARKS, random_state=seed, n_jobs=n_jobs) if large else None
-    elif isinstance(embedding, str):
-        raise ParameterError(f'embedding is {embedding!r}, but it must be an Embedding, "auto" or None')
+    embedding = None
+    if len(systems) > EXACT:
+        embedding = Embedding.fit(systems, LANDMARKS, random_state=seed, n_jobs=n_jobs)
+    options: Any = {"random_state": seed, "n_jobs": n_jobs}
     squared = pairwise_distances(
-        systems,
-        lambda_a=weights[0],
-        lambda_mu=weights[1],
-        random_state=seed,
-        n_jobs=n_jobs,
-        embedding=embedding,
+        systems, lambda_a=weights[0], lambda_mu=weights[1], embedding=embedding, **options
     )
     distances = np.full((len(windows), len(windows)), np.nan)
     distances[np.ix_(with_system, with_system)] = squared
-
     features = np.zeros((len(windows), len(systems)))
     found = distance_features(squared)
     features[with_system, : found.shape[1]] = found
+
     runs = [list(own) for _, own in groupby(range(len(windows)), lambda k: windows[k].system is None)]
     moving = [features[own] for own in runs if windows[own[0]].system is not None]
     if isinstance(penalty, str):
-        changes, amount = divide(moving, lag, alpha, reach=REACH * lag, random_state=seed, n_jobs=n_jobs)
+        changes, amount = divide(moving, lag, alpha, reach=REACH * lag, **options)
     else:
         amount = float(penalty)
         changes = [change_points(items, amount, lag, REACH * lag) for items in moving]
@@ -265,7 +272,7 @@ def timeline(
     ]
     return Timeline(
         windows=windows,
-        phases=_phases(windows, distances, features, bounds, amount, lag, number),
+        phases=_phases(windows, distances, features, bounds, amount, lag),
         distances=distances,
         scores=_scores(windows, lag, weights, seed, n_jobs),
         eigenvalues=_eigenvalues(windows),
@@ -275,21 +282,6 @@ def timeline(
         landmarks=None if embedding is None else embedding.size,
         rate=float(rate),
     )
-
-
-def _windows(stream: Any, length: int, step: int, order: int | str, kernel: KernelLike) -> list[Window]:
-    """Cut a stream into windows with their systems; windows are returned as they are."""
-    if isinstance(stream, Sequence) and stream and all(isinstance(item, Window) for item in stream):
-        return list(stream)
-    check_integer(length, "length", 2)
-    check_integer(step, "step")
-    rows = check_stream(stream, kernel)
-    if len(rows) < length:
-        raise StreamError(
-            f"the stream has {len(rows)} rows, but a window has {length}: "
-            "use a longer clip or a smaller length"
-        )
-    return window_systems(rows, length, step, order=order, kernel=kernel)
 
 
 def _lag(windows: Sequence[Window]) -> int:
@@ -306,13 +298,12 @@ def _phases(
     bounds: Sequence[int],
     penalty: float,
     lag: int,
-    number: int | None,
 ) -> list[Phase]:
     """Return the phases that begin with the given windows, and their labels."""
     spans = list(zip(bounds, [*bounds[1:], len(windows)], strict=True))
     moving = [span for span in spans if windows[span[0]].system is not None]
     labels = dict(
-        zip(moving, group_phases([features[a:b] for a, b in moving], penalty, number).tolist(), strict=True)
+        zip(moving, group_phases([features[a:b] for a, b in moving], penalty).tolist(), strict=True)
     )
     rows = [windows[0].start, *(_boundary(windows, first, lag) for first in bounds[1:]), windows[-1].stop]
     return [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,9 +11,9 @@ from sysbags._common.parallel import ONE_BLAS_THREAD
 from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import check_integer, check_positive
 from sysbags.errors import ParameterError, StreamError
-from sysbags.systems.system import System
 from sysbags.watch.alarms import Alarm, Event, Verdict
 from sysbags.watch.calibration import (
+    Level,
     Tails,
     Threshold,
     clusters,
@@ -24,8 +23,7 @@ from sysbags.watch.calibration import (
     tail_p_values,
     threshold_for_rate,
 )
-from sysbags.watch.levels import Level
-from sysbags.watch.normal import PARTS, SCORES, NormalProcess, Scorer, embed_means, fit_normal, squared_norms
+from sysbags.watch.normal import PARTS, SCORES, NormalProcess, Scorer, fit_normal, squared_norms
 from sysbags.watch.windows import Window, Windows
 
 __all__ = ["Learnt", "Watcher"]
@@ -99,9 +97,6 @@ class Watcher:
         before. Windows of an event are not used, unless it lasts for longer than this. After 12 times as
         long, half of the windows that others are compared with are newer ones. By default normal stays what
         it was.
-    classes : mapping of str to System, optional
-        Means of classes, such as ``sysbags.frechet_mean(...).system``, in the unit-variance form. Verdicts
-        and events then name the nearest one.
     learnt : Learnt, optional
         Of another watcher with the same parameters: then nothing is learnt from the first rows.
 
@@ -134,7 +129,6 @@ class Watcher:
         order: int = 5,
         kernel: KernelLike = "chi2",
         adapt: float | None = None,
-        classes: Mapping[str, System] | None = None,
         learnt: Learnt | None = None,
     ) -> None:
         self.rate = check_positive(rate, "rate")
@@ -149,13 +143,6 @@ class Watcher:
                 f"learn is {learn:g} s, but windows of {length / rate:g} s need at least "
                 f"{2.0 * SMALLEST * length / rate:g} s to learn from"
             )
-        self.classes = tuple((classes or {}).items())
-        for name, mean in self.classes:
-            if (mean.kernel, mean.normal_form) != (kernel, self.windows.normal_form):
-                raise ParameterError(
-                    f"the mean of {name!r} has the kernel {mean.kernel!r} and the form {mean.normal_form!r}, "
-                    f"but windows have {kernel!r} and {self.windows.normal_form!r}"
-                )
         self.offset = 0  # rows before the last gap
         self.references: list[Window] = []
         self.seen = 0  # windows so far
@@ -236,7 +223,6 @@ class Watcher:
             surprise=surprise,
             p_value=float(conformal_p_values(np.array([surprise]), self.surprises, self.patience)[0]),
             part=min(parts, key=parts.__getitem__),
-            nearest=self._scorer.nearest(self._means),
             p_values=dict(zip(SCORES, p_values.tolist(), strict=True)),
         )
 
@@ -274,7 +260,6 @@ class Watcher:
         self.learnt, self.process, self.failures = learnt, learnt.process, learnt.failures
         self.scores = list(learnt.scores)
         self._scorer = Scorer(learnt.process)
-        self._means = embed_means(learnt.process.embedding, self.classes)
         self._level, relative = self._relative(learnt.scores)
         self._calibrate(relative)
         assert self.threshold is not None

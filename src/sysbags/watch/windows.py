@@ -9,8 +9,6 @@ import numpy as np
 
 from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import check_integer, check_stream
-from sysbags.bags.base import BagTransformer
-from sysbags.bags.live import LiveBag
 from sysbags.errors import OrderError, ParameterError, StreamError
 from sysbags.kernels.functions import SlidingKernel
 from sysbags.systems.identification import (
@@ -23,6 +21,8 @@ from sysbags.systems.identification import (
 from sysbags.systems.system import System
 
 __all__ = ["Window", "Windows", "window_systems"]
+
+STABILITY = "constrained"  # see `sysbags.identify`
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,10 +78,7 @@ class Windows:
     order : int or "auto", default=5
     kernel : str or callable, default="chi2"
     normal_form : {"unit-variance", "orthonormal"}, default="unit-variance"
-    stability : {"constrained", "clip", "none"}, default="constrained"
-        See `sysbags.identify` for these four.
-    bag : bag, optional
-        If given, `update` takes frames and describes them by this bag.
+        See `sysbags.identify` for these three.
 
     Attributes
     ----------
@@ -110,18 +107,16 @@ class Windows:
         order: int | str = 5,
         kernel: KernelLike = "chi2",
         normal_form: str = "unit-variance",
-        stability: str = "constrained",
-        bag: BagTransformer | None = None,
     ) -> None:
         self.length, self.step = check_integer(length, "length", 2), check_integer(step, "step")
-        self.kernel = check_options(order, kernel, normal_form, stability)
+        self.kernel = check_options(order, kernel, normal_form, STABILITY)
         self.order = order if isinstance(order, str) else check_integer(order, "order")
         if not isinstance(self.order, str) and self.order >= self.length:
             raise ParameterError(
                 f"length is {self.length}, but windows of a system of order {self.order} must have at least "
                 f"{self.order + 1} rows"
             )
-        self.normal_form, self.stability, self.bag = normal_form, stability, bag
+        self.normal_form = normal_form
         self.reset()
 
     def reset(self) -> None:
@@ -134,14 +129,13 @@ class Windows:
         self._sliding: SlidingKernel | None = None
         self._start = np.random.default_rng(0).standard_normal(self.length)
         self._steps = FIRST_STEPS
-        self._frames = None if self.bag is None else LiveBag(self.bag)
 
     def update(self, rows: Any) -> list[Window]:
-        """Add rows, or frames if there is a bag, and return the windows that are complete now.
+        """Add rows, and return the windows that are complete now.
 
         Parameters
         ----------
-        rows : (T, p) array_like, or iterable of frames
+        rows : (T, p) array_like
             Any number, also none.
 
         Returns
@@ -149,7 +143,7 @@ class Windows:
         list of Window
             In the order of time.
         """
-        new = self._check_rows(rows if self._frames is None else self._frames.update(rows))
+        new = self._check_rows(rows)
         windows = []
         while new.shape[0]:
             used = new[: self._stop - self.count]
@@ -192,7 +186,7 @@ class Windows:
                 self.order,
                 self.kernel,
                 normal_form=self.normal_form,
-                stability=self.stability,
+                stability=STABILITY,
                 eigenpairs=self._eigenpairs,
             )
         except OrderError as error:
@@ -218,7 +212,7 @@ def window_systems(stream: Any, length: int = 100, step: int = 10, **options: An
 
     Parameters
     ----------
-    stream : (N, p) array_like, or a video if there is a bag
+    stream : (N, p) array_like
     length, step : int, default=100, 10
     **options
         Options of `Windows`.
@@ -235,5 +229,4 @@ def window_systems(stream: Any, length: int = 100, step: int = 10, **options: An
     >>> [window.start for window in window_systems(stream, length=100, step=20)]
     [0, 20, 40]
     """
-    bag = options.pop("bag", None)
-    return Windows(length, step, **options).update(stream if bag is None else bag.stream(stream))
+    return Windows(length, step, **options).update(stream)
