@@ -55,6 +55,51 @@ def tiny_onnx(output="tokens", seed=0, batch="batch"):
     return model.SerializeToString()
 
 
+def operators(*kinds, shape=("batch", 3, "height", "width"), dtype=None, **attributes):
+    """A graph of operators without weights, one after the other; the attributes are those of the last."""
+    from onnx import TensorProto, helper
+
+    names = ["frames", *(f"value{k}" for k in range(len(kinds)))]
+    nodes = [helper.make_node(kind, [names[k]], [names[k + 1]]) for k, kind in enumerate(kinds)]
+    nodes[-1].attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
+    frames = helper.make_tensor_value_info("frames", dtype or TensorProto.FLOAT, shape)
+    outputs = [helper.make_empty_tensor_value_info(names[-1])]
+    graph = helper.make_graph(nodes, "operators", [frames], outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return model.SerializeToString()
+
+
+def tiny_module(seed=0):
+    """A module of torch, the twin of `convolutions`: Conv, ReLU, Conv."""
+    import torch
+    from torch import nn
+
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 6, 3, stride=2))
+
+
+def convolutions(module=None, batch="batch"):
+    """A graph with the weights of `tiny_module`: its values are conv, relu, last and pooled."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    weights = [
+        numpy_helper.from_array(value.detach().numpy(), name.replace(".", "_"))
+        for name, value in (module or tiny_module()).state_dict().items()
+    ]
+    nodes = [
+        helper.make_node("Conv", ["frames", "0_weight", "0_bias"], ["conv"]),
+        helper.make_node("Relu", ["conv"], ["relu"]),
+        helper.make_node("Conv", ["relu", "2_weight", "2_bias"], ["last"], strides=[2, 2]),
+        helper.make_node("ReduceMean", ["last"], ["pooled"], axes=[2, 3], keepdims=0),
+    ]
+    frames = helper.make_tensor_value_info("frames", TensorProto.FLOAT, [batch, 3, "height", "width"])
+    outputs = [helper.make_empty_tensor_value_info(name) for name in ("last", "pooled")]
+    graph = helper.make_graph(nodes, "tiny", [frames], outputs, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return model.SerializeToString()
+
+
 def write_network(folder, name="tiny", output="tokens", seed=0, **fields):
     """An ONNX file with its JSON in a folder."""
     path = folder / f"{name}.onnx"

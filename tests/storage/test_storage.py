@@ -419,7 +419,6 @@ def test_what_cannot_be_saved_gets_a_sentence(tmp_path):
     class Child(sysbags.NearestMean):
         pass
 
-    torch = pytest.importorskip("torch")
     search = GridSearchCV(sysbags.NearestMean(), {"lambda_a": [1.0]})
     loop = []
     loop.append(loop)
@@ -444,7 +443,6 @@ def test_what_cannot_be_saved_gets_a_sentence(tmp_path):
             sysbags.NearestMean(random_state=np.random.default_rng(0)),
             "random_state is of type Generator, which cannot be saved: use a whole number or None",
         ),
-        (bags.DeepActivations(torch.nn.ReLU()), "model is of type ReLU, .*torch.onnx.export"),
         (Pipeline([("scale", StandardScaler())]), "steps/scale is of type StandardScaler, .* it must be"),
         (Pipeline([("system", SYSTEMS[0])]), "step 'system' of a Pipeline is not an estimator"),
         (sysbags.NearestMean(lambda_a={1: 2}), "lambda_a is of type dict, which cannot be saved, but"),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +31,6 @@ from sysbags.bags.networks import (
 )
 from sysbags.errors import ParameterError, StreamError
 from sysbags.video import Frame, Video
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = [
     "Counter",
@@ -176,13 +173,11 @@ def network_outputs(
 
 def _share_layers(first: NetworkBags, second: NetworkBags) -> bool:
     """Return whether one network has the layers of two bags."""
-    models = first.model, second.model
-    if all(isinstance(model, str) for model in models):
-        # Networks with the same backbone have the same layers, but not the same output, which is "".
-        has_output = any("" in (check_layers(bag.layers) or ()) for bag in (first, second))
-        return models[0] == models[1] or (backbone(models[0]) == backbone(models[1]) and not has_output)
-    is_file = all(isinstance(model, (bytes, os.PathLike)) for model in models)
-    return models[0] is models[1] or (is_file and models[0] == models[1])
+    if first.model == second.model:
+        return True
+    # Networks with the same backbone have the same layers, but not the same output, which is "".
+    has_output = any("" in (check_layers(bag.layers) or ()) for bag in (first, second))
+    return backbone(first.model) == backbone(second.model) and not has_output
 
 
 class DeepActivations(NetworkBags):
@@ -205,14 +200,12 @@ class DeepActivations(NetworkBags):
 
     Parameters
     ----------
-    model : str, path, bytes or torch.nn.Module, default="efficientnet-lite0"
-        The name of a network (``sysbags models`` lists them), the path of an ONNX file or its bytes, or a
-        torch module.
+    model : str, path or bytes, default="efficientnet-lite0"
+        The name of a network (``sysbags models`` lists them), or the path of an ONNX file or its bytes.
     layers : str or sequence of str, optional
         Names of layers: for EfficientNet-lite0 ``_blocks.0`` to ``_blocks.15``, ``_swish`` (the 1280 channels
         before the pooling) and ``_fc`` (the scores of the classes); for ONNX outputs of the graph or values
-        inside it; for a module those of `named_modules` (if a layer is called more than once, its last output
-        is used). "" is the output. The output of a layer is (frames, channels), (frames, channels, height,
+        inside it. "" is the output. The output of a layer is (frames, channels), (frames, channels, height,
         width) or, for tokens, (frames, tokens, channels). By default ``_swish`` of EfficientNet-lite0, the
         layer in the list of networks, or the (first) output.
     grid : int, default=1
@@ -256,7 +249,7 @@ class DeepActivations(NetworkBags):
 
     def __init__(
         self,
-        model: str | os.PathLike[str] | bytes | torch.nn.Module = "efficientnet-lite0",
+        model: str | os.PathLike[str] | bytes = "efficientnet-lite0",
         layers: str | Sequence[str] | None = None,
         *,
         grid: int = 1,

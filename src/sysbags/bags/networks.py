@@ -1,17 +1,15 @@
 """Run a network on batches of frames and return the outputs of its layers.
 
-A network has a name (`sysbags.bags.network_files`), is an ONNX file, or is a torch module of the caller's;
-ONNX Runtime runs the first two. onnxruntime, onnx and torch are imported where they are used, because they
-belong to an extra.
+A network has a name (`sysbags.bags.network_files`) or is an ONNX file; ONNX Runtime runs it. onnxruntime and
+onnx are imported where they are used, because they belong to an extra.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -59,8 +57,7 @@ Network = Callable[[Batch], dict[str, npt.NDArray[Any]]]
 
 PLAIN, WITH_WORDS = "efficientnet-lite0", "efficientnet-lite0-words"
 
-# One batch at a time: torch and ONNX Runtime have threads of their own, so that more would cost memory and
-# gain nothing. The hooks and the training flag of a module of torch are also state that calls would share.
+# One batch at a time: ONNX Runtime has threads of its own, so that more would cost memory and gain nothing.
 _LOCK = threading.Lock()
 
 
@@ -69,8 +66,8 @@ class NetworkRunner:
 
     Parameters
     ----------
-    model : str, path, bytes or torch.nn.Module
-        A name (see ``sysbags models``), an ONNX file or its bytes, or a module.
+    model : str, path or bytes
+        A name (see ``sysbags models``), or an ONNX file or its bytes.
     layers : str or sequence of str, optional
         By default the layer in the description of the network, or its (first) output.
     size, mean, std, output : optional
@@ -187,8 +184,8 @@ def network(model: Any, layers: tuple[str, ...] | None, size: tuple[int, int]) -
 
     Parameters
     ----------
-    model : str, path, bytes or torch.nn.Module
-        A name, an ONNX file or its bytes, or a module.
+    model : str, path or bytes
+        A name, or an ONNX file or its bytes.
     layers : tuple of str or None
         By default that of `default_layers`; "" is the output.
     size : tuple of int
@@ -204,9 +201,6 @@ def network(model: Any, layers: tuple[str, ...] | None, size: tuple[int, int]) -
         if entry.package is None:
             return _file_network(path, names)
         return _lite0_network(path, model, names, size)
-    torch = sys.modules.get("torch")  # if model is a torch module, torch has been imported
-    if torch is not None and isinstance(model, torch.nn.Module):
-        return _torch_network(model, layers or ("",))
     raise _unknown(model)
 
 
@@ -215,7 +209,7 @@ def check_saved(model: Any, saved: Mapping[str, str]) -> None:
 
     Parameters
     ----------
-    model : str, path, bytes or torch.nn.Module
+    model : str, path or bytes
     saved : mapping
         The checksums in the model file, by the names of networks.
     """
@@ -253,15 +247,15 @@ def network_identity(model: Any) -> dict[str, Any]:
     return {}
 
 
-def backbone(name: str) -> str:
-    """Return the name of the plain network that has the same layers as a network.
+def backbone(model: Any) -> Any:
+    """Return the plain network that has the same layers as a network.
 
     Examples
     --------
     >>> backbone("efficientnet-lite0-words"), backbone("efficientnet-lite0")
     ('efficientnet-lite0', 'efficientnet-lite0')
     """
-    return PLAIN if name == WITH_WORDS else name
+    return PLAIN if model == WITH_WORDS else model
 
 
 def _is_onnx_path(model: Any) -> bool:
@@ -271,57 +265,10 @@ def _is_onnx_path(model: Any) -> bool:
 def _unknown(model: Any) -> ParameterError:
     description = repr(model) if isinstance(model, (str, os.PathLike)) else f"of type {type(model).__name__}"
     return ParameterError(
-        f"model is {description}, but it must be {', '.join(map(repr, known_networks()))}, a torch module, "
+        f"model is {description}, but it must be {', '.join(map(repr, known_networks()))}, "
         "the path of a file that ends in .onnx, or the bytes of one"
         + (f"; sysbags models add {model} FILE adds a network" if is_name(model) else "")
     )
-
-
-def _torch_network(module: Any, layers: tuple[str, ...]) -> Network:
-    torch = need("torch")
-    modules = dict(module.named_modules())
-    _check_layers(layers, modules, [name for name in modules if name])
-    parameter = next((p for p in module.parameters() if p.is_floating_point()), torch.zeros(0))
-
-    def run(batch: Batch) -> dict[str, npt.NDArray[Any]]:
-        layer_outputs: dict[str, Any] = {}
-
-        def keep(name: str) -> Callable[..., None]:
-            def hook(_module: Any, _inputs: Any, output: Any) -> None:
-                # a copy, because a later layer may modify it in place
-                layer_outputs[name] = output.clone() if isinstance(output, torch.Tensor) else output
-
-            return hook
-
-        with _LOCK, torch.inference_mode(), _evaluating(module), contextlib.ExitStack() as hooks:
-            for name in layers:
-                hooks.callback(modules[name].register_forward_hook(keep(name)).remove)
-            try:
-                module(torch.from_numpy(batch).to(parameter.device, parameter.dtype))
-            except RuntimeError as error:
-                raise _refused(batch, error) from error
-        outputs = {}
-        for name in layers:
-            output = layer_outputs.get(name)
-            if not isinstance(output, torch.Tensor):
-                problem = f"gives a {type(output).__name__}" if name in layer_outputs else "is never called"
-                raise _not_an_array(name, problem)
-            outputs[name] = output.float().cpu().numpy()
-        return outputs
-
-    return run
-
-
-@contextlib.contextmanager
-def _evaluating(module: Any) -> Iterator[None]:
-    """Put a module of the caller into evaluation mode, and restore the modes of its parts at the end."""
-    before = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, training in before:
-            part.training = training
 
 
 def _lite0_network(path: Path, name: str, layers: tuple[str, ...], size: tuple[int, int]) -> Network:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,6 @@ from sysbags.bags.networks import layer_name, patch_features
 from sysbags.bags.words import CodebookBags, Descriptors, check_positive, word_masses
 from sysbags.errors import ParameterError
 from sysbags.video import Frame, Video
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["PatchWords", "unit_rows"]
 
@@ -43,7 +40,7 @@ class PatchWords(NetworkBags, CodebookBags):
     Parameters
     ----------
     words : int, default=512
-    model : str, path, bytes or torch.nn.Module, default="efficientnet-lite0"
+    model : str, path or bytes, default="efficientnet-lite0"
         The network, as for `DeepActivations`.
     temperature : float or None, default=0.05
         The smaller, the more of a patch goes to its nearest word. None is hard assignment: all of it.
@@ -85,7 +82,7 @@ class PatchWords(NetworkBags, CodebookBags):
     def __init__(
         self,
         words: int = 512,
-        model: str | os.PathLike[str] | bytes | torch.nn.Module = "efficientnet-lite0",
+        model: str | os.PathLike[str] | bytes = "efficientnet-lite0",
         *,
         temperature: float | None = 0.05,
         samples: int = 60_000,

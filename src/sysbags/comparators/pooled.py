@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,6 @@ from sysbags.bags.networks import (
 from sysbags.comparators.base import Comparator
 from sysbags.errors import ParameterError, StreamError, VideoError
 from sysbags.video import Frame, Video
-
-if TYPE_CHECKING:
-    import torch
 
 __all__ = ["STREAMS", "PooledActivations", "with_differences"]
 
@@ -51,7 +48,7 @@ class PooledActivations(Comparator):
 
     Parameters
     ----------
-    model : str, path, bytes or torch.nn.Module, default="efficientnet-lite0"
+    model : str, path or bytes, default="efficientnet-lite0"
         The network, as in `sysbags.bags.DeepActivations`.
     layers : str or sequence of str, optional
         Layers of the network, as in `sysbags.bags.DeepActivations`; by default the 1280 channels before the
@@ -86,7 +83,7 @@ class PooledActivations(Comparator):
 
     def __init__(
         self,
-        model: str | os.PathLike[str] | bytes | torch.nn.Module = "efficientnet-lite0",
+        model: str | os.PathLike[str] | bytes = "efficientnet-lite0",
         layers: str | Sequence[str] | None = None,
         *,
         streams: Sequence[str] = STREAMS,

@@ -36,9 +36,9 @@ def save(path: str | os.PathLike[str], obj: Any) -> None:
     """Write a system, a list of systems, a bag, a classifier or a pipeline of them to a file.
 
     The file contains arrays and JSON and no code, and is written atomically. It can have any name. A function
-    as the kernel, a Generator as the random state and a torch module as the network cannot be saved; an ONNX
-    file is copied into the model file, but of a network with a name only the name and the checksum are. The
-    `memory` of a pipeline is not saved.
+    as the kernel and a Generator as the random state cannot be saved; an ONNX file is copied into the model
+    file, but of a network with a name only the name and the checksum are. The `memory` of a pipeline is not
+    saved.
 
     Parameters
     ----------

@@ -26,7 +26,6 @@ _TEXT_LIMIT = 2**26
 _HINTS = {
     "index": "set index to None, and the model compares with all training systems",
     "kernel": f"the kernel must be one of {', '.join(map(repr, KERNELS))}",
-    "model": "export the network to an ONNX file with torch.onnx.export, and use that file",
     "random_state": "use a whole number or None",
 }
 
