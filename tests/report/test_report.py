@@ -20,7 +20,6 @@ from pages import Page
 from sysbags.datasets import make_clips
 from sysbags.errors import FileError, ParameterError, VideoError, VideoWarning
 from sysbags.report import page as report
-from sysbags.report import script_data
 from sysbags.report.results import Clip
 from sysbags.video import frames
 
@@ -142,7 +141,7 @@ def test_without_departures_nothing_is_said(evaluation, text):
 def test_data_round_trip(evaluation, shots, text):
     stored = json.loads(Page(text).raw["application/json"])
     assert [base64.b64decode(shot) for shot in stored.pop("pictures")] == shots
-    assert stored == json.loads(json.dumps(script_data.compact(evaluation)))
+    assert stored == json.loads(json.dumps(report.compact(evaluation)))
     code = evaluation.classes.index
     assert stored["truth"] == [code(clip.label) for clip in evaluation.clips]
     predictions = np.array(stored["predictions"][stored["main"]])
@@ -175,26 +174,26 @@ def test_a_class_without_others_and_systems_without_states(evaluation):
         relations=dataclasses.replace(evaluation.relations, class_parts=parts),
         systems=tuple(dataclasses.replace(system, states=None) for system in evaluation.systems),
     )
-    compact = script_data.compact(single_group_classes)
+    compact = report.compact(single_group_classes)
     assert compact["class_parts"][0][0] == [None, None, None]
     assert set(compact["systems"][0]) == {"eigenvalues"}
 
 
 def test_quantised_numbers():
     values = np.random.default_rng(0).standard_normal((3, 50))
-    compact = script_data.quantised(values)
+    compact = report.quantised(values)
     levels = np.frombuffer(base64.b64decode(compact["bytes"]), dtype=np.int8).reshape(3, 50)
     # Half a level, and the scale has three significant digits.
     tolerance = (0.5 / 127 + 5e-3) * np.abs(values).max()
     np.testing.assert_allclose(levels * compact["scale"], values, rtol=0, atol=tolerance)
     assert np.abs(levels).max() == 127
-    assert script_data.quantised(np.zeros(2)) == {"scale": 0, "bytes": "AAA="}
+    assert report.quantised(np.zeros(2)) == {"scale": 0, "bytes": "AAA="}
 
 
 def test_trajectories(evaluation):
     system = evaluation.systems[0]
     states = np.random.default_rng(0).standard_normal((700, system.order))
-    compact = script_data._system(dataclasses.replace(system, states=states))
+    compact = report._system(dataclasses.replace(system, states=states))
     assert (compact["steps"], compact["frames"]) == (600, 700)
     levels = np.frombuffer(base64.b64decode(compact["states"]["bytes"]), dtype=np.int8).reshape(3, 600)
     # A cosine of 1 up to rounding: the first 600 steps of the first three states, in this order.
@@ -211,7 +210,7 @@ def test_atlas(evaluation):
     mean = dataclasses.replace(
         evaluation.atlas[0], histogram=rng.dirichlet(np.ones(300)), dynamics=5.0 + wave * swings
     )
-    compact = script_data._mean(mean)
+    compact = report._mean(mean)
     assert compact["bins"] == sorted(np.argsort(swings)[-24:])
     assert (compact["steps"], compact["length"], compact["size"]) == (40, 300, 5)
     assert compact["nearest"] == list(mean.members[:6])
@@ -261,9 +260,9 @@ def test_pictures_are_from_the_middle(tmp_path, count, tolerance):
     """Each frame is grey, the brighter the later: 1 level a frame, and JPEG may err by a few."""
     film = np.arange(20, 20 + count, dtype=np.uint8)[:, None, None] * np.ones((1, 30, 40), dtype=np.uint8)
     path = write_clip(tmp_path / "clip.mkv", film, pixel_format="gray")
-    [jpeg] = report.pictures([Clip("a/clip", path, "a")], height=24)
+    [jpeg] = report.pictures([Clip("a/clip", path, "a")])
     shown = grey_of(jpeg)
-    assert shown.shape == (24, 32, 3)
+    assert shown.shape == (120, 160, 3)
     assert abs(shown.mean() - (20 + count / 2)) <= tolerance
 
 
@@ -273,8 +272,8 @@ def test_pictures_keep_order_colours_and_proportions(tmp_path):
     first = write_clip(tmp_path / "upright.mp4", film)
     second = write_clip(tmp_path / "wide.mp4", film.transpose(0, 2, 1, 3)[..., ::-1])
     clips = [Clip("a/upright", first, "a"), Clip("b/wide", second, "b")]
-    upright, wide = (grey_of(jpeg) for jpeg in report.pictures(clips, height=40, n_jobs=2))
-    assert (upright.shape, wide.shape) == ((40, 20, 3), (40, 80, 3))
+    upright, wide = (grey_of(jpeg) for jpeg in report.pictures(clips, n_jobs=2))
+    assert (upright.shape, wide.shape) == ((120, 60, 3), (120, 240, 3))
     assert upright[..., 2].mean() > 150 > 50 > upright[..., 0].mean()  # OpenCV's order: blue first
     assert wide[..., 0].mean() > 150 > 50 > wide[..., 2].mean()
 
@@ -289,8 +288,6 @@ def test_broken_and_missing_clips(tmp_path):
         assert len(report.pictures([Clip("a/clip", path, "a")])) == 1
     with pytest.raises(VideoError, match=r"gone\.mp4 does not exist"):
         report.pictures([Clip("a/gone", tmp_path / "gone.mp4", "a")])
-    with pytest.raises(ParameterError, match="height"):
-        report.pictures([], height=1)
 
 
 def test_write(tmp_path, monkeypatch):

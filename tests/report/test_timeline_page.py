@@ -1,8 +1,6 @@
-"""The page of a timeline: events, missing pictures, and how it looks in a browser."""
+"""The page of a timeline: missing pictures, and how it looks in a browser."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -10,19 +8,10 @@ import pytest
 import browser as chromium
 from pages import Page
 from sysbags.datasets import make_streams
-from sysbags.report.timeline import Clock, timecode
 from sysbags.report.timeline_page import colour, timeline_page, typical_frames
-from sysbags.watch.timeline import timeline
+from sysbags.watch.timeline import Clock, timecode, timeline
 
 EVIL = "<script>alert(1)</script>"
-
-
-@dataclass(frozen=True)
-class Event:
-    start: float
-    end: float
-    kind: str
-    p_value: float
 
 
 @pytest.fixture(scope="module")
@@ -32,16 +21,11 @@ def result():
     return timeline(np.concatenate([a, b[:200], still]), length=40, step=10, order=2, rate=25.0)
 
 
-def test_page_without_a_video_and_with_events(result):
-    events = [Event(16.0, 18.0, EVIL, 0.0001)]
-    page = Page(timeline_page(result, Clock(25.0), {}, title=EVIL, events=events))
+def test_page_without_a_video(result):
+    page = Page(timeline_page(result, Clock(25.0), {}, title=EVIL))
     assert not page.all("script")
-    assert page.text.count(EVIL) >= 3  # as text: the titles, and the kind of the event
-    assert "<\N{NO-BREAK SPACE}0.001" in page.text
+    assert page.text.count(EVIL) >= 2  # as text: the titles
     assert [image["src"][:14] for image in page.all("img")] == ["data:image/png"]
-    quiet = Page(timeline_page(result, Clock(25.0), {}, title="clip"))
-    assert "Events" in page.text
-    assert "Events" not in quiet.text
 
 
 def test_typical_frames_are_those_of_the_window(result):
@@ -74,7 +58,7 @@ def test_times_and_colours():
 @pytest.mark.skipif(chromium.executable() is None, reason="no Chromium is installed")
 def test_page_in_a_browser(result, tmp_path):
     path = tmp_path / "page.html"
-    text = timeline_page(result, Clock(25.0), {}, title="clip", events=[Event(1.0, 2.0, "change", 0.01)])
+    text = timeline_page(result, Clock(25.0), {}, title="clip")
     path.write_text(text, encoding="utf-8")
     with chromium.Browser(tmp_path / "profile") as browser:
         for width in (1400, 390):

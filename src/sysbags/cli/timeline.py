@@ -63,8 +63,8 @@ def timeline(
     """
     from sysbags._common.validation import check_positive
     from sysbags.means.compilation import compiled_for
-    from sysbags.report.timeline import Clock, kind_records, phase_records, window_records
     from sysbags.report.timeline_page import write_timeline
+    from sysbags.watch.timeline import Clock, kind_records, phase_records, window_records
     from sysbags.watch.timeline import timeline as find_phases
 
     for path in filter(None, (out, phases_csv, stats)):

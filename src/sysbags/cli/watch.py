@@ -291,7 +291,7 @@ def _print_sentence(record: dict[str, Any]) -> None:
 
 
 def _clock(seconds: float) -> str:
-    from sysbags.report.timeline import timecode
+    from sysbags.watch.timeline import timecode
 
     return timecode(seconds)
 

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from sysbags._common.files import atomic_write
 from sysbags._common.types import Array
 from sysbags.report.page import pictures
 from sysbags.report.results import ClassMean, Clip, Evaluation
-from sysbags.report.templates import render, static
+from sysbags.report.templates import render, static, write_page
 
 __all__ = ["write_atlas"]
 
@@ -60,9 +59,8 @@ def write_atlas(
     )
     numbers = settings | {"classes": [_numbers(mean, clips) for mean in evaluation.atlas]}
     paths = root / "atlas.html", root / "atlas.json"
-    for path, text in zip(paths, (page, json.dumps(numbers, allow_nan=False)), strict=True):
-        with atomic_write(path) as temporary:
-            temporary.write_bytes(text.encode("utf-8", "replace"))
+    write_page(paths[0], page)
+    write_page(paths[1], json.dumps(numbers, allow_nan=False))
     return paths
 
 

@@ -16,9 +16,8 @@ from sysbags._common.parallel import run
 from sysbags.datasets.folder import clips_under
 from sysbags.errors import FileError, SysbagsError, VideoWarning
 from sysbags.library.map import library_map
-from sysbags.report.page import pictures
+from sysbags.report.page import numbers, pictures
 from sysbags.report.results import Clip
-from sysbags.report.script_data import numbers
 
 if TYPE_CHECKING:
     from sysbags.library import Library

@@ -12,19 +12,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from markupsafe import Markup
 
-from sysbags._common.files import atomic_write
 from sysbags._common.parallel import run
 from sysbags._common.types import Array
-from sysbags._common.validation import check_integer
 from sysbags.errors import ParameterError, VideoWarning
-from sysbags.report.results import Clip, Evaluation
-from sysbags.report.script_data import compact
-from sysbags.report.templates import SPACE, p_value, percent, render, static
+from sysbags.report.results import ClassMean, Clip, Evaluation
+from sysbags.report.templates import SPACE, p_value, percent, render, static, write_page
+from sysbags.systems.system import System
 from sysbags.video import Frame, frames
 
-__all__ = ["page", "pictures", "write"]
+__all__ = ["compact", "numbers", "page", "pictures", "write"]
 
 SCRIPTS = (
     "base.js",
@@ -46,14 +45,21 @@ COLUMNS = (  # of the table of methods, and how the script sorts them
 DEPARTURES = "departures from the paper"  # a line of the settings that belongs under the title
 FRAMES = 64  # at most in memory, of which the middle one becomes the picture
 JPEG_QUALITY = 72
+HEIGHT = 120  # of the pictures, in pixels; the proportions are kept
+# Of the data for the script:
+STATES = 3  # of a system that are drawn
+STEPS = 600  # of them at most
+BARS = 256  # of a histogram: in longer ones, neighbouring bins are added
+BINS = 24  # of the dynamics: those that vary most
+NEAREST = 6  # clips nearest to the mean of a class
+LEVELS = 127  # enough for a drawing of a hundred pixels
 
 
 def page(evaluation: Evaluation, pictures: Sequence[bytes]) -> str:
     """Return the report as the text of an HTML file that holds everything it shows.
 
     The summary, the table of methods and the runtimes are plain HTML. A script draws the rest from the
-    numbers of `sysbags.report.script_data.compact`. The page's content security policy allows no request and
-    no other script.
+    numbers of `compact`. The page's content security policy allows no request and no other script.
 
     Parameters
     ----------
@@ -89,11 +95,7 @@ def page(evaluation: Evaluation, pictures: Sequence[bytes]) -> str:
 
 
 def pictures(
-    clips: Sequence[Clip],
-    streams: Sequence[Array] | None = None,
-    *,
-    height: int = 120,
-    n_jobs: int | None = None,
+    clips: Sequence[Clip], streams: Sequence[Array] | None = None, *, n_jobs: int | None = None
 ) -> list[bytes]:
     """Return a small JPEG of each clip: a frame from its middle, or its stream where there is no file.
 
@@ -102,8 +104,6 @@ def pictures(
     clips : sequence of Clip
     streams : sequence of (N, p) arrays, optional
         Of the clips, for those without a file: time runs to the right, and large entries are dark.
-    height : int, default=120
-        Of the pictures, in pixels; the proportions are kept.
     n_jobs : int, optional
         Threads.
 
@@ -117,35 +117,122 @@ def pictures(
     >>> from sysbags.datasets import make_clips
     >>> paths, labels = make_clips(tempfile.mkdtemp(), 1, frames=4, height=48, width=64, textures=["rain"])
     >>> clips = [Clip("rain/00.mp4", paths[0], "rain"), Clip("rain/1", None, "rain")]
-    >>> [jpeg[:2].hex() for jpeg in pictures(clips, [np.eye(4)] * 2, height=24)]
+    >>> [jpeg[:2].hex() for jpeg in pictures(clips, [np.eye(4)] * 2)]
     ['ffd8', 'ffd8']
     """
-    check_integer(height, "height", 8)
     with warnings.catch_warnings():
         # These clips were read for the evaluation, which has warned of those that break off.
         warnings.simplefilter("ignore", VideoWarning)
         known: Sequence[Array | None] = streams or [None] * len(clips)
         pairs = list(zip(clips, known, strict=True))
-        return run(lambda pair: _picture(pair[0], pair[1], height), pairs, n_jobs, "pictures")
+        return run(lambda pair: _picture(*pair), pairs, n_jobs, "pictures")
 
 
 def write(path: str | os.PathLike[str], evaluation: Evaluation, *, n_jobs: int | None = None) -> None:
-    """Write the report of an evaluation. If this fails, a file that was there before is left as it was.
+    """Write the report of an evaluation, whose clips are read once more, for a picture of each."""
+    streams = [system.samples for system in evaluation.systems]
+    write_page(path, page(evaluation, pictures(evaluation.clips, streams, n_jobs=n_jobs)))
+
+
+def compact(evaluation: Evaluation) -> dict[str, Any]:
+    """Return the data for the script of the report, ready for JSON: no NaN, classes as numbers.
 
     Parameters
     ----------
-    path : path
-        Of the HTML file.
     evaluation : Evaluation
-        Its clips are read once more, for a picture of each.
-    n_jobs : int, optional
-        Threads.
+
+    Returns
+    -------
+    dict
     """
-    streams = [system.samples for system in evaluation.systems]
-    text = page(evaluation, pictures(evaluation.clips, streams, n_jobs=n_jobs))
-    with atomic_write(path) as temporary:
-        # A file name need not be valid text: what cannot be encoded becomes a question mark.
-        temporary.write_bytes(text.encode("utf-8", "replace"))
+    code = {name: k for k, name in enumerate(evaluation.classes)}
+    relations, confidence = evaluation.relations, evaluation.confidence_summary
+    return {
+        "classes": list(evaluation.classes),
+        "clips": [{"name": clip.name, "source": clip.source} for clip in evaluation.clips],
+        "truth": [code[clip.label] for clip in evaluation.clips],
+        "methods": [f"{method.name}, {method.classifier}" for method in evaluation.methods],
+        "main": evaluation.main,
+        "predictions": [[code[name] for name in method.predictions] for method in evaluation.methods],
+        "curves": [
+            {
+                "weight": curve.weight,
+                "classifier": curve.classifier,
+                "values": numbers(curve.values),
+                "accuracies": numbers(curve.accuracies, 4),
+                "fixed": curve.fixed,
+            }
+            for curve in evaluation.curves
+        ],
+        "reliability": None if confidence is None else confidence["reliability"],
+        "lambda_a": relations.lambda_a,
+        "lambda_mu": relations.lambda_mu,
+        "plane": numbers(relations.plane, 4),
+        "neighbours": relations.neighbours.tolist(),
+        "neighbour_parts": numbers(relations.neighbour_parts),
+        "class_parts": numbers(relations.class_parts),
+        "systems": [_system(system) for system in evaluation.systems],
+        "atlas": [{"code": code[mean.label]} | _mean(mean) for mean in evaluation.atlas],
+    }
+
+
+def numbers(values: npt.ArrayLike, digits: int = 3) -> Any:
+    """Return nested lists of numbers with few significant digits, None for those that are not finite.
+
+    Examples
+    --------
+    >>> numbers([[0.123456, float("nan")], [1234.5, -0.0]])
+    [[0.123, None], [1230.0, 0]]
+    """
+    array = np.asarray(values)
+    if array.ndim:
+        return [numbers(part, digits) for part in array]
+    if not np.isfinite(array):
+        return None
+    return float(f"{array:.{digits}g}") or 0
+
+
+def quantised(values: Array) -> dict[str, Any]:
+    """Return an array as signed bytes in base64, and the factor to multiply them with.
+
+    Examples
+    --------
+    >>> quantised(np.array([0.0, 0.5, -1.0]))
+    {'scale': 0.00787, 'bytes': 'AECB'}
+    """
+    largest = float(np.abs(values).max(initial=0.0))
+    levels = np.rint(values * (LEVELS / largest if largest else 0.0)).astype(np.int8)
+    return {"scale": numbers(largest / LEVELS), "bytes": base64.b64encode(levels.tobytes()).decode()}
+
+
+def _plane(values: npt.NDArray[np.complex128]) -> list[list[float]]:
+    return [[round(value.real, 3), round(value.imag, 3)] for value in values.tolist()]
+
+
+def _system(system: System) -> dict[str, Any]:
+    result: dict[str, Any] = {"eigenvalues": _plane(np.linalg.eigvals(system.transition).astype(complex))}
+    if system.states is not None:
+        shown = system.states[:STEPS, :STATES]
+        result |= {"steps": len(shown), "frames": len(system.states), "states": quantised(shown.T)}
+    return result
+
+
+def _mean(mean: ClassMean) -> dict[str, Any]:
+    bins = len(mean.histogram)
+    bars = min(bins, BARS)
+    varying = np.sort(np.argsort(-mean.dynamics.std(axis=0), kind="stable")[:BINS])
+    course = mean.dynamics[:, varying]
+    return {
+        "nearest": list(mean.members[:NEAREST]),
+        "distances": numbers(mean.distances[:NEAREST]),
+        "size": len(mean.members),
+        "eigenvalues": _plane(mean.eigenvalues),
+        "length": bins,
+        "histogram": quantised(np.add.reduceat(mean.histogram, np.arange(bars) * bins // bars)),
+        "bins": varying.tolist(),
+        "steps": len(course),
+        "dynamics": quantised((course - course.mean(axis=0)).T),
+    }
 
 
 class _Tile(NamedTuple):
@@ -184,28 +271,28 @@ def _json(content: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c"))
 
 
-def _picture(clip: Clip, stream: Array | None, height: int) -> bytes:
+def _picture(clip: Clip, stream: Array | None) -> bytes:
     import cv2
 
     if clip.path is None:
         assert stream is not None
         shade = 255.0 * (1.0 - stream.T / max(float(stream.max()), 1e-300)).clip(0.0, 1.0)
-        frame, width = shade.astype(np.uint8)[..., None].repeat(3, axis=-1), height * 4 // 3
+        frame, width = shade.astype(np.uint8)[..., None].repeat(3, axis=-1), HEIGHT * 4 // 3
     else:
-        frame = _middle(clip.path, height)
-        width = max(1, round(frame.shape[1] * height / frame.shape[0]))
-    small = cv2.resize(frame, (width, height), interpolation=cv2.INTER_AREA)
+        frame = _middle(clip.path)
+        width = max(1, round(frame.shape[1] * HEIGHT / frame.shape[0]))
+    small = cv2.resize(frame, (width, HEIGHT), interpolation=cv2.INTER_AREA)
     return cv2.imencode(".jpg", small[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])[1].tobytes()
 
 
-def _middle(path: Path, height: int) -> Frame:
+def _middle(path: Path) -> Frame:
     """Return the frame in the middle, up to a 32nd of the length.
 
     The length is known only at the end, so frames at equal intervals are stored on the way.
     """
     stored: list[Frame] = []
     stride = 1
-    for time, frame in enumerate(frames(path, colour="rgb", size=height)):
+    for time, frame in enumerate(frames(path, colour="rgb", size=HEIGHT)):
         if time % stride == 0:
             stored.append(frame)
             if len(stored) > FRAMES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -11,7 +12,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-__all__ = ["COLOURS", "render", "static"]
+from sysbags._common.files import atomic_write
+
+__all__ = ["COLOURS", "render", "static", "write_page"]
 
 SPACE = "\N{NO-BREAK SPACE}"
 # Okabe and Ito's colours, which colour-blind people can distinguish; their black is the text's colour.
@@ -38,6 +41,13 @@ def render(name: str, **values: Any) -> str:
 def static(name: str) -> Markup:
     """Return a style sheet or a script of the folder ``static``, which is put into pages as it is."""
     return Markup(resources.files("sysbags.report").joinpath("static", name).read_text(encoding="utf-8"))
+
+
+def write_page(path: str | os.PathLike[str], text: str) -> None:
+    """Write a page. If this fails, a file that was there before is left as it was."""
+    with atomic_write(path) as temporary:
+        # A file name need not be valid text: what cannot be encoded becomes a question mark.
+        temporary.write_bytes(text.encode("utf-8", "replace"))
 
 
 def percent(share: float) -> str:

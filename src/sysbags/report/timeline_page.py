@@ -7,18 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from math import ceil
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
-from sysbags._common.files import atomic_write
 from sysbags._common.types import Array
-from sysbags.report.templates import COLOURS, p_value, render, static
-from sysbags.report.timeline import Clock, kind_records, phase_records, timecode
+from sysbags.report.templates import COLOURS, render, static, write_page
 from sysbags.video import Frame, frames
-from sysbags.watch.timeline import NO_SYSTEM, Timeline
+from sysbags.watch.timeline import NO_SYSTEM, Clock, Timeline, kind_records, phase_records, timecode
 
-__all__ = ["Event", "timeline_page", "typical_frames", "write_timeline"]
+__all__ = ["timeline_page", "typical_frames", "write_timeline"]
 
 WIDTH = 1000.0  # of a figure, in its own units; the page stretches it
 SIDE = 600  # of the recurrence plot, in pixels, at most
@@ -30,21 +28,8 @@ PARTS = {"transition": 90, "observer": 55, "mean": 25}  # and their darkness in 
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)  # seconds
 
 
-class Event(Protocol):
-    """What the page shows of an event: its times in seconds, its kind and its p-value."""
-
-    @property
-    def start(self) -> float: ...  # noqa: D102
-    @property
-    def end(self) -> float: ...  # noqa: D102
-    @property
-    def kind(self) -> str: ...  # noqa: D102
-    @property
-    def p_value(self) -> float: ...  # noqa: D102
-
-
 class _Band(NamedTuple):
-    """A phase or an event in a figure."""
+    """A phase in a figure."""
 
     x: float
     width: float
@@ -53,32 +38,11 @@ class _Band(NamedTuple):
 
 
 def write_timeline(
-    path: str | os.PathLike[str],
-    timeline: Timeline,
-    clock: Clock,
-    clip: Path | None = None,
-    *,
-    title: str,
-    events: Sequence[Event] = (),
+    path: str | os.PathLike[str], timeline: Timeline, clock: Clock, clip: Path, *, title: str
 ) -> None:
-    """Write the page of a timeline. If this fails, a file that was there before is left as it was.
-
-    Parameters
-    ----------
-    path : path
-        Of the HTML file.
-    timeline : Timeline
-    clock : Clock
-    clip : path, optional
-        The video, which is read once more, for frames of the phases.
-    title : str
-    events : sequence of Event, optional
-        Drawn over the scores, and listed.
-    """
-    pictures = {} if clip is None else typical_frames(frames(clip, colour="rgb", size=120), timeline, clock)
-    text = timeline_page(timeline, clock, pictures, title=title, events=events)
-    with atomic_write(path) as temporary:
-        temporary.write_bytes(text.encode("utf-8", "replace"))
+    """Write the page of a timeline; the clip is read once more, for frames of the phases."""
+    pictures = typical_frames(frames(clip, colour="rgb", size=120), timeline, clock)
+    write_page(path, timeline_page(timeline, clock, pictures, title=title))
 
 
 def typical_frames(pictures: Iterable[Frame], timeline: Timeline, clock: Clock) -> dict[int, list[bytes]]:
@@ -118,7 +82,6 @@ def timeline_page(
     pictures: Mapping[int, Sequence[bytes]],
     *,
     title: str,
-    events: Sequence[Event] = (),
 ) -> str:
     """Return the page of a timeline as the text of an HTML file that holds everything it shows.
 
@@ -129,7 +92,6 @@ def timeline_page(
     pictures : mapping
         JPEG files of each label, see `typical_frames`; labels may be missing.
     title : str
-    events : sequence of Event, optional
 
     Returns
     -------
@@ -173,7 +135,6 @@ def timeline_page(
             for row in phases
         ],
         changes=_places([clock.seconds(row) for row in timeline.change_points], first, last),
-        marks=[_band(e.start, e.end, "var(--bad)", e.kind, first, last) for e in events],
         ticks=_ticks(first, last),
         areas=[
             (
@@ -203,7 +164,6 @@ def timeline_page(
             )
             for row in phases
         ],
-        events=[(timecode(e.start), timecode(e.end), e.kind, p_value(e.p_value)) for e in events],
         settings=[
             ("distances", "exact" if timeline.landmarks is None else f"{timeline.landmarks} landmarks"),
             ("lambda_a", f"{timeline.lambda_a:.4g}"),
