@@ -29,7 +29,7 @@ from sysbags._common.cache import Cache
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags.bags import LocalBinaryPatterns
-from sysbags.bags.cached import cached_streams
+from sysbags.bags.streams import clip_streams, good
 from sysbags.classifiers.base import half_mean
 from sysbags.classifiers.kernel_ridge import euclidean_part
 from sysbags.datasets import class_folders
@@ -37,7 +37,6 @@ from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import distance_matrix, scaled_weights
 from sysbags.distances.truncation import to_unit_variance
-from sysbags.evaluate.features import good
 from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
 from sysbags.evaluate.predictors import NearestNeighbors, Predictor
 from sysbags.evaluate.system_predictors import metric_predictors
@@ -56,7 +55,7 @@ def sets(data: Path, cache: Cache) -> Iterator[tuple[str, Labelled]]:
     def clips(name: str, start: int = 0) -> tuple[list[Array], IntArray, list[str]]:
         folder = class_folders(data / name)
         bag = LocalBinaryPatterns(frames={"start": start})
-        streams = [good(stream) for stream in cached_streams(cache, bag, folder.paths, n_jobs=-1)]
+        streams = [good(stream) for stream in clip_streams([bag], folder.paths, cache, n_jobs=-1)[0]]
         groups = folder.sources
         if groups is None:  # each clip is in the test set of one trial
             trials = folder.trials

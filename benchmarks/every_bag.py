@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sysbags._common.parallel import run
-from sysbags.bags import Concatenated, DeepActivations, LocalBinaryPatterns, OpticalFlow, VisualWords
+from sysbags.bags import DeepActivations, LocalBinaryPatterns, OpticalFlow, VisualWords
 from sysbags.bags.base import BagTransformer
 from sysbags.datasets.folder import class_folders
 from sysbags.errors import SysbagsError
@@ -35,9 +35,6 @@ BAGS: dict[str, BagTransformer] = {
     ),
     "flow": OpticalFlow(frames={"size": 120, "max_frames": 50}),
     "deep": DeepActivations(frames={"stride": 6, "max_frames": 10}),
-    "lbp and flow": Concatenated(
-        [LocalBinaryPatterns(frames={"max_frames": 20}), OpticalFlow(frames={"max_frames": 20})]
-    ),
 }
 
 

@@ -24,17 +24,17 @@ import numpy as np
 
 from benchmarks.machine import facts
 from sysbags import video
-from sysbags._common.cache import Cache, records
+from sysbags._common.cache import Cache
 from sysbags._common.types import Array, IntArray
 from sysbags.bags.networks import NetworkRunner, patch_features
 from sysbags.bags.registry import PRESETS, preset_bags
+from sysbags.bags.streams import clip_records, good
 from sysbags.classifiers.calibration import Calibration
 from sysbags.datasets.folder import ClipFolder, class_folders
 from sysbags.evaluate import Evaluation, evaluate
 from sysbags.evaluate.alternatives import GRIDS, Systems, system_ridge_alternatives
 from sysbags.evaluate.evaluation import make_experiment, prepare
 from sysbags.evaluate.experiment import Experiment
-from sysbags.evaluate.features import good
 from sysbags.evaluate.methods import evaluate_method, vector_methods
 from sysbags.evaluate.reading import LabelledClips
 from sysbags.evaluate.selection import nested_choice
@@ -65,7 +65,8 @@ def averaged_tokens(
         return {"vector": np.array([np.mean(part, axis=0) for part in rows], dtype=np.float64)}
 
     key = {"rival": network, "frames": frames}
-    vectors = [good(record)["vector"] for record in records(cache, "vector", key, make, clips.paths, -1)]
+    records = clip_records(cache, "vector", key, make, clips.paths, -1)
+    vectors = [good(record)["vector"] for record in records]
     whole, patches = np.stack(vectors, axis=1)
     if runner.output != "tokens":
         return {"averaged channels": whole}

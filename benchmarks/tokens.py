@@ -17,13 +17,13 @@ import numpy as np
 
 from benchmarks.machine import facts
 from sysbags import video
-from sysbags._common.cache import Cache, records
+from sysbags._common.cache import Cache
 from sysbags.bags import DeepActivations, PatchWords
 from sysbags.bags.networks import NetworkRunner, patch_features
 from sysbags.bags.registry import PRESETS
+from sysbags.bags.streams import clip_records, good
 from sysbags.datasets.folder import class_folders
 from sysbags.evaluate import Evaluation, evaluate
-from sysbags.evaluate.features import good
 
 BATCH = 16
 
@@ -53,7 +53,7 @@ def main() -> None:
         return {"vector": np.concatenate(rows, axis=1).astype(np.float64)}
 
     key = {"raw tokens": arguments.network, "frames": frames}
-    outcomes = records(Cache(arguments.cache), "vector", key, raw, clips.paths, -1)
+    outcomes = clip_records(Cache(arguments.cache), "vector", key, raw, clips.paths, -1)
     streams = [good(outcome)["vector"] for outcome in outcomes]
     options: dict[str, Any] = {
         "methods": ["kernel ridge"],

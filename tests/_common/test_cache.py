@@ -14,10 +14,10 @@ import pytest
 from safetensors import SafetensorError
 
 from clips import moving_frames, write_clip
-from sysbags._common.cache import SCHEMAS, Cache, clip_key, fingerprint, records
+from sysbags._common.cache import SCHEMAS, Cache, clip_key, fingerprint
 from sysbags._common.messages import collect_warnings, warn
-from sysbags.bags import Concatenated, LocalBinaryPatterns, OpticalFlow, VisualWords
-from sysbags.bags.cached import cached_streams
+from sysbags.bags import BagUnion, LocalBinaryPatterns, OpticalFlow, VisualWords
+from sysbags.bags.streams import clip_records, clip_streams
 from sysbags.errors import CacheWarning, FileError, ParameterError, StreamError, VideoError, VideoWarning
 
 
@@ -77,10 +77,9 @@ def test_another_kind_or_schema_is_another_record(tmp_path, monkeypatch):
     assert make.calls == 3
 
 
-@pytest.mark.parametrize("folder", [None, "cache"])
-def test_an_unknown_kind_is_an_error(tmp_path, folder):
+def test_an_unknown_kind_is_an_error(tmp_path):
     with pytest.raises(ParameterError, match="kind is 'song', but it must be one of 'codebook', "):
-        Cache(folder and tmp_path / folder).arrays("song", {"a": 1}, Counting(x=np.zeros(1)))
+        Cache(tmp_path).arrays("song", {"a": 1}, Counting(x=np.zeros(1)))
 
 
 def test_without_a_folder_nothing_is_cached(tmp_path, monkeypatch):
@@ -162,8 +161,8 @@ def test_fingerprints_tell_estimators_apart():
         OpticalFlow(),
         VisualWords(5),
         VisualWords(5, random_state=1),
-        Concatenated([LocalBinaryPatterns(), OpticalFlow()]),
-        Concatenated([LocalBinaryPatterns(radius=2), OpticalFlow()]),
+        BagUnion([LocalBinaryPatterns(), OpticalFlow()]),
+        BagUnion([LocalBinaryPatterns(radius=2), OpticalFlow()]),
     ]
     prints = [repr(fingerprint(bags)) for bags in estimators]
     assert len(set(prints)) == len(prints)
@@ -203,19 +202,19 @@ def clips(tmp_path_factory):
 def test_streams_are_the_bags_own(tmp_path, clips, n_jobs, monkeypatch):
     bags = LocalBinaryPatterns(method="uniform")
     for _ in range(2):
-        streams = cached_streams(Cache(tmp_path), bags, clips, n_jobs=n_jobs)
+        streams = clip_streams([bags], clips, Cache(tmp_path), n_jobs=n_jobs)[0]
         for path, stream in zip(clips, streams, strict=True):
             np.testing.assert_array_equal(stream, bags.stream(path))
-    monkeypatch.setattr(LocalBinaryPatterns, "stream", None)  # the third time no clip is read
-    cached_streams(Cache(tmp_path), bags, clips, n_jobs=n_jobs)
+    monkeypatch.setattr("sysbags.bags.streams.describe", None)  # the third time no clip is read
+    clip_streams([bags], clips, Cache(tmp_path), n_jobs=n_jobs)[0]
 
 
 def test_a_bad_clip_takes_its_own_place_only(tmp_path, clips):
     bad = tmp_path / "bad.mp4"
     bad.write_bytes(b"no video")
-    first, error, second = cached_streams(
-        Cache(tmp_path / "cache"), LocalBinaryPatterns(), [clips[0], bad, clips[1]]
-    )
+    first, error, second = clip_streams(
+        [LocalBinaryPatterns()], [clips[0], bad, clips[1]], Cache(tmp_path / "cache")
+    )[0]
     assert isinstance(error, VideoError)
     assert str(bad) in str(error)
     assert first.shape == second.shape == (6, 256)
@@ -226,13 +225,13 @@ def test_a_sentence_without_the_clip_gets_its_name(clips):
     def make(path):
         raise StreamError("all is NaN")
 
-    (error,) = records(Cache(None), "stream", {}, make, clips[:1])
+    (error,) = clip_records(Cache(None), "stream", {}, make, clips[:1])
     assert str(error) == f"{clips[0]}: all is NaN"
 
 
 def test_a_mistake_of_the_caller_is_raised(clips):
     with pytest.raises(ParameterError):
-        cached_streams(Cache(None), LocalBinaryPatterns(points=0), clips)
+        clip_streams([LocalBinaryPatterns(points=0)], clips)[0]
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -244,7 +243,9 @@ def test_a_clip_that_breaks_off_warns_from_the_cache_too(tmp_path, clips, n_jobs
     for _ in range(2):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            cached_streams(Cache(tmp_path / "cache"), LocalBinaryPatterns(), [clips[0], cut], n_jobs=n_jobs)
+            clip_streams([LocalBinaryPatterns()], [clips[0], cut], Cache(tmp_path / "cache"), n_jobs=n_jobs)[
+                0
+            ]
         runs.append([str(w.message) for w in caught if issubclass(w.category, VideoWarning)])
     assert runs[0] == runs[1]
     assert len(runs[0]) == 1
@@ -261,7 +262,7 @@ def test_warnings_belong_to_their_clip_and_come_in_its_order(tmp_path, clips, n_
     expected = [f"{path.name}\n{k}" for path in clips for k in range(2)]
     for _ in range(2):
         with collect_warnings() as texts:
-            records(Cache(tmp_path), "vector", {}, make, clips, n_jobs)
+            clip_records(Cache(tmp_path), "vector", {}, make, clips, n_jobs)
         assert texts == expected
 
 
@@ -277,7 +278,7 @@ def test_two_callers_at_once_each_get_their_own_warnings(tmp_path, clips):
             return {"x": np.zeros(1)}
 
         with collect_warnings() as texts:
-            records(Cache(tmp_path / name), "vector", {}, make, clips)
+            clip_records(Cache(tmp_path / name), "vector", {}, make, clips)
         collections[name] = texts
 
     threads = [threading.Thread(target=work, args=(name,)) for name in ("a", "b")]

@@ -13,8 +13,8 @@ from clips import moving_frames, write_clip
 from sysbags import storage, video
 from sysbags._common.cache import Cache
 from sysbags.bags import DeepActivations, LocalBinaryPatterns, networks
-from sysbags.bags.cached import cached_streams, cached_streams_of_several
 from sysbags.bags.networks import network
+from sysbags.bags.streams import clip_streams
 from sysbags.cli._options import Settings
 from sysbags.errors import StreamError, VideoError
 
@@ -160,7 +160,7 @@ SEVERAL = [
 @pytest.mark.parametrize("folder", ["cache", None])
 def test_several_bags_of_one_network_run_it_once(paths, frames_seen, tmp_path, folder):
     store = Cache(folder and tmp_path / folder)
-    streams = cached_streams_of_several(store, SEVERAL, paths, n_jobs=2)
+    streams = clip_streams(SEVERAL, paths, store, n_jobs=2)
     assert frames_seen == [5, 5]  # two clips, each in one batch
     for bag, bag_streams in zip(SEVERAL, streams, strict=True):
         for path, stream in zip(paths, bag_streams, strict=True):
@@ -169,12 +169,12 @@ def test_several_bags_of_one_network_run_it_once(paths, frames_seen, tmp_path, f
 
 def test_the_records_are_those_of_each_bag_alone(paths, frames_seen, tmp_path):
     store = Cache(tmp_path / "cache")
-    plain = cached_streams(store, SEVERAL[0], paths)
+    plain = clip_streams([SEVERAL[0]], paths, store)[0]
     assert frames_seen == [5, 5]
-    streams = cached_streams_of_several(store, [SEVERAL[0], SEVERAL[2]], paths)
+    streams = clip_streams([SEVERAL[0], SEVERAL[2]], paths, store)
     assert frames_seen == [5, 5, 5, 5]  # the words were missing
-    words = cached_streams(store, SEVERAL[2], paths)
-    cached_streams_of_several(store, [SEVERAL[2], SEVERAL[0]], paths)
+    words = clip_streams([SEVERAL[2]], paths, store)[0]
+    clip_streams([SEVERAL[2], SEVERAL[0]], paths, store)
     assert frames_seen == [5, 5, 5, 5]
     np.testing.assert_array_equal(streams[0], plain)
     np.testing.assert_array_equal(streams[1], words)
@@ -193,9 +193,7 @@ def test_a_bad_clip_takes_its_place_and_the_fault_of_one_bag_is_not_that_of_anot
 
     monkeypatch.setattr(DeepActivations, "masses_with", refusing)
     bags = [SEVERAL[0], SEVERAL[2]]
-    for bag, (first, error, last) in zip(
-        bags, cached_streams_of_several(Cache(None), bags, [paths[0], bad, paths[1]]), strict=True
-    ):
+    for bag, (first, error, last) in zip(bags, clip_streams(bags, [paths[0], bad, paths[1]]), strict=True):
         np.testing.assert_array_equal(first, bag.stream(paths[0]))
         np.testing.assert_array_equal(last, bag.stream(paths[1]))
         assert isinstance(error, VideoError)

@@ -11,7 +11,6 @@ from sklearn.pipeline import Pipeline
 
 import sysbags
 from clips import moving_frames, write_clip
-from sysbags.bags import Concatenated
 from sysbags.bags.registry import BAGS, CLASSES, make_bag
 
 LABELS = ["slow", "fast"] * 2
@@ -24,12 +23,7 @@ def tiny_bag(name):
     return make_bag(name, **options)
 
 
-def concatenated():
-    return Concatenated([tiny_bag("sift"), tiny_bag("colour")], weights=[2, 1])
-
-
 EXAMPLES = {name: (bag.bag_class, lambda name=name: tiny_bag(name)) for name, bag in BAGS.items()}
-EXAMPLES["concatenated"] = (CLASSES["Concatenated"], concatenated)
 
 
 @pytest.fixture(scope="module")

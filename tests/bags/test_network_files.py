@@ -28,7 +28,7 @@ from sysbags.bags.network_files import (
     verified_path,
 )
 from sysbags.bags.networks import NetworkRunner, check_network, describe_network, patch_features
-from sysbags.bags.several import describe
+from sysbags.bags.streams import describe
 from sysbags.comparators import PooledActivations
 from sysbags.errors import FileError, ParameterError
 from tiny_networks import SIDE, patches_twin, tiny_onnx, tokens_twin, write_network

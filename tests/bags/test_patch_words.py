@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+from copy import copy
 
 import numpy as np
 import pytest
@@ -18,8 +19,8 @@ from clips import moving_frames, write_clip
 from sysbags import storage, video
 from sysbags._common.cache import Cache, fingerprint
 from sysbags.bags import BagUnion, DeepActivations, LocalBinaryPatterns, PatchWords, VisualWords, networks
-from sysbags.bags.cached import cached_streams, cached_streams_of_several
 from sysbags.bags.patch_words import unit_rows
+from sysbags.bags.streams import clip_streams
 from sysbags.bags.words import word_masses
 from sysbags.errors import FileError, ParameterError, StreamError, VideoError
 from tiny_networks import SIDE, patches_twin, tiny_onnx, write_network
@@ -166,7 +167,7 @@ def test_batch_size_window_and_threads():
 
 
 def clone_of(bags, **options):
-    return clone(bags).set_params(**options).set_fitted_arrays(bags.fitted_arrays())
+    return copy(bags).set_params(**options)
 
 
 def test_the_sample(frames_seen, monkeypatch):
@@ -254,19 +255,19 @@ class TestSharing:
         expected = [[bag.stream(path) for path in paths] for bag in bags]
         frames_seen.clear()
         store = Cache(tmp_path / "cache")
-        streams = cached_streams_of_several(store, bags, paths)
+        streams = clip_streams(bags, paths, store)
         assert frames_seen == [6, 6]
         for found, right in zip(streams, expected, strict=True):
             np.testing.assert_array_equal(found, right)
-        np.testing.assert_array_equal(cached_streams(store, clone_of(bags[2]), paths), expected[2])
+        np.testing.assert_array_equal(clip_streams([clone_of(bags[2])], paths, store)[0], expected[2])
         assert frames_seen == [6, 6]
         # Other words, and another file of that name, are other records.
-        cached_streams(store, PatchWords(3, "mine").fit(CLIPS[1:]), paths)
+        clip_streams([PatchWords(3, "mine").fit(CLIPS[1:])], paths, store)[0]
         frames_seen.clear()
         before = fingerprint(bags[2])
         write_network(models, "mine", seed=1)
         assert fingerprint(bags[2]) != before
-        cached_streams(store, bags[2], paths)
+        clip_streams([bags[2]], paths, store)[0]
         assert frames_seen == [6, 6]
 
     def test_a_bad_output_of_one_bag_is_not_that_of_another(self, models):
@@ -276,8 +277,8 @@ class TestSharing:
         (models / "mine.onnx").write_bytes(model.SerializeToString())
         write_network(models, "other").with_suffix(".json").rename(models / "mine.json")
         words = PatchWords(3, "mine").fit(CLIPS)
-        first, second = cached_streams_of_several(
-            Cache(None), [words, DeepActivations("mine", "none")], [write_clip(models / "c.mkv", CLIP)]
+        first, second = clip_streams(
+            [words, DeepActivations("mine", "none")], [write_clip(models / "c.mkv", CLIP)]
         )
         assert isinstance(second[0], StreamError)
         assert first[0].shape == (5, 3)

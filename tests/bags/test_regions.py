@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from skimage.feature import local_binary_pattern
 
 from sysbags.bags import ColourHistogram, LocalBinaryPatterns, OpticalFlow
-from sysbags.bags.live import LiveBag
 from sysbags.bags.regions import Regions
+from sysbags.bags.streams import LiveBag
 from sysbags.datasets import make_frames
 from sysbags.errors import FileError, ParameterError
 

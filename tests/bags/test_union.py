@@ -21,15 +21,13 @@ from sysbags._common.cache import Cache
 from sysbags.bags import (
     BagUnion,
     ColourHistogram,
-    Concatenated,
     DeepActivations,
     LocalBinaryPatterns,
     OpticalFlow,
     VisualWords,
 )
 from sysbags.bags.base import BagTransformer
-from sysbags.bags.cached import cached_streams, cached_streams_of_several
-from sysbags.bags.several import describe
+from sysbags.bags.streams import clip_streams, describe
 from sysbags.errors import ParameterError, StreamError, VideoError, VideoWarning
 from sysbags.video import SharedVideo, reading
 
@@ -73,13 +71,6 @@ class Levels(BagTransformer):
 
     def counts(self, frame):
         return np.histogram(frame, bins=self.bins, range=(0, 256))[0].astype(float)
-
-
-class Lengths(LocalBinaryPatterns):
-    """A stream that is not made of masses."""
-
-    def stream(self, video):
-        return np.full((len(list(self.read(video))), 2), 0.5)
 
 
 def network(**options):
@@ -177,10 +168,8 @@ def test_a_file_is_decoded_once(sources, decoded):
     union = BagUnion([LBP, COLOUR, FLOW])
     union.stream(sources["file"])
     assert len(decoded) == COUNT
-    Concatenated([LBP, COLOUR, FLOW]).stream(sources["file"])
+    describe([LBP, FLOW, COLOUR, LBP], sources["file"])
     assert len(decoded) == 2 * COUNT
-    describe([Concatenated([LBP, FLOW]), COLOUR, Concatenated([Concatenated([LBP])])], sources["file"])
-    assert len(decoded) == 3 * COUNT
 
 
 def test_decoding_stops_when_no_bag_wants_more():
@@ -234,20 +223,6 @@ def test_layers_of_one_network_share_its_passes(monkeypatch, sources):
     assert [len(stream) for stream in streams] == [30, 3, 6, 6]
 
 
-def test_a_bag_with_its_own_streams_reads_for_itself():
-    union = BagUnion([Lengths(frames={"stride": 2}), LBP, Lengths()])
-    streams = union.stream(iter(CLIP))
-    assert [len(stream) for stream in streams] == [15, 30, 30]
-    np.testing.assert_array_equal(streams[1], LBP.stream(CLIP))
-
-
-def test_concatenated_in_a_union():
-    both = Concatenated([LBP, FLOW], weights=[2, 1])
-    streams = BagUnion([both, COLOUR]).stream(iter(CLIP))
-    np.testing.assert_array_equal(streams[0], both.stream(CLIP))
-    np.testing.assert_array_equal(streams[1], COLOUR.stream(CLIP))
-
-
 def test_transform_and_threads(sources):
     union = BagUnion(DIFFERENT)
     videos = [sources["file"], CLIP, iter(CLIP)]
@@ -275,14 +250,14 @@ def test_names():
 
 
 def test_parameters():
-    union = BagUnion([("lbp", LocalBinaryPatterns()), ("both", Concatenated([Levels(2), Levels(3)]))])
+    union = BagUnion([("lbp", LocalBinaryPatterns()), ("levels", Levels(3))])
     params = union.get_params()
     assert params["lbp__radius"] == 1
-    assert params["both__1__bins"] == 3
+    assert params["levels__bins"] == 3
     assert params["lbp"] is union.bags[0][1]
     assert set(union.get_params(deep=False)) == {"bags", "n_jobs"}
-    union.set_params(lbp__radius=2, both__1__bins=7, n_jobs=2)
-    assert (union.bags[0][1].radius, union.bags[1][1].bags[1].bins, union.n_jobs) == (2, 7, 2)
+    union.set_params(lbp__radius=2, levels__bins=7, n_jobs=2)
+    assert (union.bags[0][1].radius, union.bags[1][1].bins, union.n_jobs) == (2, 7, 2)
     union.set_params(bags=[("a", Levels()), ("b", Levels())], b__bins=9)
     assert union.stream(CLIP)[1].shape == (COUNT, 9)
     with pytest.raises(ParameterError, match="there is no bag or parameter c, but the bags are a, b and the"):
@@ -322,15 +297,13 @@ def test_fit_copies_the_bags_that_need_it(tmp_path):
     for a, b in zip(clone(union).fit_transform([iter(CLIP), CLIP[::2]])[0], streams, strict=True):
         np.testing.assert_array_equal(a, b)
 
-    arrays = union.fitted_arrays()
-    assert sorted(arrays) == ["0/bandwidth_", "0/words_"]
-    copies = [clone(union).set_fitted_arrays(arrays)]
     sysbags.save(tmp_path / "union", union)
-    copies.append(sysbags.load(tmp_path / "union"))
-    for copy in copies:
-        for a, b in zip(copy.stream(CLIP), streams, strict=True):
-            np.testing.assert_array_equal(a, b)
-    assert copies[1].bags[0][0] == "words"
+    loaded = sysbags.load(tmp_path / "union")
+    for a, b in zip(loaded.stream(CLIP), streams, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert loaded.bags[0][0] == "words"
+    with pytest.raises(ParameterError, match=r"^there are 1 bags, but fit was called with 2: call it again$"):
+        loaded.set_params(bags=[LBP]).stream(CLIP)
 
 
 class Rows(ClassifierMixin, BaseEstimator):
@@ -365,34 +338,6 @@ def test_a_pipeline_and_a_grid_search(tmp_path):
         np.testing.assert_array_equal(a.transition, b.transition)
 
 
-def test_a_bag_that_is_dropped(tmp_path):
-    """Is left out of the tuples, also of those of a saved model; its name remains."""
-    union = BagUnion([("words", WORDS), ("lbp", LBP), ("flow", FLOW)]).fit([CLIP])
-    every = union.stream(CLIP)
-    assert union.set_params(lbp="drop").get_params()["lbp"] == "drop"
-    with pytest.raises(ParameterError, match=r"^there are 2 bags, but fit was called with 3: call it again$"):
-        union.stream(CLIP)
-    union.fit([CLIP])
-    sysbags.save(tmp_path / "union", union)
-    loaded = sysbags.load(tmp_path / "union")
-    for some in (union, loaded, pickle.loads(pickle.dumps(union)), clone(union).fit([CLIP])):
-        streams = some.stream(CLIP)
-        assert streams.names == ("words", "flow")
-        np.testing.assert_array_equal(streams[0], every[0])
-        np.testing.assert_array_equal(streams[1], every[2])
-    (alone,) = loaded.set_params(words="drop", lbp=LBP, flow="drop").fit([CLIP]).stream(CLIP)
-    np.testing.assert_array_equal(alone, every[1])
-    assert not loaded.requires_fit
-    check_is_fitted(BagUnion([("lbp", LBP), ("words", "drop")]))
-    with pytest.raises(ParameterError, match=r"^all bags are 'drop', but at least one must be a bag$"):
-        loaded.set_params(lbp="drop").fit([CLIP])
-    with pytest.raises(ParameterError, match=r"^the bag lbp is 'dorp', but it must be a bag or 'drop'$"):
-        loaded.set_params(lbp="dorp").fit([CLIP])
-    late = LocalBinaryPatterns(frames={"start": 99})
-    with pytest.raises(VideoError, match=r"^the bag late: start=99"):
-        BagUnion([("words", "drop"), ("lbp", LBP), ("late", late)]).stream(CLIP)
-
-
 def test_first_frames():
     union = BagUnion([LBP, ColourHistogram(frames={"start": 3, "size": (10, 12)})])
     grey, colour = next(union.read(iter(CLIP)))
@@ -412,8 +357,6 @@ def test_values_that_are_not_bags(bags):
     for call in (union.stream, union.read, lambda video: union.fit([video])):
         with pytest.raises(ParameterError, match=r'bags is .*, but it must be a list of bags, .*\("lbp", '):
             call(CLIP)
-    with pytest.raises(ParameterError, match="bags is "):
-        Concatenated([BagUnion([LBP])]).stream(CLIP)
 
 
 @pytest.mark.parametrize("names", [("a", "a"), ("a", "b__c"), ("n_jobs", "a"), ("", "a")])
@@ -482,21 +425,21 @@ def test_records_are_those_of_each_bag(tmp_path, sources, cut, decoded):
     store, paths = Cache(tmp_path / "cache"), [sources["file"], cut]
     early = LocalBinaryPatterns(frames={"stop": 2})
     with pytest.warns(VideoWarning) as alone:
-        expected = [cached_streams(store, bag, paths) for bag in (early, LBP)]
+        expected = [clip_streams([bag], paths, store)[0] for bag in (early, LBP)]
     assert len(alone) == 1
     union = BagUnion([("early", early), ("flow", FLOW), ("lbp", LBP), ("colour", COLOUR)])
     before = len(decoded)
     with pytest.warns(VideoWarning, match="breaks off") as caught:
-        first = cached_streams(store, union, paths, n_jobs=2)
+        first = clip_streams([union], paths, store, n_jobs=2)[0]
     assert len(caught) == 1  # of a clip that four bags read
     assert decoded[before:].count(sources["file"]) == COUNT  # flow and colour
     before = len(decoded)
     with pytest.warns(VideoWarning):
-        single = cached_streams_of_several(store, [COLOUR, union, FLOW], paths)
+        single = clip_streams([COLOUR, union, FLOW], paths, store)
     assert len(decoded) == before
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        cached_streams(store, early, paths)  # its record has no warning
+        clip_streams([early], paths, store)[0]  # its record has no warning
     for k, streams in enumerate(first):
         np.testing.assert_array_equal(streams[0], expected[0][k])
         np.testing.assert_array_equal(streams[2], expected[1][k])
@@ -511,14 +454,14 @@ def test_errors_take_the_place_of_streams(tmp_path, sources):
     gone = tmp_path / "gone.mp4"
     union = BagUnion([("lbp", LBP), ("late", LocalBinaryPatterns(frames={"start": 99}))])
     for store in (Cache(None), Cache(tmp_path / "cache")):
-        late, missing = cached_streams(store, union, [sources["file"], gone])
+        late, missing = clip_streams([union], [sources["file"], gone], store)[0]
         assert isinstance(late, VideoError)
         assert str(late).startswith("the bag late: start=99")
         assert str(sources["file"]) in str(late)
         assert isinstance(missing, VideoError)
         assert str(missing).count(str(gone)) == 1
-        lbp, _ = cached_streams_of_several(store, union.members(), [sources["file"]])
+        lbp, _ = clip_streams(union.members(), [sources["file"]], store)
         np.testing.assert_array_equal(lbp[0], LBP.stream(sources["file"]))
     with pytest.raises(ParameterError, match="points is 0"):
-        cached_streams(Cache(None), BagUnion([LBP, LocalBinaryPatterns(points=0)]), [sources["file"]])
-    assert cached_streams(Cache(None), union, []) == []
+        clip_streams([BagUnion([LBP, LocalBinaryPatterns(points=0)])], [sources["file"]])[0]
+    assert clip_streams([union], [])[0] == []

@@ -118,7 +118,7 @@ def test_no_clips():
 def test_streams_are_found_again(good, tmp_path, monkeypatch):
     cache = Cache(tmp_path)
     first = describe_clips(good, LocalBinaryPatterns(), identify_two, cache=cache)
-    monkeypatch.setattr(LocalBinaryPatterns, "stream", lambda *arguments: pytest.fail("computed again"))
+    monkeypatch.setattr("sysbags.bags.streams.describe", lambda *arguments: pytest.fail("computed again"))
     again = describe_clips(good, LocalBinaryPatterns(), identify_two, cache=cache)
     for stream, cached in zip(first.streams[0], again.streams[0], strict=True):
         np.testing.assert_array_equal(stream, cached)
@@ -225,7 +225,7 @@ def test_the_first_frames_of_every_bag_are_checked(good):
 def test_records_of_a_union_are_those_of_its_bags(good, tmp_path, monkeypatch):
     cache, union = Cache(tmp_path), BagUnion([LocalBinaryPatterns(), OpticalFlow()])
     first = describe_clips(good, union, identify_two, cache=cache)
-    monkeypatch.setattr(BagUnion, "stream", lambda *arguments: pytest.fail("computed again"))
+    monkeypatch.setattr("sysbags.bags.streams.describe", lambda *arguments: pytest.fail("computed again"))
     monkeypatch.setattr(LocalBinaryPatterns, "masses", lambda *arguments: pytest.fail("computed again"))
     again = describe_clips(good, union, identify_two, cache=cache)
     single = describe_clips(good, LocalBinaryPatterns(), identify_two, cache=cache)

@@ -9,8 +9,7 @@ import sysbags
 from sysbags import bags, comparators
 
 ESTIMATORS = [
-    *(getattr(bags, name)() for name in bags.__all__ if name not in ("Concatenated", "BagUnion")),
-    bags.Concatenated([bags.LocalBinaryPatterns(), bags.VisualWords()]),
+    *(getattr(bags, name)() for name in bags.__all__ if name != "BagUnion"),
     bags.BagUnion([("lbp", bags.LocalBinaryPatterns()), ("words", bags.VisualWords())]),
     *(getattr(comparators, name)() for name in comparators.__all__),
     sysbags.SystemIdentifier(),

@@ -7,7 +7,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 
@@ -176,29 +175,6 @@ def test_a_grid_search_from_clips_to_labels():
     systems = best[:-1].transform(clips)
     for described in (systems, pickle.loads(pickle.dumps(systems))):
         assert all(list(found.parts) == ["lbp", "colour"] for found in best[-1].explain(described))
-
-
-def test_a_grid_search_that_leaves_bags_out(tmp_path):
-    """With one bag left the model is that of the bag alone, also after saving."""
-    names = ["waves", "rain"] * 4
-    clips = [np.stack(list(make_frames(name, 10, 48, 64, random_state=k))) for k, name in enumerate(names)]
-    lbp, colour = LocalBinaryPatterns(), ColourHistogram(grid=1)
-    steps = [
-        ("systems", sysbags.SystemIdentifier(2, normal_form="unit-variance")),
-        ("classify", KernelRidgeClassifier()),
-    ]
-    pipeline = Pipeline([("bags", BagUnion([("lbp", lbp), ("colour", colour)])), *steps])
-    grid = {"bags__colour": ["drop", colour]}
-    scorer = {"kept": lambda model, *_: len(model[0].bags_)}
-    search = GridSearchCV(pipeline, grid, cv=2, scoring=scorer, refit=False, error_score="raise")
-    assert search.fit(clips, names).cv_results_["mean_test_kept"].tolist() == [1, 2]
-    one = pipeline.set_params(bags__colour="drop").fit(clips[:6], names[:6])
-    sysbags.save(tmp_path / "model", one)
-    single = Pipeline([("bags", lbp), *((name, clone(step)) for name, step in steps)])
-    alone = single.fit(clips[:6], names[:6])
-    for model in (one, sysbags.load(tmp_path / "model")):
-        found = model.decision_function(clips[6:])
-        np.testing.assert_array_equal(found, alone.decision_function(clips[6:]))
 
 
 @pytest.mark.parametrize("estimator", [NearestMean, NearestSystem, KernelRidgeClassifier])

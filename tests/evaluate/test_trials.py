@@ -20,7 +20,7 @@ from sysbags import (
     identify,
     pairwise_distances,
 )
-from sysbags.bags import ColourHistogram, Concatenated, LocalBinaryPatterns, VisualWords
+from sysbags.bags import ColourHistogram, LocalBinaryPatterns, VisualWords, streams
 from sysbags.classifiers.base import half_mean
 from sysbags.classifiers.kernel_ridge import gaussian_distances
 from sysbags.datasets import make_clips, make_streams
@@ -456,21 +456,6 @@ def fitted(model, systems, labels):
     return model.fit([systems[k] for k in train], labels[train]).predict([systems[k] for k in test]).tolist()
 
 
-def test_clips_and_their_codebook(clips):
-    """What is learnt is learnt from the training clips, all of them."""
-    paths, labels = clips
-    bags = Concatenated([LocalBinaryPatterns(), VisualWords(6, sampling="grid")])
-    result = evaluate(
-        paths, labels, bags=bags, trials={"t": PARTS}, methods=["1-NN", "nearest mean"], **FIXED
-    )
-    train = [path for path, part in zip(paths, PARTS, strict=True) if part == "train"]
-    words = Concatenated(bags.bags).fit(train)
-    systems = [identify(words.stream(path), 2) for path in paths]
-    assert predictions(result, classifier="1-NN") == [fitted(NearestSystem(**WEIGHTS), systems, labels)]
-    assert predictions(result, classifier="nearest mean") == [fitted(NearestMean(**WEIGHTS), systems, labels)]
-    assert [clip.path for clip in result.clips] == [paths[k] for k in (3, 7, 11)]
-
-
 def test_no_codebook_is_learnt_from_test_clips(clips, tmp_path, monkeypatch):
     """Words are learnt three times; the codebook for the test clips is learnt without any of them."""
     paths, labels = clips
@@ -528,8 +513,8 @@ def test_a_test_set_or_training_set_that_cannot_be_read(clips, tmp_path, kind, p
 def test_the_cache_is_used_by_all_trials(clips, tmp_path, monkeypatch):
     """A clip is read once, however many trials it is in; without a folder, too."""
     paths, labels = clips
-    reads, usual = [], LocalBinaryPatterns.stream
-    monkeypatch.setattr(LocalBinaryPatterns, "stream", lambda self, p: (reads.append(p), usual(self, p))[1])
+    reads, usual = [], streams.describe
+    monkeypatch.setattr(streams, "describe", lambda bags, path: (reads.append(path), usual(bags, path))[1])
     trials = {"one": PARTS, "two": PARTS[1:] + PARTS[:1], "three": PARTS}
     evaluate(paths, labels, trials=trials, methods=["1-NN"], **FIXED)
     assert sorted(reads) == sorted(paths)

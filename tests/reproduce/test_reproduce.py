@@ -13,7 +13,7 @@ from clips import image_bytes, moving_frames, write_clip
 from miniatures import FRAMES, HEIGHT, WIDTH, findings, miniature, run
 from sysbags._common.cache import Cache
 from sysbags._common.messages import Stages
-from sysbags.bags import LocalBinaryPatterns
+from sysbags.bags import LocalBinaryPatterns, streams
 from sysbags.datasets import make_frames
 from sysbags.errors import FileError, OrderError, VideoError
 from sysbags.evaluate import cached
@@ -98,7 +98,7 @@ def test_the_larger_sets_run_whole(tmp_path, name):
 
 def test_the_second_time_nothing_is_computed_again(alpha, monkeypatch):
     clips, outcome, cache = alpha
-    for owner, name in ((LocalBinaryPatterns, "stream"), (cached, "identify_first"), (cached, "cross_gram")):
+    for owner, name in ((streams, "describe"), (cached, "identify_first"), (cached, "cross_gram")):
         monkeypatch.setattr(owner, name, None)
     again = run(dyntex, clips, cache)
     assert findings(again) == findings(outcome)
@@ -106,17 +106,17 @@ def test_the_second_time_nothing_is_computed_again(alpha, monkeypatch):
 
 def test_dyntex_goes_on_where_it_was_interrupted(alpha, tmp_path, monkeypatch):
     clips, complete, _ = alpha
-    read, usual = [], LocalBinaryPatterns.stream
+    read, usual = [], streams.describe
     patience = 5
 
-    def stream(self, path):
+    def describe(bags, path):
         if len(read) == patience:
             raise KeyboardInterrupt
-        result = usual(self, path)
+        result = usual(bags, path)
         read.append(path)
         return result
 
-    monkeypatch.setattr(LocalBinaryPatterns, "stream", stream)
+    monkeypatch.setattr(streams, "describe", describe)
     with pytest.raises(KeyboardInterrupt):
         run(dyntex, clips, tmp_path)
     assert len(list(tmp_path.iterdir())) == 5
@@ -131,8 +131,8 @@ def test_a_clip_that_changed_is_read_again(tmp_path, monkeypatch):
     _, clips = miniature(tmp_path / "data", "dyntex-alpha", 2)
     run(dyntex, clips, tmp_path / "cache")
     write_clip(clips.paths[1], moving_frames(FRAMES, HEIGHT, WIDTH, seed=7))
-    read, usual = [], LocalBinaryPatterns.stream
-    monkeypatch.setattr(LocalBinaryPatterns, "stream", lambda self, p: (read.append(p), usual(self, p))[1])
+    read, usual = [], streams.describe
+    monkeypatch.setattr(streams, "describe", lambda bags, path: (read.append(path), usual(bags, path))[1])
     run(dyntex, clips, tmp_path / "cache")
     assert read == [clips.paths[1]]
 

@@ -97,12 +97,6 @@ EXAMPLES = {
         ),
         stream,
     ),
-    "Concatenated": (
-        lambda: bags.Concatenated(
-            [bags.LocalBinaryPatterns(), bags.VisualWords(5, "sift")], weights=np.array([2.0, 1.0])
-        ).fit(CLIPS),
-        stream,
-    ),
     "BagUnion": (
         lambda: bags.BagUnion([("lbp", bags.LocalBinaryPatterns()), ("words", bags.VisualWords(5))]).fit(
             CLIPS
@@ -343,7 +337,7 @@ def test_another_process_classifies_the_same(tmp_path):
     models = {
         "lbp": pipeline(bags.LocalBinaryPatterns(), compress=12),
         "words": pipeline(words, lambda_mu=1.0),
-        "both": pipeline(bags.Concatenated([bags.LocalBinaryPatterns(8, 2), words])),
+        "both": pipeline(bags.BagUnion([bags.LocalBinaryPatterns(8, 2), words])),
     }
     for name, model in models.items():
         storage.save(tmp_path / name, model)
@@ -557,12 +551,12 @@ def test_any_tree_of_values(value):
 
 def test_arrays_are_copies(tmp_path):
     weights = np.array([[1.0, 2.0], [3.0, 4.0]]).T
-    bag = bags.Concatenated([bags.LocalBinaryPatterns()] * 2, weights[0])
+    bag = bags.ColourHistogram(weights[0])
     restored = there_and_back(tmp_path, bag)
-    restored.weights[0] = 7.0
+    restored.bins[0] = 7.0
     assert weights[0, 0] == 1.0
-    assert storage.load(tmp_path / "model.sysbags").weights.tolist() == [1.0, 3.0]
-    assert there_and_back(tmp_path, bags.Concatenated([], weights)).weights.flags.c_contiguous
+    assert storage.load(tmp_path / "model.sysbags").bins.tolist() == [1.0, 3.0]
+    assert there_and_back(tmp_path, bags.ColourHistogram(weights)).bins.flags.c_contiguous
 
 
 def test_others_may_read_a_model_as_they_may_any_file(tmp_path):

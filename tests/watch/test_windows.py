@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sysbags import identify
-from sysbags.bags import Concatenated, LocalBinaryPatterns, OpticalFlow
-from sysbags.bags.live import LiveBag
+from sysbags.bags import BagUnion, LocalBinaryPatterns, OpticalFlow
+from sysbags.bags.streams import LiveBag
 from sysbags.datasets import make_frames, make_streams
 from sysbags.datasets.watching import make_watching
 from sysbags.errors import OrderError, ParameterError, StreamError, SysbagsError
@@ -228,8 +228,8 @@ def test_frames_of_an_iterator_and_after_an_error():
     gc.collect()
     thread.join(timeout=60)
     assert not thread.is_alive()
-    with pytest.raises(ParameterError, match="Concatenated"):
-        LiveBag(Concatenated([LocalBinaryPatterns()]))
+    with pytest.raises(ParameterError, match="BagUnion"):
+        LiveBag(BagUnion([LocalBinaryPatterns()]))
 
 
 def test_bad_arguments():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.files import IMAGE_SUFFIXES, atomic_write, remove_old_temporaries
-from sysbags._common.messages import collect_warnings, warn
-from sysbags._common.parallel import run
+from sysbags._common.messages import warn
 from sysbags._common.validation import check_choice
-from sysbags.errors import (
-    CacheWarning,
-    FileError,
-    OrderError,
-    ParameterError,
-    StreamError,
-    SysbagsError,
-    VideoError,
-    VideoWarning,
-)
+from sysbags.errors import CacheWarning, FileError, ParameterError, VideoError
 
-__all__ = ["SCHEMAS", "Cache", "clip_key", "fingerprint", "named_error", "records", "records_of_several"]
+__all__ = ["SCHEMAS", "Cache", "clip_key", "fingerprint"]
 
 SUFFIX = ".safetensors"
 
@@ -48,7 +38,6 @@ SCHEMAS = {
 }
 
 Arrays = dict[str, npt.NDArray[Any]]
-Made = tuple[Mapping[str, npt.ArrayLike] | SysbagsError, Sequence[str]]
 
 
 class Cache:
@@ -113,8 +102,10 @@ class Cache:
 
     def find(self, kind: str, key: Mapping[str, Any]) -> Arrays | None:
         """Read the arrays of a record; None if there is none. See `arrays`."""
+        if self.folder is None:
+            return None
         check_choice(kind, "kind", SCHEMAS)
-        return None if self.folder is None else _read(*self._place(kind, key))
+        return _read(*self._place(kind, key))
 
     def keep(self, kind: str, key: Mapping[str, Any], arrays: Mapping[str, npt.ArrayLike]) -> Arrays:
         """Write the arrays of a record, and return them as they would be read. See `arrays`."""
@@ -203,119 +194,6 @@ def fingerprint(value: Any) -> Any:
     raise ParameterError(
         f"results that depend on a {type(value).__name__} cannot be cached, as it has no fingerprint"
     )
-
-
-def records(
-    cache: Cache,
-    kind: str,
-    key: Mapping[str, Any],
-    make: Callable[[Path], Mapping[str, npt.ArrayLike]],
-    paths: Sequence[Path],
-    n_jobs: int | None = None,
-    description: str = "clips",
-) -> list[Arrays | SysbagsError]:
-    """Compute arrays for each clip, one record per clip; an error of a clip takes the place of its arrays.
-
-    The warnings of a clip are part of its record. They are given in the caller's thread when all clips are
-    done, whether the record is new or not. A `ParameterError` does not depend on the clip, so it is raised.
-
-    Parameters
-    ----------
-    cache : Cache
-    kind : str
-        One of `SCHEMAS`.
-    key : mapping
-        What the arrays depend on besides the clip.
-    make : callable
-        From a path to named arrays; no name is "warnings".
-    paths : sequence of Path
-    n_jobs : int, optional
-        Threads; the result does not depend on it.
-    description : str, default="clips"
-        The text of the progress bar.
-
-    Warns
-    -----
-    VideoWarning
-        For each clip that breaks off.
-    """
-
-    def make_one(path: Path, _: Sequence[int]) -> list[Made]:
-        with collect_warnings() as texts:
-            return [(make(path), texts)]
-
-    return [one for (one,) in records_of_several(cache, kind, [key], make_one, paths, n_jobs, description)]
-
-
-def records_of_several(
-    cache: Cache,
-    kind: str,
-    keys: Sequence[Mapping[str, Any]],
-    make: Callable[[Path, Sequence[int]], Sequence[Made]],
-    paths: Sequence[Path],
-    n_jobs: int | None = None,
-    description: str = "clips",
-) -> list[list[Arrays | SysbagsError]]:
-    """Compute several records for each clip at once: `records` for work that gives several results.
-
-    `make` is called once per clip, if any of its records is missing, with the path and the places of the
-    missing ones in `keys`. It returns one pair for each of these: the arrays, or an error, and the texts of
-    the warnings. An error that it raises is that of all missing records.
-
-    Returns
-    -------
-    list of lists
-        For each clip one result for each of `keys`.
-    """
-    shared = (cache, kind, keys, make)
-    outcomes = run(_records_of_clip, list(paths), n_jobs, description, shared=shared, remote=True)
-    for outcome in outcomes:
-        texts = [
-            text
-            for arrays in outcome
-            if not isinstance(arrays, SysbagsError)
-            for text in json.loads(arrays.pop("warnings").tobytes())
-        ]
-        for text in dict.fromkeys(texts):
-            warn(text, VideoWarning, stacklevel=2)
-    return outcomes
-
-
-def _records_of_clip(
-    path: Path,
-    cache: Cache,
-    kind: str,
-    keys: Sequence[Mapping[str, Any]],
-    make: Callable[[Path, Sequence[int]], Sequence[Made]],
-) -> list[Arrays | SysbagsError]:
-    """Read the records of a clip, and make and write those that are missing."""
-    try:
-        clip = clip_key(path)
-    except VideoError as error:
-        return [named_error(path, error) for _ in keys]
-    clip_keys = [{**key, **clip} for key in keys]
-    found: list[Any] = [cache.find(kind, key) for key in clip_keys]
-    missing = [k for k, record in enumerate(found) if record is None]
-    made: Sequence[Made] = ()
-    try:
-        made = make(path, missing) if missing else ()
-    except (VideoError, StreamError, OrderError) as error:
-        made = [(error, []) for _ in missing]
-    for k, (arrays, texts) in zip(missing, made, strict=True):
-        if isinstance(arrays, (VideoError, StreamError, OrderError)):
-            found[k] = named_error(path, arrays)
-        elif isinstance(arrays, SysbagsError):
-            raise arrays
-        else:
-            encoded = np.frombuffer(json.dumps(texts).encode(), np.uint8)
-            found[k] = cache.keep(kind, clip_keys[k], {**arrays, "warnings": encoded})
-    return found
-
-
-def named_error(path: Path, error: SysbagsError) -> SysbagsError:
-    """Return an error about a clip whose message names the clip."""
-    text = str(error)
-    return type(error)(text if str(path) in text else f"{path}: {text}")
 
 
 def _plain(arrays: Mapping[str, npt.ArrayLike]) -> Arrays:

@@ -9,7 +9,6 @@ from sysbags.bags.registry import CLASSES
 
 if TYPE_CHECKING:
     from sysbags.bags.colour import ColourHistogram as ColourHistogram
-    from sysbags.bags.concatenated import Concatenated as Concatenated
     from sysbags.bags.deep import DeepActivations as DeepActivations
     from sysbags.bags.flow import OpticalFlow as OpticalFlow
     from sysbags.bags.lbp import LocalBinaryPatterns as LocalBinaryPatterns

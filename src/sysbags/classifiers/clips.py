@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sysbags._common.cache import Cache, named_error
+from sysbags._common.cache import Cache
 from sysbags._common.messages import Stages
 from sysbags._common.parallel import run
 from sysbags.bags.base import BagTransformer
-from sysbags.bags.cached import cached_streams
-from sysbags.errors import OrderError, StreamError, SysbagsError, VideoError
+from sysbags.bags.streams import attempt, clip_streams, good
+from sysbags.errors import SysbagsError
 
 __all__ = ["ClipSystems", "check_classes", "describe_clips", "read_clips"]
 
@@ -94,7 +94,7 @@ def describe_clips(
             with times("codebook"):
                 bags.set_params(n_jobs=n_jobs).fit(readable).set_params(n_jobs=None)
         with times("frames and bags"):
-            return [cached_streams(cache or Cache(None), bags, readable, n_jobs=n_jobs)]
+            return clip_streams([bags], readable, cache, n_jobs=n_jobs)
 
     return read_clips(paths, bags, describe, identify, fit=fit, n_jobs=n_jobs, stages=times)
 
@@ -117,14 +117,11 @@ def read_clips(
     """
     failures: dict[Path, SysbagsError] = {}
 
-    def attempt(function: Callable[[Any], Any], indices: list[int], inputs: Sequence[Any]) -> list[Any]:
+    def attempts(function: Callable[[Any], Any], indices: list[int], inputs: Sequence[Any]) -> list[Any]:
         """Call a function for each clip; keep the failures and return the results, None for a failure."""
 
         def outcome(pair: tuple[int, Any]) -> Any:
-            try:
-                return function(pair[1])
-            except (VideoError, StreamError, OrderError) as error:
-                return named_error(paths[pair[0]], error)
+            return attempt(paths[pair[0]], function, pair[1])
 
         results = run(outcome, list(zip(indices, inputs, strict=True)), n_jobs, "clips")
         for k, result in zip(indices, results, strict=True):
@@ -135,26 +132,23 @@ def read_clips(
     indices = list(range(len(paths)))
     if fit and bags.requires_fit:
         with stages("first frames"):
-            first = attempt(lambda path: next(iter(bags.read(path))), indices, paths)
+            first = attempts(lambda path: next(iter(bags.read(path))), indices, paths)
         indices = [k for k, frame in zip(indices, first, strict=True) if frame is not None]
     if not indices:
         return ClipSystems(failures=failures)
     streams = describe(indices)
 
     def identify_each(versions: Sequence[Any]) -> list[Any]:
-        for stream in versions:
-            if isinstance(stream, SysbagsError):
-                raise stream
-        return [identify(stream) for stream in versions]
+        return [identify(good(stream)) for stream in versions]
 
     with stages("systems"):
-        systems = attempt(identify_each, indices, list(zip(*streams, strict=True)))
-    good = [place for place, result in enumerate(systems) if result is not None]
+        systems = attempts(identify_each, indices, list(zip(*streams, strict=True)))
+    usable = [place for place, result in enumerate(systems) if result is not None]
     return ClipSystems(
-        paths=[paths[indices[place]] for place in good],
-        indices=[indices[place] for place in good],
-        streams=[[version[place] for place in good] for version in streams],
-        systems=[[systems[place][k] for place in good] for k in range(len(streams))],
+        paths=[paths[indices[place]] for place in usable],
+        indices=[indices[place] for place in usable],
+        streams=[[version[place] for place in usable] for version in streams],
+        systems=[[systems[place][k] for place in usable] for k in range(len(streams))],
         failures=failures,
     )
 

@@ -125,15 +125,12 @@ def load_model(path: Path) -> tuple[BagTransformer, SystemIdentifier, SystemClas
 def _check_networks(path: Path, bags: BagTransformer) -> None:
     """Raise an error that names the model if a file of its networks is missing."""
     from sysbags.bags.network_files import find_network, verified_path
-    from sysbags.bags.several import SeveralBags
 
-    for bag in bags.members() if isinstance(bags, SeveralBags) else ():
-        _check_networks(path, bag)
-    name = getattr(bags, "model", None)
-    if isinstance(name, str):
-        check_network(name, f"{path} has the network")
-        try:
-            if (entry := find_network(name)) is not None:
-                verified_path(entry)
-        except ParameterError as error:
-            raise FileError(f"cannot use {path}: {error}") from None
+    for name in (getattr(bag, "model", None) for bag in bags.members()):
+        if isinstance(name, str):
+            check_network(name, f"{path} has the network")
+            try:
+                if (entry := find_network(name)) is not None:
+                    verified_path(entry)
+            except ParameterError as error:
+                raise FileError(f"cannot use {path}: {error}") from None

@@ -176,10 +176,7 @@ def _classified(
 
 def _read_as(bags: BagTransformer, reading: dict[str, int]) -> None:
     """Set how clips are read: what is given replaces what the model has."""
-    from sysbags.bags.union import BagUnion
-
-    members = bags.members() if isinstance(bags, BagUnion) else [bags]
-    for member in members if reading else ():
+    for member in bags.members() if reading else ():
         frames = {**(member.frames or {}), **reading}
         if "max_frames" in reading:  # frames of the clip: bags with a stride use fewer
             last = frames.pop("max_frames") + frames.get("start", 0)

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sysbags._common.cache import Cache, fingerprint, records
+from sysbags._common.cache import Cache, fingerprint
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import seed_of
-from sysbags.bags.cached import cached_streams_of_several
+from sysbags.bags.streams import clip_records, clip_streams
 from sysbags.bags.words import CodebookBags, Descriptors, count_distinct, learn_words
 from sysbags.errors import ParameterError, SysbagsError
 
@@ -45,7 +45,7 @@ def codebook_streams(
         One stream per clip, or an error in its place.
     """
     fitted = fitted_by_folds(cache, bags, paths, folds, n_jobs=n_jobs)
-    return cached_streams_of_several(cache, fitted, paths, n_jobs=n_jobs)
+    return clip_streams(fitted, paths, cache, n_jobs=n_jobs)
 
 
 def fitted_by_folds(
@@ -79,7 +79,7 @@ def sampled_descriptors(
         return {"descriptors": bags.draw_from(path, quota, np.random.default_rng(seed))}
 
     key = {"bags": fingerprint(bags), "quota": quota} if cache.folder is not None else {}
-    outcomes = records(cache, "descriptors", key, make, paths, n_jobs, bags.local)
+    outcomes = clip_records(cache, "descriptors", key, make, paths, n_jobs, bags.local)
     return [outcome if isinstance(outcome, SysbagsError) else outcome["descriptors"] for outcome in outcomes]
 
 

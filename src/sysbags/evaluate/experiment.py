@@ -14,8 +14,8 @@ from sysbags._common import __version__
 from sysbags._common.parallel import check_jobs, run
 from sysbags._common.types import Array
 from sysbags.bags.base import BagTransformer
-from sysbags.bags.cached import cached_streams
 from sysbags.bags.registry import CLASSES
+from sysbags.bags.streams import clip_streams, good
 from sysbags.distances.alignment_matrix import alignment_matrix
 from sysbags.distances.embedding import Embedding
 from sysbags.distances.pairwise import scaled_weights
@@ -26,7 +26,7 @@ from sysbags.evaluate.atlas import atlas
 from sysbags.evaluate.cached import cached_gram
 from sysbags.evaluate.comparators import comparator_methods
 from sysbags.evaluate.details import curves, relations
-from sysbags.evaluate.features import ClipFeatures, good
+from sysbags.evaluate.features import ClipFeatures
 from sysbags.evaluate.methods import (
     MethodSpec,
     average_ridge_method,
@@ -287,11 +287,11 @@ class Experiment:
 
     def systems_of(self, bags: BagTransformer) -> Systems:
         """The systems of all clips with bags that are fitted."""
-        streams = [
-            good(stream)
-            for stream in cached_streams(self.features.cache, bags, self.main.paths, n_jobs=self.items.n_jobs)
-        ]
-        return self._systems([streams], self.request.kernel_name, self.request.orders)
+        cache, n_jobs = self.features.cache, self.items.n_jobs
+        (streams,) = clip_streams([bags], self.main.paths, cache, n_jobs=n_jobs)
+        return self._systems(
+            [[good(stream) for stream in streams]], self.request.kernel_name, self.request.orders
+        )
 
     def _streams(self, bags: BagTransformer | None) -> Sequence[Sequence[Array]]:
         return self.main.streams if bags is None else self.features.good_streams(bags)

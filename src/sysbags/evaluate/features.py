@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from sysbags._common.cache import Cache, clip_key, fingerprint, records
+from sysbags._common.cache import Cache, clip_key, fingerprint
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags.bags.base import BagTransformer
-from sysbags.bags.cached import cached_streams_of_several
+from sysbags.bags.streams import clip_records, clip_streams, good
 from sysbags.bags.words import CodebookBags
 from sysbags.comparators.base import Comparator
 from sysbags.errors import ParameterError, SysbagsError
@@ -21,9 +21,7 @@ from sysbags.evaluate.codebooks import fitted_by_folds
 from sysbags.systems.collection import system_arrays, system_from_arrays
 from sysbags.systems.system import System
 
-__all__ = ["ClipFeatures", "good"]
-
-Item = TypeVar("Item")
+__all__ = ["ClipFeatures"]
 
 
 class ClipFeatures:
@@ -69,7 +67,7 @@ class ClipFeatures:
         """
         versions = [self._versions(bag) for bag in bags]
         every = [version for several in versions for version in several]
-        streams = iter(cached_streams_of_several(self.cache, every, self.paths, n_jobs=self.n_jobs))
+        streams = iter(clip_streams(every, self.paths, self.cache, n_jobs=self.n_jobs))
         return [[next(streams) for _ in several] for several in versions]
 
     def streams(self, bags: BagTransformer) -> list[list[Array | SysbagsError]]:
@@ -82,7 +80,12 @@ class ClipFeatures:
             return [bags]
         if isinstance(bags, CodebookBags):
             return fitted_by_folds(self.cache, bags, self.paths, self.codebook_folds, n_jobs=self.n_jobs)
-        return [self._fitted(bags, fold) for fold in range(3)]
+        return [
+            clone(bags).fit(
+                [path for path, its in zip(self.paths, self.codebook_folds, strict=True) if its != fold]
+            )
+            for fold in range(3)
+        ]
 
     def good_streams(self, bags: BagTransformer) -> list[list[Array]]:
         """`streams`, but the first error is raised."""
@@ -92,7 +95,7 @@ class ClipFeatures:
         """Vectors of all clips, (K, p), once or once per codebook fold; the first error is raised."""
         key = {"comparator": fingerprint(comparator)}
         if not comparator.requires_fit:
-            outcomes = records(
+            outcomes = clip_records(
                 self.cache,
                 "vector",
                 key,
@@ -121,7 +124,7 @@ class ClipFeatures:
 
     def systems(self, comparator: Any) -> list[System]:
         """Systems of all clips, for a comparator that makes systems with the linear kernel."""
-        outcomes = records(
+        outcomes = clip_records(
             self.cache,
             "system",
             {"comparator": fingerprint(comparator)},
@@ -131,23 +134,3 @@ class ClipFeatures:
             comparator.title,
         )
         return [system_from_arrays(good(outcome), "linear") for outcome in outcomes]
-
-    def _fitted(self, bags: BagTransformer, fold: int) -> BagTransformer:
-        """Return bags that were fitted to all clips but those of a codebook fold."""
-        train = [
-            path for path, clip_fold in zip(self.paths, self.codebook_folds, strict=True) if clip_fold != fold
-        ]
-
-        def make() -> dict[str, Any]:
-            return dict(clone(bags).set_params(n_jobs=self.n_jobs).fit(train).fitted_arrays())
-
-        key = {"bags": fingerprint(bags), "clips": [clip_key(path) for path in train]}
-        fitted: BagTransformer = clone(bags).set_fitted_arrays(self.cache.arrays("codebook", key, make))
-        return fitted
-
-
-def good(outcome: Item | SysbagsError) -> Item:
-    """Return a result, or raise the error in its place."""
-    if isinstance(outcome, SysbagsError):
-        raise outcome
-    return outcome

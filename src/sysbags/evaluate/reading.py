@@ -16,9 +16,10 @@ from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_stream
 from sysbags.bags.base import BagTransformer
+from sysbags.bags.streams import good
 from sysbags.classifiers.clips import ClipSystems, check_classes, read_clips
 from sysbags.errors import FileError, SysbagsError
-from sysbags.evaluate.features import ClipFeatures, good
+from sysbags.evaluate.features import ClipFeatures
 from sysbags.evaluate.splits import EvaluationSet, codebook_folds, describe, protocol_groups, trial_groups
 from sysbags.report.results import Clip
 from sysbags.systems.system import System

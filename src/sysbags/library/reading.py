@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from sysbags._common.cache import named_error
 from sysbags._common.files import IMAGE_SUFFIXES
 from sysbags._common.messages import collect_warnings
 from sysbags.bags.base import BagTransformer
-from sysbags.errors import OrderError, StreamError, SysbagsError, VideoError
+from sysbags.bags.streams import attempt
+from sysbags.errors import SysbagsError, VideoError
 from sysbags.systems.system import System
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def read_clip(
     may run anywhere.
     """
     path = Path(clip.path)
-    try:
+
+    def read() -> ReadClip:
         checked, state = time.time_ns(), file_state(path)
         sha256 = content_hash(path)
         if sha256 in clip.known:
@@ -72,8 +73,8 @@ def read_clip(
         if file_state(path) != state:
             raise VideoError(f"{path} has changed while it was read: add it again")
         return ReadClip(sha256, state, checked, system, len(stream), tuple(dict.fromkeys(texts)))
-    except (VideoError, StreamError, OrderError) as error:
-        return named_error(path, error)
+
+    return attempt(path, read)  # type: ignore[no-any-return]
 
 
 def file_state(path: str | os.PathLike[str]) -> FileState:

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sysbags._common.cache import fingerprint, named_error
+from sysbags._common.cache import fingerprint
 from sysbags._common.parallel import run
 from sysbags._common.validation import check_integer, check_weight
 from sysbags.bags.base import BagTransformer
+from sysbags.bags.streams import attempt
 from sysbags.bags.union import BagUnion
-from sysbags.errors import FileError, ParameterError, SysbagsError, VideoError
+from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.library.schema import check_file, checksum, pack, unpack
 from sysbags.storage.files import versions
 from sysbags.storage.tree import Reader, Writer
@@ -190,11 +191,8 @@ def search_weights(library: Library, lambda_a: float | None, lambda_mu: float | 
 
 
 def _can_be_read(path: str, bags: BagTransformer) -> SysbagsError | None:
-    try:
-        next(iter(bags.read(path)))
-    except VideoError as error:
-        return named_error(Path(path), error)
-    return None
+    outcome = attempt(Path(path), lambda: next(iter(bags.read(path))))
+    return outcome if isinstance(outcome, SysbagsError) else None
 
 
 def _is_fitted(bags: BagTransformer) -> bool:

@@ -16,8 +16,8 @@ from sysbags._common.parallel import ONE_BLAS_THREAD
 from sysbags._common.types import Array
 from sysbags._common.validation import check_positive
 from sysbags.bags.base import BagTransformer
-from sysbags.bags.live import LiveBag
 from sysbags.bags.regions import Regions
+from sysbags.bags.streams import LiveBag
 from sysbags.errors import FileError, ParameterError, StreamError, SysbagsError
 from sysbags.storage import load_values, save_values
 from sysbags.video import (
