@@ -20,9 +20,9 @@ from threadpoolctl import threadpool_limits
 
 from sysbags._common.types import Array
 from sysbags.distances import METRICS
-from sysbags.distances.baselines import DISCOUNT
 from sysbags.distances.gram import CrossGram, cross_gram
 from sysbags.distances.pairwise import distance_matrix
+from sysbags.distances.stein import DISCOUNT
 from sysbags.systems.system import System
 
 __all__ = ["main", "rows"]

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from sysbags.distances.alignment import align as align
     from sysbags.distances.alignment import align_blocks as align_blocks
     from sysbags.distances.alignment import alignment_distance as alignment_distance
-    from sysbags.distances.baselines import martin_distance as martin_distance
-    from sysbags.distances.baselines import max_singular_value_distance as max_singular_value_distance
     from sysbags.distances.gram import CrossGram as CrossGram
     from sysbags.distances.gram import cross_gram as cross_gram
     from sysbags.distances.pairwise import pairwise_distances as pairwise_distances
     from sysbags.distances.sgot import sgot_distance as sgot_distance
+    from sysbags.distances.stein import martin_distance as martin_distance
+    from sysbags.distances.stein import max_singular_value_distance as max_singular_value_distance
     from sysbags.errors import SysbagsError as SysbagsError
     from sysbags.means import FrechetMean as FrechetMean
     from sysbags.means import frechet_mean as frechet_mean
@@ -70,8 +70,8 @@ _MODULES = {
     "kernels": "sysbags",
     "library": "sysbags",
     "load": "sysbags.storage",
-    "martin_distance": "sysbags.distances.baselines",
-    "max_singular_value_distance": "sysbags.distances.baselines",
+    "martin_distance": "sysbags.distances.stein",
+    "max_singular_value_distance": "sysbags.distances.stein",
     "medoid": "sysbags.means",
     "pairwise_distances": "sysbags.distances.pairwise",
     "save": "sysbags.storage",

@@ -8,14 +8,14 @@ import pytest
 from scipy.linalg import expm
 
 from helpers import from_python, make_pair, orthogonal, plane_rotation, polar, rho
-from sysbags._numba import alignment, jacobi, newton, products
+from sysbags._numba import alignment, newton
 from sysbags._numba.alignment import align_many, polar_starts, sweeps_of
-from sysbags._numba.lanes import LANES, fill, largest, load, magnitude, pick, root, store
+from sysbags._numba.vectors import LANES, fill, largest, load, magnitude, pick, root, store
 from sysbags.distances.alignment import start_tables
 
-multiply, refresh, spread = map(from_python, (products.multiply, products.refresh, products.spread))
-transpose, workspace = from_python(products.transpose), from_python(products.workspace)
-gradient, sweep = from_python(newton.gradient), from_python(jacobi.sweep)
+multiply, refresh, spread = map(from_python, (newton.multiply, newton.refresh, newton.spread))
+transpose, workspace = from_python(newton.transpose), from_python(newton.workspace)
+gradient, sweep = from_python(newton.gradient), from_python(alignment.sweep)
 ascend, states = from_python(alignment.ascend), from_python(alignment.states)
 
 SIZES = range(2, 9)
@@ -106,12 +106,12 @@ def test_largest_looks_at_every_lane_and_pick_is_strict(lane):
 
 @numba.njit
 def objective_into(A, B, MQ, out):
-    store(out, 0, 0, products.objective(A, B, MQ))
+    store(out, 0, 0, newton.objective(A, B, MQ))
 
 
 @numba.njit
 def skew_inner_into(X, Y, out):
-    store(out, 0, 0, products.skew_inner(X, Y))
+    store(out, 0, 0, newton.skew_inner(X, Y))
 
 
 @pytest.mark.parametrize("n", range(1, 13))

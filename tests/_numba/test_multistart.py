@@ -12,12 +12,12 @@ from scipy.optimize import minimize
 
 import sysbags
 from helpers import from_python, make_pair, orthogonal
-from sysbags._numba import multistart, products
-from sysbags._numba.lanes import LANES, load
+from sysbags._numba import multistart, newton
+from sysbags._numba.vectors import LANES, load
 from sysbags.distances.alignment import crowded_starts
 from sysbags.errors import ParameterError
 
-spread, workspace = from_python(products.spread), from_python(products.workspace)
+spread, workspace = from_python(newton.spread), from_python(newton.workspace)
 repair = from_python(multistart.repair)
 
 

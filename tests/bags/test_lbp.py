@@ -12,7 +12,7 @@ from skimage.feature import local_binary_pattern
 
 from clips import moving_frames
 from sysbags import errors
-from sysbags._numba import lbp as compiled
+from sysbags._numba import pixels as compiled
 from sysbags.bags import LocalBinaryPatterns
 from sysbags.bags.lbp import METHODS, Circle
 

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from skimage.feature import local_binary_pattern
 
 from sysbags import errors
-from sysbags._numba.lbp import share_of_sides
+from sysbags._numba.pixels import share_of_sides
 from sysbags.bags import PlanePatterns
 from sysbags.bags.regions import Regions
 

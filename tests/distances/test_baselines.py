@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sysbags._numba.stein import largest_singular_value, log_volume, solve_stein
-from sysbags.distances.baselines import (
+from sysbags.distances.gram import cross_gram
+from sysbags.distances.pairwise import distance_matrix
+from sysbags.distances.stein import (
     martin_distance,
     max_singular_value_distance,
 )
-from sysbags.distances.gram import cross_gram
-from sysbags.distances.pairwise import distance_matrix
 from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.systems.identification import identify
 from sysbags.systems.system import System

@@ -13,13 +13,13 @@ import sysbags
 from helpers import orthogonal
 from sysbags.datasets import make_streams
 from sysbags.distances import METRICS
-from sysbags.distances.covariance import (
+from sysbags.distances.gram import SystemStack
+from sysbags.distances.stein import (
     covariance_kernel,
     covariance_matrix,
     covariance_norms,
     normalized_covariance_matrix,
 )
-from sysbags.distances.gram import SystemStack
 from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.evaluate import leave_one_out
 from sysbags.means import covariance_mean

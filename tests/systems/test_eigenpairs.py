@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sysbags._numba.lanczos import tridiagonal_eigenvalues, tridiagonal_eigenvector
+from sysbags._numba.principal import tridiagonal_eigenvalues, tridiagonal_eigenvector
 from sysbags.systems.identification import leading_eigenpairs
 
 

@@ -8,8 +8,8 @@ from sysbags._common.types import Array, IntArray
 from sysbags._numba import compiled
 from sysbags._numba.alignment import MAX_ROUNDS, align_many, ascend, states
 from sysbags._numba.dense import square_norm, svd
-from sysbags._numba.lanes import LANES
-from sysbags._numba.products import spread, workspace
+from sysbags._numba.newton import spread, workspace
+from sysbags._numba.vectors import LANES
 
 __all__ = ["mean_descent", "update_mean"]
 

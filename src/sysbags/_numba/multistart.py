@@ -3,7 +3,7 @@
 Local optima are many then, and no rule that was tried (aligned spectra, matched eigenvalues, flows
 inside the ball, turning what is aligned worst) begins nearer to the best of them than a random start. So what
 counts is how many starts fit into a second: a start that falls behind is given up, and its lane goes to the
-next. The cost and the state are those of `sysbags._numba.jacobi`.
+next. The cost and the state are those of `sysbags._numba.alignment`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,17 @@ from sysbags._common.types import Array, IntArray
 from sysbags._numba import compiled
 from sysbags._numba.alignment import SAME_VALUE, TOLERANCE, ascend, states
 from sysbags._numba.dense import square_norm
-from sysbags._numba.lanes import LANES, fill, load, magnitude, pick, root, store
-from sysbags._numba.newton import gradient
-from sysbags._numba.products import multiply, objective, refresh, skew_inner, spread, transpose, workspace
+from sysbags._numba.newton import (
+    gradient,
+    multiply,
+    objective,
+    refresh,
+    skew_inner,
+    spread,
+    transpose,
+    workspace,
+)
+from sysbags._numba.vectors import LANES, fill, load, magnitude, pick, root, store
 
 __all__ = ["align_transitions"]
 

@@ -8,12 +8,11 @@ from sysbags._common.types import Array, IntArray
 from sysbags._numba import compiled
 
 __all__ = [
-    "covariance_rows",
     "largest_singular_value",
     "log_volume",
     "martin_rows",
-    "singular_value_rows",
     "solve_stein",
+    "stein_rows",
 ]
 
 # A doubling step that adds a smaller share than this changes no bit any more.
@@ -204,7 +203,8 @@ def martin_rows(
 
 
 @compiled()
-def singular_value_rows(
+def stein_rows(
+    trace: bool,
     begin: int,
     end: int,
     symmetric: bool,
@@ -217,9 +217,10 @@ def singular_value_rows(
     norms2: Array,
     out: Array,
 ) -> None:
-    """Fill rows `begin` to `end` of `out` with the largest singular values of the pairs' Stein solutions.
+    """Fill rows `begin` to `end` of `out` with a number of each pair's Stein solution S.
 
-    The arguments are those of `martin_rows`, in the systems' own bases.
+    It is ``tr(S M')`` with the pair's block M if `trace`, and the largest singular value of S otherwise. The
+    other arguments are those of `martin_rows`, in the systems' own bases.
     """
     N, M = observer.shape[2], observer.shape[3]
     X, work = np.empty((N, M)), np.empty((N, M))
@@ -232,39 +233,11 @@ def singular_value_rows(
                 for j in range(m):
                     X[i, j] = observer[a, b, i, j]
             solve_stein(X, n, m, powers1[a], norms1[a], powers2[b], norms2[b], work)
-            out[a, b] = largest_singular_value(X, n, m, gram, square)
-
-
-@compiled()
-def covariance_rows(
-    begin: int,
-    end: int,
-    symmetric: bool,
-    observer: Array,
-    orders1: IntArray,
-    powers1: Array,
-    norms1: Array,
-    orders2: IntArray,
-    powers2: Array,
-    norms2: Array,
-    out: Array,
-) -> None:
-    """Fill rows `begin` to `end` of `out` with ``tr(S M')``, S the pair's Stein solution and M its block.
-
-    The arguments are those of `martin_rows`, in the systems' own bases.
-    """
-    N, M = observer.shape[2], observer.shape[3]
-    X, work = np.empty((N, M)), np.empty((N, M))
-    for a in range(begin, end):
-        n = orders1[a]
-        for b in range(a + 1 if symmetric else 0, observer.shape[1]):
-            m = orders2[b]
-            for i in range(n):
-                for j in range(m):
-                    X[i, j] = observer[a, b, i, j]
-            solve_stein(X, n, m, powers1[a], norms1[a], powers2[b], norms2[b], work)
-            total = 0.0
-            for i in range(n):
-                for j in range(m):
-                    total += X[i, j] * observer[a, b, i, j]
-            out[a, b] = total
+            if trace:
+                total = 0.0
+                for i in range(n):
+                    for j in range(m):
+                        total += X[i, j] * observer[a, b, i, j]
+                out[a, b] = total
+            else:
+                out[a, b] = largest_singular_value(X, n, m, gram, square)

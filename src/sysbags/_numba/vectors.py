@@ -7,8 +7,7 @@ into one, ``+ - * /`` act on all of them, `pick` chooses lane by lane, `store` w
 No operation may be re-associated, for the reason that `sysbags._numba.compiled` gives, and what is fused is
 written as `multiply_add`.
 
-Numba keeps compiled functions in a cache that looks only at the file of the outermost function:
-after a change here, delete the ``__pycache__`` folders.
+It builds on Numba's internals, which may change with any release: pyproject.toml bounds the release.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import numpy as np
 
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer
-from sysbags._numba.lbp import (
+from sysbags._numba.pixels import (
     count_nearest,
     count_nearest_of_regions,
     count_patterns,

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer
-from sysbags._numba.lbp import pattern_bins
-from sysbags._numba.planes import encode_planes
+from sysbags._numba.pixels import encode_planes, pattern_bins
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.lbp import METHODS as BIN_METHODS
 from sysbags.errors import ParameterError, VideoError
@@ -23,7 +22,7 @@ METHODS = ("default", "nri_uniform")
 POINTS = 8
 CODES = 1 << POINTS
 PLANES = ((2, 1), (2, 0), (1, 0))  # XY, XT and YT, as axes of (time, row, column)
-GRAIN = 2.0**20  # see sysbags._numba.planes
+GRAIN = 2.0**20  # see sysbags._numba.pixels
 
 
 class PlanePatterns(BagTransformer):

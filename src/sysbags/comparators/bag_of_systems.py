@@ -14,9 +14,9 @@ from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer, seed_of
 from sysbags.bags.base import video_name
 from sysbags.comparators.base import Comparator
-from sysbags.distances.baselines import martin_matrix
 from sysbags.distances.gram import CrossGram, SystemStack
 from sysbags.distances.pairwise import classical_scaling
+from sysbags.distances.stein import martin_matrix
 from sysbags.errors import ParameterError, VideoError
 from sysbags.video import Frame, Video
 

@@ -34,18 +34,18 @@ class Metric(NamedTuple):
 METRICS = {
     "alignment": Metric("alignment", "sysbags.distances.alignment_matrix.alignment_matrix", weighted=True),
     "covariance": Metric(
-        "lagged covariances", "sysbags.distances.covariance.covariance_matrix", "unit-variance", True, True
+        "lagged covariances", "sysbags.distances.stein.covariance_matrix", "unit-variance", True, True
     ),
     "normalized-covariance": Metric(
         "normalized lagged covariances",
-        "sysbags.distances.covariance.normalized_covariance_matrix",
+        "sysbags.distances.stein.normalized_covariance_matrix",
         "unit-variance",
         True,
         True,
     ),
-    "martin": Metric("Martin", "sysbags.distances.baselines.martin_matrix"),
+    "martin": Metric("Martin", "sysbags.distances.stein.martin_matrix"),
     "max-singular-value": Metric(
-        "maximum singular value", "sysbags.distances.baselines.max_singular_value_matrix"
+        "maximum singular value", "sysbags.distances.stein.max_singular_value_matrix"
     ),
     "sgot": Metric("spectral-Grassmann transport", "sysbags.distances.sgot.sgot_matrix"),
 }

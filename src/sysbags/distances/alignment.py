@@ -13,8 +13,8 @@ import numpy.typing as npt
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_matrix, check_weight, seed_of
 from sysbags._numba.alignment import align_many
-from sysbags._numba.lanes import LANES
 from sysbags._numba.multistart import align_transitions
+from sysbags._numba.vectors import LANES
 from sysbags.distances.certificates import tight_bound, transition_bound
 from sysbags.distances.gram import cross_gram
 from sysbags.errors import ParameterError

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_share
-from sysbags.distances.baselines import CHUNK_ROWS, mirrored, sides
 from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
+from sysbags.distances.stein import CHUNK_ROWS, mirrored, sides
 from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.systems.system import System
 

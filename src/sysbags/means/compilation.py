@@ -77,9 +77,9 @@ def _is_cached(part: str) -> bool:
     """Whether the last function of a part is in the cache on disk, for whatever types."""
     from sysbags._numba.alignment import align_many
     from sysbags._numba.mean import mean_descent
-    from sysbags._numba.stein import singular_value_rows
+    from sysbags._numba.stein import stein_rows
 
-    function = {"alignment": align_many, "means": mean_descent, "metrics": singular_value_rows}[part]
+    function = {"alignment": align_many, "means": mean_descent, "metrics": stein_rows}[part]
     folder = Path(function.stats.cache_path)  # type: ignore[attr-defined]
     return any(folder.glob(f"*.{function.__name__}-*.nbi"))
 

@@ -23,9 +23,9 @@ from sysbags._numba.alignment import align_many
 from sysbags._numba.mean import mean_descent
 from sysbags.distances.alignment import pad, start_tables
 from sysbags.distances.alignment_matrix import alignment_matrix
-from sysbags.distances.covariance import check_norms, covariance_norms
 from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
 from sysbags.distances.pairwise import distance_matrix
+from sysbags.distances.stein import check_norms, covariance_norms
 from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.systems.collection import check_systems
 from sysbags.systems.system import System

@@ -11,8 +11,7 @@ import scipy.linalg.lapack
 
 from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import check_choice, check_integer, check_share, check_stream, kernel_name
-from sysbags._numba.lanczos import converged_eigenpairs
-from sysbags._numba.principal import centred, coordinates
+from sysbags._numba.principal import centred, converged_eigenpairs, coordinates
 from sysbags._numba.stability import one_step_errors
 from sysbags.errors import OrderError, ParameterError, StreamError
 from sysbags.kernels.functions import check_kernel, kernel_matrix

@@ -1,31 +1,44 @@
-"""The two baselines of the paper: the Martin distance, and the maximum singular value kernel.
+"""Distances that sum over all times, by Stein equations: Martin, maximum singular value, covariances.
 
-Both start from the infinite observability matrices `O_i = [C_i; C_i A_i; C_i A_i^2; ..]` of two systems,
-whose products solve Stein equations, `O_1'O_2 = X` with `X = A1' X A2 + C1' C2`. Both ignore the mean.
+The two baselines of the paper start from the infinite observability matrices of two systems,
+`O_i = [C_i; C_i A_i; C_i A_i^2; ..]`, whose product `X = O_1' O_2` solves `X = A1' X A2 + C1' C2`. Both
+ignore the mean.
+
+For systems in the unit-variance form the covariance of the stream in feature space at lag k is
+`Gamma_k = C A^k C'`. It does not depend on the basis of the states, so no alignment is needed. Inner
+products are traces: `<Gamma_k(1), Gamma_k(2)> = tr(A1^k M (A2^k)' M')` with `M = C1' C2`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from sysbags._common.parallel import run
 from sysbags._common.types import Array
-from sysbags._numba.stein import martin_rows, singular_value_rows
+from sysbags._common.validation import check_share, check_weight
+from sysbags._numba.stein import martin_rows, stein_rows
+from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
 from sysbags.errors import IncompatibleSystemsError
 from sysbags.systems.system import System
 
 __all__ = [
+    "check_norms",
     "check_stable",
+    "covariance_kernel",
+    "covariance_matrix",
+    "covariance_norms",
     "fill",
     "martin_distance",
     "martin_matrix",
     "max_singular_value_distance",
     "max_singular_value_matrix",
     "mirrored",
+    "normalized_covariance_matrix",
     "powers",
     "sides",
     "stein_solutions",
@@ -226,6 +239,135 @@ def max_singular_value_matrix(gram: CrossGram, n_jobs: int | None = None) -> Arr
     prepared = [
         (side.orders, *power) for (_, side), power in zip(sides(gram), powers(transitions), strict=True)
     ]
-    kernel = fill(singular_value_rows, gram, prepared, n_jobs)
+    kernel = fill(partial(stein_rows, False), gram, prepared, n_jobs)
     distances = np.maximum(2.0 - 2.0 * kernel / np.sqrt(np.outer(values[0], values[-1])), 0.0)
     return mirrored(distances, gram.symmetric)
+
+
+def covariance_kernel(
+    gram: CrossGram, lambda_a: float = 0.25, *, n_jobs: int | None = None
+) -> tuple[Array, Array, Array]:
+    """Return the inner products of lagged covariances, ``sum_k lambda_a^k <Gamma_k(i), Gamma_k(j)>``.
+
+    This is a positive definite kernel: the inner product of the sequences of all lagged covariances, each lag
+    with a weight. It is a relative of the trace kernels of Vishwanathan, Smola & Vidal (2007). The sum is
+    `tr(S M')` with `S = M + lambda_a A1 S A2'`, one Stein equation per pair.
+
+    Parameters
+    ----------
+    gram : CrossGram
+        Of systems in the unit-variance form.
+    lambda_a : float, default=0.25
+        In [0, 1]: the weight of each lag relative to the lag before; 0 is the covariance alone.
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+
+    Returns
+    -------
+    kernel : (K, L) array
+    row_norms, column_norms : (K,) and (L,) arrays
+        The kernel of each system with itself.
+    """
+    weight = check_share(lambda_a, "lambda_a", low="[", high="]")
+    for name, side in sides(gram):
+        if side.normal_form != "unit-variance":
+            raise IncompatibleSystemsError(
+                f"{name} are in the {side.normal_form} form, but lagged covariances need the unit-variance "
+                'form: identify or SystemIdentifier with normal_form="unit-variance"'
+            )
+    # The compiled function solves X = B1' X B2 + M.
+    transitions = [
+        np.ascontiguousarray(np.sqrt(weight) * side.transition.transpose(0, 2, 1)) for _, side in sides(gram)
+    ]
+    prepared = [
+        (side.orders, *power) for (_, side), power in zip(sides(gram), powers(transitions), strict=True)
+    ]
+    kernel = fill(partial(stein_rows, True), gram, prepared, n_jobs)
+    norms = [covariance_norms(side, weight) for _, side in sides(gram)]
+    if gram.symmetric:
+        kernel = mirrored(kernel, True)
+        kernel[np.diag_indices_from(kernel)] = norms[0]
+    return kernel, norms[0], norms[-1]
+
+
+def covariance_matrix(
+    gram: CrossGram,
+    lambda_a: float = 0.25,
+    lambda_mu: float = 0.0,
+    *,
+    random_state: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+) -> Array:
+    """Return ``sum_k lambda_a^k ||Gamma_k(i) - Gamma_k(j)||^2 + lambda_mu ||mu_i - mu_j||^2`` of all pairs.
+
+    These are squared Euclidean distances: means are averages, and kernel methods are exact.
+
+    Parameters
+    ----------
+    gram : CrossGram
+        Of systems in the unit-variance form.
+    lambda_a : float, default=0.25
+        In [0, 1]: the weight of each lag relative to the lag before.
+    lambda_mu : float, default=0.0
+        Weight of the mean.
+    random_state
+        Ignored: nothing is random here.
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+
+    Returns
+    -------
+    (K, L) array
+
+    Examples
+    --------
+    >>> import sysbags
+    >>> streams = np.random.default_rng(0).dirichlet(np.ones(6), size=(3, 30))
+    >>> systems = [sysbags.identify(stream, order=2, normal_form="unit-variance") for stream in streams]
+    >>> distances = covariance_matrix(sysbags.cross_gram(systems), lambda_a=0.5)
+    >>> bool(np.allclose(distances, sysbags.pairwise_distances(systems, metric="covariance", lambda_a=0.5)))
+    True
+    """
+    kernel, first, second = covariance_kernel(gram, lambda_a, n_jobs=n_jobs)
+    return _distances(gram, first[:, None] + second[None, :] - 2.0 * kernel, lambda_mu)
+
+
+def normalized_covariance_matrix(
+    gram: CrossGram,
+    lambda_a: float = 0.25,
+    lambda_mu: float = 0.0,
+    *,
+    random_state: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+) -> Array:
+    """Return `covariance_matrix` after a division of each system's covariances by their norm.
+
+    The part of the covariances is then from 0 to 4, whatever the amount of motion: 0 for proportional
+    covariances, 2 for orthogonal ones.
+    """
+    kernel, first, second = covariance_kernel(gram, lambda_a, n_jobs=n_jobs)
+    check_norms(first, "systems")
+    check_norms(second, "others")
+    return _distances(gram, 2.0 - 2.0 * kernel / np.sqrt(np.outer(first, second)), lambda_mu)
+
+
+def _distances(gram: CrossGram, covariances: Array, lambda_mu: float) -> Array:
+    distances = np.maximum(covariances, 0.0) + check_weight(lambda_mu, "lambda_mu") * mean_term(gram)
+    if gram.symmetric:
+        np.fill_diagonal(distances, 0.0)
+    return distances
+
+
+def check_norms(norms: Array, name: str) -> None:
+    """Raise an error for a system without any covariance, which cannot be normalized."""
+    if norms.min() <= 0.0:
+        raise IncompatibleSystemsError(
+            f"{name}[{int(norms.argmin())}] has an observer of zeros, so its covariances cannot be normalized"
+        )
+
+
+def covariance_norms(stack: SystemStack, lambda_a: float) -> Array:
+    """Return ``sum_k lambda_a^k ||Gamma_k||^2`` of each system, its `covariance_kernel` with itself."""
+    transposed = np.sqrt(lambda_a) * stack.transition.transpose(0, 2, 1)
+    solutions = stein_solutions(transposed, stack.observer_gram)
+    return np.asarray(np.einsum("kij,kij->k", solutions, stack.observer_gram))
