@@ -28,6 +28,18 @@ def test_import_is_light():
     assert done.stdout.strip() == "[]"
 
 
+def test_an_evaluation_loads_no_comparators():
+    code = """
+import sys, sysbags
+streams, labels = sysbags.datasets.make_streams(classes=2, per_class=3, frames=12, bins=8)
+sysbags.evaluate.evaluate(streams, labels, order=2, methods=["1-NN"], lambda_a=0.25, lambda_mu=0.0)
+research = ("sysbags.comparators", "sysbags.reproduce", "sysbags.dsa")
+print([name for name in sys.modules if name.startswith(research)])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["[]"]), done.stderr
+
+
 @pytest.mark.parametrize("name", sysbags.__all__)
 def test_public_names_resolve(name):
     obj = getattr(sysbags, name)

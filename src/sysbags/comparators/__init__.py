@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sysbags._common.lazy import lazy_names
 
 if TYPE_CHECKING:
     from sysbags.comparators.bag_of_systems import BagOfSystems as BagOfSystems
@@ -14,22 +15,13 @@ if TYPE_CHECKING:
     from sysbags.comparators.tree_words import TreeWords as TreeWords
 
 _MODULES = {
-    "BagOfSystems": "bag_of_systems",
-    "LBPTOP": "lbptop",
-    "LinearSystem": "linear_system",
-    "PooledActivations": "pooled",
-    "SpatiotemporalEnergy": "energy",
-    "TreeWords": "tree_words",
+    "BagOfSystems": "sysbags.comparators.bag_of_systems",
+    "LBPTOP": "sysbags.comparators.lbptop",
+    "LinearSystem": "sysbags.comparators.linear_system",
+    "PooledActivations": "sysbags.comparators.pooled",
+    "SpatiotemporalEnergy": "sysbags.comparators.energy",
+    "TreeWords": "sysbags.comparators.tree_words",
 }
 
 __all__ = [*sorted(_MODULES)]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(import_module(f"sysbags.comparators.{_MODULES[name]}"), name)
-    raise AttributeError(f"module 'sysbags.comparators' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
@@ -15,11 +15,13 @@ from sysbags._common.types import Array, IntArray
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.streams import clip_records, clip_streams, good
 from sysbags.bags.words import CodebookBags
-from sysbags.comparators.base import Comparator
 from sysbags.errors import ParameterError, SysbagsError
 from sysbags.evaluate.codebooks import fitted_by_folds
 from sysbags.systems.collection import system_arrays, system_from_arrays
 from sysbags.systems.system import System
+
+if TYPE_CHECKING:
+    from sysbags.comparators.base import Comparator
 
 __all__ = ["ClipFeatures"]
 

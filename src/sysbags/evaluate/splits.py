@@ -254,7 +254,8 @@ def _spread(codes: IntArray, units: IntArray, parts: int, seed: int) -> IntArray
 
     The units are assigned in turn, large ones first, each to the part where it adds least to ``sum over parts
     and classes of count^2 / size of the class``; the whole set is one more class. For units of one item, no
-    two parts differ by more than one item, in a class or in all.
+    two parts differ by more than one item, in a class or in all. `StratifiedGroupKFold` of scikit-learn has
+    other parts, with which all results by folds would change, and no such bound.
     """
     codes = np.unique(codes, return_inverse=True)[1]  # a class may have no item here, but in a test set
     counts = np.zeros((units.max() + 1, codes.max() + 2))
