@@ -68,16 +68,6 @@ def test_inputs_are_not_overwritten(capsys, data, tmp_path, monkeypatch, command
     assert not (tmp_path / "cache").exists()
 
 
-@pytest.mark.parametrize("name", ["atlas.html", "atlas.json"])
-def test_an_atlas_overwrites_no_clip(capsys, data, tmp_path, name):
-    (tmp_path / "atlas").mkdir()
-    (tmp_path / "atlas" / name).symlink_to(data / "waves" / "0.mp4")
-    before = contents(data)
-    code, _, err = call(capsys, "evaluate", data, "--cache", tmp_path / "c", "--atlas", tmp_path / "atlas")
-    assert (code, "it is an input" in err) == (2, True)
-    assert contents(data) == before
-
-
 def test_which_files_of_a_folder_are_inputs(data, tmp_path):
     link = tmp_path / "link"
     link.symlink_to(data)

@@ -194,7 +194,7 @@ def test_what_does_not_fit_the_command_line_is_left_out(capsys, write, classes, 
     write(
         "[defaults]\nwords = 9\norder = 3\nbags = 'surf'\nwindow = 1\n"
         "[distance]\nlambda-a = 7\nmetric = 'martin'\n"
-        "[evaluate]\nfolds = 2\ncompare-stride = 2\n[fit]\nlambda-a = 0.5\nlambda-mu = 1"
+        "[evaluate]\nfolds = 2\n[fit]\nlambda-a = 0.5\nlambda-mu = 1"
     )
     assert call_json(capsys, "inspect", model)["kind"] == "Pipeline"
     found = call_json(capsys, "distance", clip, clip, "--model", model)

@@ -121,8 +121,8 @@ def test_the_weights_of_a_model(capsys, clips, tmp_path):
         for command in (("search", path, clips[0]), ("duplicates", path)):
             output = call_json(capsys, "library", *command)
             assert (output["lambda_a"], output["lambda_mu"]) == weights
-            output = call_json(capsys, "library", *command, "--lambda-a", 0.5)
-            assert (output["lambda_a"], output["lambda_mu"]) == (0.5, weights[1])
+        output = call_json(capsys, "library", "search", path, clips[0], "--lambda-a", 0.5)
+        assert (output["lambda_a"], output["lambda_mu"]) == (0.5, weights[1])
 
 
 def test_add_with_a_model(capsys, clips, tmp_path):
@@ -190,8 +190,6 @@ def test_list(capsys, path, clips):
     assert [entry["path"] for entry in entries] == sorted(map(str, clips))
     assert set(entries[0]) >= {"path", "label", "source", "frames", "checksum", "sha256", "order", "added"}
     assert (entries[0]["label"], entries[0]["frames"], entries[0]["order"]) == ("fire", 8, 2)
-    some = call_json(capsys, "library", "list", path, "--label", "rain")["clips"]
-    assert [entry["label"] for entry in some] == ["rain"] * 2
     code, table, err = call(capsys, "library", "list", path)
     assert (code, err) == (0, "")
     for entry in entries:
@@ -215,7 +213,7 @@ def test_remove(capsys, path, clips):
 
 
 def test_verify(capsys, path, clips):
-    code, out, err = call(capsys, "library", "verify", path, "--files")
+    code, out, err = call(capsys, "library", "verify", path)
     assert (code, out, err) == (0, f"6 clips in {path}: every checksum is right\n", "")
     assert call_json(capsys, "library", "verify", path) == {
         "library": str(path),
@@ -319,11 +317,6 @@ def test_names_that_break_lines(capsys, tmp_path, clips):
         rows = list(csv.DictReader(file))
     assert [row["path"] for row in rows] == [entry["path"] for entry in entries]
     assert np.load(tmp_path / "clips.npz")["paths"].tolist() == [entry["path"] for entry in entries]
-    for clip in folder.iterdir():
-        clip.unlink()
-    code, _, err = call(capsys, "library", "verify", path, "--files")
-    assert code == 1
-    assert len(err.encode().splitlines()) == 2
 
 
 def test_search(capsys, path, clips, tmp_path):

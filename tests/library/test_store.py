@@ -152,9 +152,6 @@ def test_vanished_clips_stay(tmp_path):
         assert library.info()["missing"] == 1
         assert len(library) == 3
         assert library.verify() == []
-        assert library.verify(files=True) == [f"{clips[0]} is no longer on disk"]
-        clips[1].write_bytes(b"other")
-        assert f"{clips[1]} has changed since it was added" in library.verify(files=True)
         assert library.remove(library.missing()) == [clips[0]]
         assert library.missing() == []
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate"]
 
-COMPARED = "Frames of published methods, for --compare"
-
 
 class Protocol(StrEnum):
     """What is left out together."""
@@ -45,10 +43,6 @@ class Protocol(StrEnum):
     FOLDS = "folds"
     BY_SOURCE = "by-source"
     PREDEFINED = "predefined"
-
-
-def _reading(words: str, least: int) -> Any:
-    return typer.Option(help=words, metavar="N", min=least, show_default=False, rich_help_panel=COMPARED)
 
 
 @with_settings
@@ -101,14 +95,9 @@ def evaluate(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a report, one HTML file.")
     ] = None,
-    atlas: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write a page about the mean of each class.")
-    ] = None,
     cache: Annotated[
         Path, typer.Option(metavar="DIR", help="Folder for intermediate results, which a second run reuses.")
     ] = Path(".sysbags-cache"),
-    compare_stride: Annotated[int | None, _reading("Use every N-th frame.", 1)] = None,
-    compare_frames: Annotated[int | None, _reading("Use at most N frames.", 2)] = None,
     random_state: RandomState = 0,
     n_jobs: NJobs = -1,
     scheduler: Scheduler = None,
@@ -131,30 +120,14 @@ def evaluate(
     from sysbags import evaluate as evaluation
     from sysbags._common.parallel import connected
 
-    if not compare:
-        compare_stride, compare_frames = given(compare_stride=compare_stride, compare_frames=compare_frames)
-    for option, value in (("--compare-stride", compare_stride), ("--compare-frames", compare_frames)):
-        if value is not None and not compare:
-            raise ParameterError(f"{option} goes with --compare")
-    fixed_a, fixed_mu = number_or_auto(lambda_a, "--lambda-a"), number_or_auto(lambda_mu, "--lambda-mu")
+    weights = [number_or_auto(lambda_a, "--lambda-a"), number_or_auto(lambda_mu, "--lambda-mu")]
     identifier = settings.make_identifier()
     if report is not None:
         check_out(report, [folder])
-    if atlas is not None:
-        if atlas.is_file():
-            raise FileError(f"{atlas} is a file, but the atlas is written into a folder")
-        for file in (atlas / "atlas.html", atlas / "atlas.json") if atlas.is_dir() else (atlas,):
-            check_out(file, [folder])
-    data, stages = _read(folder, settings, preset), Stages()
-    if folder.suffix == ".npz":  # configuration files may have more, for clips
-        settings, preset = FolderSettings(order=settings.order, kernel=settings.kernel), None
-    settings = settings.with_preset(preset)
-    if len(set(data.labels)) < 2:
-        raise FileError(f"{folder} holds a single class, {data.labels[0]}, but there must be at least two")
-    resolved = _protocol(data, protocol, folder)
+    data, settings = _read(folder, settings, preset)
+    resolved, stages = _protocol(data, protocol, folder), Stages()
     if folds is not None and not from_file("folds") and resolved not in (Protocol.FOLDS, Protocol.PREDEFINED):
         raise ParameterError("--folds goes with --protocol folds or predefined")
-    read = {"stride": compare_stride, "max_frames": compare_frames}
     predictors = {name: entry.predictor for name, entry in CLASSIFIERS.items()} | {"auto": "auto"}
     with connected(scheduler) as client, warnings_as_notes():
         outcome = evaluation.evaluate(
@@ -171,11 +144,10 @@ def evaluate(
             kernel=None if settings.kernel is None else str(settings.kernel),
             metric=metric,
             normal_form=normal_form,
-            lambda_a=fixed_a,
-            lambda_mu=fixed_mu,
+            lambda_a=weights[0],
+            lambda_mu=weights[1],
             embedding=embedding,
             compare=compare,
-            compare_frames={name: value for name, value in read.items() if value is not None},
             tune=tune,
             fixed=[name for name in ("window", "words") if getattr(settings, name) is not None],
             title=folder.absolute().name,
@@ -189,26 +161,18 @@ def evaluate(
     note_single_groups(outcome.single_group_classes)
     for text in outcome.facts["notes"]:
         note(text)
-    wants_details = report is not None or atlas is not None
-    if wants_details:
-        _ = outcome.details  # computed here, so that their stages are not part of the report's
     if report is not None:
+        _ = outcome.details  # computed here, so that their stages are not part of the report's
         with stages("report"):
             outcome.report(report, n_jobs=n_jobs)
-    if atlas is not None:
-        from sysbags.report.atlas_page import write_atlas
-
-        with stages("atlas page"):
-            write_atlas(atlas, outcome, n_jobs=n_jobs)
     if as_json:
-        document = outcome.to_dict(details=wants_details)
+        document = outcome.to_dict(details=report is not None)
         document["skipped"] += data.skipped
-        print_json({**document, "files": {"report": report, "atlas": atlas, "cache": cache}})
-        return
-    _show(outcome, len(outcome.failures) + len(data.skipped))
-    for what, path in (("Report", report), ("Atlas", atlas and atlas / "atlas.html")):
-        if path is not None:
-            say(f"{what}: {path}")
+        print_json({**document, "files": {"report": report, "cache": cache}})
+    else:
+        _show(outcome, len(outcome.failures) + len(data.skipped))
+        if report is not None:
+            say(f"Report: {report}")
 
 
 class _Data(NamedTuple):
@@ -222,8 +186,8 @@ class _Data(NamedTuple):
     skipped: Sequence[dict[str, str]] = ()
 
 
-def _read(folder: Path, settings: FolderSettings, preset: str | None) -> _Data:
-    """List the clips of a folder, or read a file of streams."""
+def _read(folder: Path, settings: FolderSettings, preset: str | None) -> tuple[_Data, FolderSettings]:
+    """List the clips of a folder, or read a file of streams; also return the settings that are for these."""
     if folder.suffix == ".npz":
         from sysbags.datasets.stream_files import read_streams
 
@@ -232,14 +196,21 @@ def _read(folder: Path, settings: FolderSettings, preset: str | None) -> _Data:
         if unused:
             raise ParameterError(f"a file of streams has no clips to read: leave out {', '.join(unused)}")
         streams = read_streams(folder)
-        return _Data(streams.streams, streams.labels, streams.groups, streams.trials, streams.names)
-    from sysbags.datasets.folder import class_folders
+        data = _Data(streams.streams, streams.labels, streams.groups, streams.trials, streams.names)
+        # Configuration files may have more, for clips.
+        settings = FolderSettings(order=settings.order, kernel=settings.kernel)
+    else:
+        from sysbags.datasets.folder import class_folders
 
-    data = class_folders(folder)
-    for text in data.notes():
-        note(text)
-    skipped = without_class(folder, data)
-    return _Data(data.paths, data.labels, data.sources, data.trials, skipped=skipped)
+        clips = class_folders(folder)
+        for text in clips.notes():
+            note(text)
+        skipped = without_class(folder, clips)
+        data = _Data(clips.paths, clips.labels, clips.sources, clips.trials, skipped=skipped)
+        settings = settings.with_preset(preset)
+    if len(set(data.labels)) < 2:
+        raise FileError(f"{folder} holds a single class, {data.labels[0]}, but there must be at least two")
+    return data, settings
 
 
 def _protocol(data: _Data, protocol: Protocol | None, folder: Path) -> str:

@@ -168,25 +168,18 @@ def add(
         )
 
 
-def list_clips(
-    file: File,
-    label: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", show_default=False, help="Only clips with this label."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
+def list_clips(file: File, as_json: Json = False) -> None:
     """List the clips of a library, with labels and sources.
 
-    Example: sysbags library list clips.library --label rain
+    Example: sysbags library list clips.library
     """
     with _opened(file) as opened:
-        records = [record for record in opened.clips() if label in (None, record.label)]
+        records = opened.clips()
     if as_json:
         print_json({"clips": [record._asdict() for record in records]})
         return
     if not records:
-        note("the library has no clips" if label is None else f"no clip has the label {label}")
+        note("the library has no clips")
     show_table(
         ["path", "label", "source", "frames", "order", "samples", "checksum"],
         (
@@ -226,13 +219,7 @@ def remove(
         say(f"{len(removed)} removed; {total} clips in {file}")
 
 
-def verify(
-    file: File,
-    files: Annotated[
-        bool, typer.Option("--files", help="Compare the contents of the clips on disk, too.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
+def verify(file: File, as_json: Json = False) -> None:
     """Check the file of a library and all checksums in it.
 
     The exit code is 0 if every checksum is right. Otherwise it is 1, with one sentence per problem.
@@ -243,7 +230,7 @@ def verify(
     try:
         with _opened(file) as opened:
             total = len(opened)
-            problems = opened.verify(files=files)
+            problems = opened.verify()
     except FileError as error:
         if not file.is_file():
             raise
@@ -395,8 +382,6 @@ def duplicates(
             help="Largest squared distance of a pair.",
         ),
     ] = None,
-    lambda_a: LambdaA = None,
-    lambda_mu: LambdaMu = None,
     n_jobs: NJobs = -1,
     scheduler: Scheduler = None,
     as_json: Json = False,
@@ -410,7 +395,7 @@ def duplicates(
     from sysbags.means.compilation import compiled_for
 
     with connected(scheduler) as client, _opened(file) as opened, compiled_for("alignment"):
-        options = search_weights(opened, lambda_a, lambda_mu)
+        options = search_weights(opened)
         found = opened.duplicates(below, n_jobs=n_jobs, client=client, **options)
     if as_json:
         near = [{"paths": [one, two], "squared_distance": distance} for one, two, distance in found.near]

@@ -19,9 +19,6 @@ __all__ = ["mean"]
 def mean(
     clips: Annotated[list[Path], typer.Argument(metavar="CLIP...", help="Video files or folders of images.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The system file to write.")],
-    compress: Annotated[
-        int | None, typer.Option(metavar="SIZE", min=1, help="Number of samples of the mean; by default all.")
-    ] = None,
     lambda_a: LambdaA = None,
     lambda_mu: LambdaMu = None,
     model: Model = None,
@@ -51,7 +48,7 @@ def mean(
         result = frechet_mean(
             read.systems[0], features.lambda_a, features.lambda_mu, random_state=random_state, n_jobs=n_jobs
         )
-        system = result.system if compress is None else result.system.compress(compress)
+    system = result.system
     save(out, system)
     facts: dict[str, Any] = {
         "out": out,
@@ -64,8 +61,6 @@ def mean(
         "lambda_a": features.lambda_a,
         "lambda_mu": features.lambda_mu,
     }
-    if system.compression_error is not None:
-        facts["compression_error"] = system.compression_error["relative"]
     if as_json:
         print_json({**facts, "seconds": stages.seconds})
     else:

@@ -182,7 +182,9 @@ def _fitted(wanted: WantedSettings, paths: Sequence[str], n_jobs: int | None) ->
     return LibrarySettings(**{**others, "bags": bags, "identifier": identifier, "compress": wanted.compress})
 
 
-def search_weights(library: Library, lambda_a: float | None, lambda_mu: float | None) -> dict[str, float]:
+def search_weights(
+    library: Library, lambda_a: float | None = None, lambda_mu: float | None = None
+) -> dict[str, float]:
     """Return the weights of a search: those that are given, and the others as the library has them."""
     settings = library.settings
     own = LibrarySettings._field_defaults if settings is None else settings._asdict()

@@ -411,20 +411,15 @@ class Library:
         """
         export_library(self, path)
 
-    def verify(self, *, files: bool = False) -> list[str]:
+    def verify(self) -> list[str]:
         """Check the file and the checksums of all arrays.
-
-        Parameters
-        ----------
-        files : bool, default=False
-            Compare the contents of the clips on disk, too.
 
         Returns
         -------
         list of str
             One sentence per problem; empty if there is none.
         """
-        return verify_library(self, files=files)
+        return verify_library(self)
 
     def info(self) -> dict[str, Any]:
         """Return the facts of the library: counts, settings, sizes, what the embedding loses, versions."""

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sysbags._common.parallel import run
-from sysbags.errors import FileError, SysbagsError, VideoError
+from sysbags.errors import FileError, SysbagsError
 from sysbags.library.embeddings import read_embedding
-from sysbags.library.reading import content_hash
 from sysbags.library.schema import REPAIR, checksum
 from sysbags.library.settings import read_settings
 from sysbags.library.systems import CHECKED
@@ -21,13 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["verify_library"]
 
 
-def verify_library(library: Library, *, files: bool = False) -> list[str]:
+def verify_library(library: Library) -> list[str]:
     """Return one sentence for each problem of a library, see `Library.verify`."""
     try:
         problems = list(_structure(library))
     except SysbagsError as error:  # the other checks would read the same damaged pages
         return [str(error)]
-    for check in (_settings, _clips, _contents, _embedded, *([_files] if files else [])):
+    for check in (_settings, _clips, _contents, _embedded):
         try:
             problems.extend(check(library))
         except SysbagsError as error:  # the other checks continue
@@ -87,23 +84,6 @@ def _embedded(library: Library) -> Iterator[str]:
         for path, *columns, expected in connection.execute(query):
             if checksum(*columns) != expected:
                 yield f"the embedding of the clip {_name(path)} is damaged: remove it and add it again"
-
-
-def _files(library: Library) -> list[str]:
-    """Compare the files on disk with the hashes."""
-    clips = library.clips()
-    found = run(_problem_of_file, [(clip.path, clip.sha256) for clip in clips], -1, "files")
-    return [problem for problem in found if problem is not None]
-
-
-def _problem_of_file(clip: tuple[Path, str]) -> str | None:
-    path, expected = clip
-    if not os.path.exists(path):
-        return f"{path} is no longer on disk"
-    try:
-        return None if content_hash(path) == expected else f"{path} has changed since it was added"
-    except VideoError as error:
-        return str(error)
 
 
 def _name(path: Any) -> str:
