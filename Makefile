@@ -2,8 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-# Two tests at a time; one that ends early takes over tests of the other.
-PYTEST = $(BIN)/pytest -n 2 --dist worksteal
+# Two processes, each without threads of its own for linear algebra; one that is done takes tests of the other.
+PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 .PHONY: demo test quick test-long test-portable lint types compile docs links bench results dist clean
 

@@ -126,7 +126,7 @@ def test_symmetric_pairs_have_a_closed_form(n):
     assert n < 7 or alignment.starts < crowded_starts(n)
 
 
-@pytest.mark.parametrize("n", [3, 5])
+@pytest.mark.parametrize("n", [3, pytest.param(5, marks=pytest.mark.long)])
 def test_another_optimiser_never_wins(n):
     """BFGS of SciPy over ``Q = Q0 expm(X)``, from starts in both components."""
     rng = np.random.default_rng(n)
