@@ -13,7 +13,6 @@ from sysbags._common.lazy import lazy_names
 if TYPE_CHECKING:
     from sysbags.statistics.comparison import SeparationTest as SeparationTest
     from sysbags.statistics.comparison import compare_distances as compare_distances
-    from sysbags.statistics.comparison import sign_flip_test as sign_flip_test
     from sysbags.statistics.comparison import silhouette_values as silhouette_values
     from sysbags.statistics.differences import DifferenceInterval as DifferenceInterval
     from sysbags.statistics.differences import difference_interval as difference_interval
@@ -21,21 +20,16 @@ if TYPE_CHECKING:
     from sysbags.statistics.groups import PairwiseTests as PairwiseTests
     from sysbags.statistics.groups import group_test as group_test
     from sysbags.statistics.groups import pairwise_group_tests as pairwise_group_tests
-    from sysbags.statistics.p_values import PValue as PValue
-    from sysbags.statistics.p_values import adjust_p_values as adjust_p_values
 
 _MODULES = {
     "DifferenceInterval": "sysbags.statistics.differences",
     "GroupTest": "sysbags.statistics.groups",
-    "PValue": "sysbags.statistics.p_values",
     "PairwiseTests": "sysbags.statistics.groups",
     "SeparationTest": "sysbags.statistics.comparison",
-    "adjust_p_values": "sysbags.statistics.p_values",
     "compare_distances": "sysbags.statistics.comparison",
     "difference_interval": "sysbags.statistics.differences",
     "group_test": "sysbags.statistics.groups",
     "pairwise_group_tests": "sysbags.statistics.groups",
-    "sign_flip_test": "sysbags.statistics.comparison",
     "silhouette_values": "sysbags.statistics.comparison",
 }
 

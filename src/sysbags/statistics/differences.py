@@ -11,7 +11,7 @@ from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer, check_labels, check_share, seed_of
 from sysbags.errors import ParameterError
-from sysbags.statistics.validation import check_distances
+from sysbags.statistics.p_values import check_distances
 
 __all__ = ["DifferenceInterval", "difference_interval"]
 

@@ -13,14 +13,12 @@ import numpy.typing as npt
 
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_choice, check_integer, check_labels, seed_of
+from sysbags._common.validation import check_integer, check_labels, seed_of
 from sysbags.errors import ParameterError
-from sysbags.statistics.p_values import CORRECTIONS, PValue, adjust_p_values
-from sysbags.statistics.validation import check_distances
+from sysbags.statistics.p_values import PValue, check_distances, holm
 
-__all__ = ["STATISTICS", "GroupTest", "PairwiseTests", "group_test", "pairwise_group_tests"]
+__all__ = ["GroupTest", "PairwiseTests", "group_test", "pairwise_group_tests"]
 
-STATISTICS = {"pseudo-f": "pseudo-F", "energy": "energy F"}
 CHUNK = 500  # arrangements at a time
 # The same division of the items into groups has sums that differ by round-off, and must count as equal.
 ROUNDING = 1e-10
@@ -32,7 +30,6 @@ class GroupTest(PValue):
 
     Attributes
     ----------
-    statistic : {"pseudo-f", "energy"}
     value : float
         The ratio F of the spread between groups to that within groups, each per degree of freedom. Infinite
         if there is none within groups, NaN if there is none at all.
@@ -56,7 +53,6 @@ class GroupTest(PValue):
     (0.1, True, 20)
     """
 
-    statistic: str
     value: float
     share: float
     groups: tuple[str, ...]
@@ -66,7 +62,7 @@ class GroupTest(PValue):
         """Return the result as one sentence."""
         names = ", ".join(f"{name} ({size})" for name, size in zip(self.groups, self.sizes, strict=True))
         return (
-            f"{STATISTICS[self.statistic]} = {self.value:.4g} between the groups {names}, with "
+            f"pseudo-F = {self.value:.4g} between the groups {names}, with "
             f"{100.0 * self.share:.1f} % of the spread between groups; {self.p_text}."
         )
 
@@ -80,8 +76,7 @@ class PairwiseTests:
     tests : tuple of GroupTest
         One for each pair of groups.
     adjusted : tuple of float
-        Their p-values, corrected for the number of pairs.
-    correction : {"holm", "benjamini-hochberg"}
+        Their p-values, corrected for the number of pairs by Holm's method.
 
     Examples
     --------
@@ -95,7 +90,6 @@ class PairwiseTests:
 
     tests: tuple[GroupTest, ...]
     adjusted: tuple[float, ...]
-    correction: str
 
     def summary(self, level: float = 0.05) -> str:
         """Return the result as one sentence."""
@@ -106,7 +100,7 @@ class PairwiseTests:
         ]
         return (
             f"{len(found)} of {len(self.tests)} pairs of groups differ at level {level:g}, with p-values "
-            f"adjusted by {self.correction}{': ' if found else ''}{', '.join(found)}."
+            f"adjusted by holm{': ' if found else ''}{', '.join(found)}."
         )
 
 
@@ -114,9 +108,7 @@ def group_test(
     distances: npt.ArrayLike,
     labels: npt.ArrayLike,
     *,
-    statistic: str = "pseudo-f",
     sources: npt.ArrayLike | None = None,
-    blocks: npt.ArrayLike | None = None,
     n_permutations: int = 9999,
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
@@ -128,13 +120,10 @@ def group_test(
 
         ``F = ((S_T - S_W) / (G - 1)) / (S_W / (K - G))``.
 
-    For squared distances this is the pseudo-F of PERMANOVA (Anderson 2001), which finds groups with different
-    means. For their roots it is the F of the energy statistics (DISCO, Rizzo and Szekely 2010), which also
-    finds groups with the same mean and different spread or shape. If the groups do not differ, any
-    arrangement of the labels is as likely as the one observed. The p-value counts those with an F that is at
-    least as large. Where there are at most ``n_permutations`` arrangements, all are counted, otherwise
-    random ones. F falls with ``S_W`` alone, so that an arrangement costs one product with the matrix; the
-    distances, and the kernel behind them, are computed once.
+    This is the pseudo-F of PERMANOVA (Anderson 2001). If the groups do not differ, any arrangement of the
+    labels is as likely as the one observed. The p-value counts those with an F that is at least as large.
+    Where there are at most ``n_permutations`` arrangements, all are counted, otherwise random ones. F falls
+    with ``S_W`` alone, so that an arrangement costs one product with the matrix.
 
     With two groups of the same size, both names of a division count: the smallest p-value is twice the
     resolution.
@@ -145,13 +134,9 @@ def group_test(
         Squared distances, see `sysbags.pairwise_distances`.
     labels : (K,) array_like
         Groups.
-    statistic : {"pseudo-f", "energy"}, default="pseudo-f"
     sources : (K,) array_like, optional
         Recordings that clips were cut from. Clips of one source are alike for other reasons than their group,
         so they keep a common label: the labels of sources are permuted. Each source must be in one group.
-    blocks : (K,) array_like, optional
-        Labels are permuted within blocks only, for instance where each place was recorded under all
-        conditions.
     n_permutations : int, default=9999
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
@@ -172,7 +157,6 @@ def group_test(
     p = 0.1 (20 arrangements, all).
     """
     squared = check_distances(distances)
-    check_choice(statistic, "statistic", STATISTICS)
     count = check_integer(n_permutations, "n_permutations")
     names, codes = check_labels(labels, len(squared))
     if not 1 < len(names) < len(codes):
@@ -180,7 +164,7 @@ def group_test(
             f"the number of groups in labels is {len(names)} for {len(codes)} systems, but there must be at "
             "least two groups and one with two systems"
         )
-    units = _Units.of(squared if statistic == "pseudo-f" else np.sqrt(squared), codes, sources, blocks)
+    units = _Units.of(squared, codes, sources)
     observed = float(units.within(units.codes[None])[0])
     limit = observed + ROUNDING * units.total
     total = units.arrangements()
@@ -205,7 +189,6 @@ def group_test(
         p_value=extreme / total if exact else (1 + extreme) / (1 + count),
         exact=exact,
         arrangements=total if exact else 1 + count,
-        statistic=statistic,
         value=float(ratio),
         share=float(share),
         groups=tuple(map(str, names.tolist())),
@@ -217,10 +200,7 @@ def pairwise_group_tests(
     distances: npt.ArrayLike,
     labels: npt.ArrayLike,
     *,
-    correction: str = "holm",
-    statistic: str = "pseudo-f",
     sources: npt.ArrayLike | None = None,
-    blocks: npt.ArrayLike | None = None,
     n_permutations: int = 9999,
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
@@ -233,9 +213,7 @@ def pairwise_group_tests(
     ----------
     distances, labels
         See `group_test`.
-    correction : {"holm", "benjamini-hochberg"}, default="holm"
-        See `adjust_p_values`.
-    statistic, sources, blocks, n_permutations, random_state, n_jobs
+    sources, n_permutations, random_state, n_jobs
         See `group_test`.
 
     Returns
@@ -251,33 +229,24 @@ def pairwise_group_tests(
     a and b (p = 0.08571), b and c (p = 0.08571).
     """
     squared = check_distances(distances)
-    check_choice(correction, "correction", CORRECTIONS)
     names, codes = check_labels(labels, len(squared))
-    parts = [
-        None if given is None else check_labels(given, len(squared), name)[1]
-        for given, name in ((sources, "sources"), (blocks, "blocks"))
-    ]
+    units = None if sources is None else check_labels(sources, len(squared), "sources")[1]
     if len(names) < 2:
         raise ParameterError("labels have one group, but there must be at least two to compare")
     tests = []
     for pair in combinations(range(len(names)), 2):
         (chosen,) = np.nonzero(np.isin(codes, pair))
-        source, block = (None if part is None else part[chosen] for part in parts)
-        between = squared[np.ix_(chosen, chosen)]
         tests.append(
             group_test(
-                between,
+                squared[np.ix_(chosen, chosen)],
                 names[codes[chosen]],
-                statistic=statistic,
-                sources=source,
-                blocks=block,
+                sources=None if units is None else units[chosen],
                 n_permutations=n_permutations,
                 random_state=random_state,
                 n_jobs=n_jobs,
             )
         )
-    adjusted = adjust_p_values([test.p_value for test in tests], correction)
-    return PairwiseTests(tuple(tests), tuple(adjusted.tolist()), correction)
+    return PairwiseTests(tuple(tests), tuple(holm([test.p_value for test in tests]).tolist()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,37 +259,28 @@ class _Units:
         Sums of the distances between the items of two units.
     sizes : (U,) array
         Numbers of items.
-    codes, blocks : (U,) array of int
-        The group of each unit, and the block in which it is exchanged.
+    codes : (U,) array of int
+        The group of each unit.
     """
 
     sums: Array
     sizes: Array
     codes: IntArray
-    blocks: IntArray
 
     @classmethod
-    def of(cls, between: Array, codes: IntArray, sources: Any, blocks: Any) -> _Units:
+    def of(cls, between: Array, codes: IntArray, sources: Any) -> _Units:
         items = len(codes)
         names, units = (np.arange(items),) * 2 if sources is None else check_labels(sources, items, "sources")
-        places = (
-            np.zeros(items, dtype=np.int64) if blocks is None else check_labels(blocks, items, "blocks")[1]
-        )
         _, firsts = np.unique(units, return_index=True)
-        advice = {
-            "group": "use blocks=sources to exchange labels within sources",
-            "block": "put each source into one block",
-        }
-        for kind, found in (("group", codes), ("block", places)):
-            mixed = np.flatnonzero(found != found[firsts][units])
-            if mixed.size:
-                raise ParameterError(
-                    f"the source {names[units[mixed[0]]]} has clips in more than one {kind}, but the clips "
-                    f"of a source keep a common label: {advice[kind]}"
-                )
+        mixed = np.flatnonzero(codes != codes[firsts][units])
+        if mixed.size:
+            raise ParameterError(
+                f"the source {names[units[mixed[0]]]} has clips in more than one group, but the clips of a "
+                "source keep a common label"
+            )
         member = np.zeros((len(names), items))
         member[units, np.arange(items)] = 1.0
-        return cls(member @ between @ member.T, member.sum(axis=1), codes[firsts], places[firsts])
+        return cls(member @ between @ member.T, member.sum(axis=1), codes[firsts])
 
     @property
     def total(self) -> float:
@@ -336,38 +296,20 @@ class _Units:
         return spread
 
     def arrangements(self) -> int:
-        """Return the number of different arrangements of the labels within blocks."""
-        return prod(
-            factorial(len(own)) // prod(map(factorial, np.bincount(own).tolist()))
-            for own in (self.codes[self.blocks == block] for block in np.unique(self.blocks))
-        )
+        """Return the number of different arrangements of the labels."""
+        return factorial(len(self.codes)) // prod(map(factorial, np.bincount(self.codes).tolist()))
 
     def every(self) -> Iterator[IntArray]:
         """Yield all arrangements."""
-        yield from _arrange(self.codes, [np.flatnonzero(self.blocks == b) for b in np.unique(self.blocks)])
+        for places in _divisions(np.arange(len(self.codes)), np.bincount(self.codes).tolist()):
+            found = np.empty_like(self.codes)
+            for code, chosen in enumerate(places):
+                found[chosen] = code
+            yield found
 
     def shuffled(self, count: int, rng: np.random.Generator) -> IntArray:
         """Return random arrangements, (count, U)."""
-        drawn = np.tile(self.codes, (count, 1))
-        for block in np.unique(self.blocks):
-            (own,) = np.nonzero(self.blocks == block)
-            drawn[:, own] = rng.permuted(drawn[:, own], axis=1)
-        return drawn
-
-
-def _arrange(codes: IntArray, blocks: list[IntArray]) -> Iterator[IntArray]:
-    """Yield the arrangements of labels within the blocks, each once."""
-    if not blocks:
-        yield codes.copy()
-        return
-    own, rest = blocks[0], blocks[1:]
-    present = codes[own]
-    for other in _arrange(codes, rest):
-        for places in _divisions(np.arange(len(own)), np.bincount(present).tolist()):
-            found = other.copy()
-            for code, chosen in enumerate(places):
-                found[own[chosen]] = code
-            yield found
+        return rng.permuted(np.tile(self.codes, (count, 1)), axis=1)
 
 
 def _divisions(places: IntArray, sizes: list[int]) -> Iterator[list[IntArray]]:

@@ -1,19 +1,18 @@
-"""P-values of permutation tests, and their correction for many comparisons."""
+"""What the tests share: p-values of permutations, their correction for many comparisons, and matrices."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sysbags._common.types import Array
-from sysbags._common.validation import check_choice, check_matrix
+from sysbags._common.validation import check_matrix
 from sysbags.errors import ParameterError
 
-__all__ = ["CORRECTIONS", "PValue", "adjust_p_values"]
-
-CORRECTIONS = ("holm", "benjamini-hochberg")
+__all__ = ["PValue", "check_distances", "holm"]
 
 
 @dataclass(frozen=True)
@@ -29,15 +28,6 @@ class PValue:
         Whether all arrangements were counted.
     arrangements : int
         How many were counted; with random ones, the observed one is counted too.
-
-    Examples
-    --------
-    >>> from sysbags.statistics import sign_flip_test
-    >>> test = sign_flip_test([0.5, 0.25, 0.1])  # 8 patterns of signs, 2 of them as extreme
-    >>> test.p_value, test.exact, test.resolution
-    (0.25, True, 0.125)
-    >>> print(test.p_text)
-    p = 0.25 (8 arrangements, all)
     """
 
     p_value: float
@@ -56,44 +46,36 @@ class PValue:
         return f"p = {self.p_value:.4g} ({self.arrangements} arrangements, {kind})"
 
 
-def adjust_p_values(p_values: npt.ArrayLike, method: str = "holm") -> Array:
-    """Correct p-values for the number of comparisons.
+def holm(p_values: Sequence[float]) -> Array:
+    """Correct p-values for their number by Holm's method.
 
-    An adjusted p-value is compared with the level as a p-value is. With sorted p-values ``p_1 <= .. <= p_m``,
-
-    * "holm": ``max over j <= i of min(1, (m - j + 1) p_j)``. The probability that any true null hypothesis is
-      rejected is at most the level, however the p-values depend on each other.
-    * "benjamini-hochberg": ``min over j >= i of min(1, m p_j / j)``. The false discovery rate is at most the
-      level: the expected share of true null hypotheses among those that are rejected. This holds for p-values
-      that are independent or positively dependent.
-
-    Parameters
-    ----------
-    p_values : (m,) array_like
-    method : {"holm", "benjamini-hochberg"}, default="holm"
-
-    Returns
-    -------
-    (m,) array
-        In the order of `p_values`.
+    Of m sorted ones, ``p_i`` becomes ``max over j <= i of min(1, (m - j + 1) p_j)``. The probability that any
+    true null hypothesis is rejected is at most the level, however the p-values depend on each other.
 
     Examples
     --------
-    >>> adjust_p_values([0.01, 0.04, 0.02]).tolist()
+    >>> holm([0.01, 0.04, 0.02]).tolist()
     [0.03, 0.04, 0.04]
-    >>> adjust_p_values([0.01, 0.04, 0.02], "benjamini-hochberg").tolist()
-    [0.03, 0.04, 0.03]
     """
-    check_choice(method, "method", CORRECTIONS)
-    values = check_matrix(p_values, "p_values", (None,), "a list of numbers from 0 to 1")
-    if values.min() < 0.0 or values.max() > 1.0:
-        raise ParameterError("p_values hold a number outside of 0 to 1, but each must be a probability")
+    values = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(values, kind="stable")
-    ranks = np.arange(1, len(values) + 1)
-    if method == "holm":
-        scaled = np.maximum.accumulate(ranks[::-1] * values[order])
-    else:
-        scaled = np.minimum.accumulate((len(values) / ranks * values[order])[::-1])[::-1]
     adjusted = np.empty_like(values)
-    adjusted[order] = np.minimum(scaled, 1.0)
+    factors = np.arange(len(values), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(factors * values[order]), 1.0)
     return adjusted
+
+
+def check_distances(distances: Any, name: str = "distances") -> Array:
+    """Return a symmetric matrix of finite squared distances with zeros on the diagonal."""
+    meaning = "a square matrix of squared distances, one row and one column per system"
+    matrix = check_matrix(distances, name, (None, None), meaning)
+    if matrix.shape[0] != matrix.shape[1]:
+        raise ParameterError(f"{name} has shape {matrix.shape}, but it must be {meaning}")
+    if matrix.min() < 0.0:
+        raise ParameterError(f"{name} holds a negative entry, but squared distances must be 0 or more")
+    rounding = 1e-9 * matrix.max()
+    if np.abs(matrix - matrix.T).max() > rounding or np.diagonal(matrix).max() > rounding:
+        raise ParameterError(
+            f"{name} must be symmetric with zeros on the diagonal, as pairwise_distances(systems) is"
+        )
+    return matrix
