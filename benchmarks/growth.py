@@ -33,7 +33,7 @@ from sysbags.datasets import make_clips, make_streams
 from sysbags.distances.alignment_matrix import alignment_matrix
 from sysbags.kernels import kernel_matrix
 from sysbags.library import EmbeddedSystems, Embedding, Library, SystemIndex
-from sysbags.library.embeddings import embed_clips
+from sysbags.library.systems import embed_clips
 from sysbags.systems.collection import LazySystems
 from sysbags.systems.system import System
 

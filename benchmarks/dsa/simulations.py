@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from sysbags._common.types import Array
-from sysbags.datasets.simulations import (
+from sysbags.datasets.streams import (
     NOISE,
     STEP,
     make_line_attractor,

@@ -28,9 +28,9 @@ from sysbags.datasets import make_clips, make_streams
 from sysbags.evaluate import leave_one_out
 from sysbags.library import Embedding, Library
 from sysbags.library.adding import _content, _put_clip
-from sysbags.library.embeddings import embed_clips
 from sysbags.library.reading import FileState, GivenClip, ReadClip
-from sysbags.library.settings import WantedSettings, put_settings, settings_for
+from sysbags.library.settings import put_settings, settings_for
+from sysbags.library.systems import embed_clips
 from sysbags.storage.files import versions
 from sysbags.systems.system import System
 
@@ -46,7 +46,7 @@ MEMORY = ((60, 64, 1.0, "1GB"), (250, 256, 0.1, "250MB"))
 
 def write_systems(library: Library, systems: list[System], labels: list[str] | None = None) -> None:
     """Write systems to a library under the names of clips that do not exist, one transaction per clip."""
-    _, settings = settings_for(library, WantedSettings(), [], None)
+    _, settings = settings_for(library, {}, [], None)
     assert settings is not None
     with library.transaction(create=True) as connection:
         put_settings(connection, settings)

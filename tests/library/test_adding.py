@@ -15,7 +15,8 @@ from libraries import IDENTIFIER, rows_of, small_clips, start_adding
 from sysbags.bags import LocalBinaryPatterns, VisualWords
 from sysbags.bags.base import BagTransformer
 from sysbags.errors import FileError, ParameterError, VideoError
-from sysbags.library import Library, adding, embeddings, reading, schema, store
+from sysbags.library import Library, adding, reading, schema, store
+from sysbags.library import systems as library_systems
 
 
 @pytest.fixture(scope="module")
@@ -538,13 +539,13 @@ def test_the_embedding_follows_the_library(clips, tmp_path, monkeypatch):
         np.testing.assert_array_equal(again.lost_of_mean, embedded.lost_of_mean)
         with library.transaction() as connection:
             connection.execute("DELETE FROM embedded")
-        embedded_contents, row = [], embeddings._embedded_row
+        embedded_contents, row = [], library_systems._embedded_row
 
         def counted(system, embedding):
             embedded_contents.append(system)
             return row(system, embedding)
 
-        monkeypatch.setattr(embeddings, "_embedded_row", counted)
+        monkeypatch.setattr(library_systems, "_embedded_row", counted)
         index = library.index(n_jobs=2)
         assert len(embedded_contents) == len(clips)  # the copy has the content of another clip
         np.testing.assert_array_equal(index.embedded.observers, embedded.observers)

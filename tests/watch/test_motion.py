@@ -8,7 +8,7 @@ import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sysbags.watch.motion import KERNEL, fit_motion, innovation_parts, spectrum_scores
+from sysbags.watch.normal import KERNEL, fit_motion, innovation_parts, spectrum_scores
 
 
 def windows_of(seed=0, count=12, length=40, dimensions=7, angle=0.5):

@@ -10,7 +10,6 @@ from sysbags.datasets import make_streams
 from sysbags.distances.certificates import transition_spectra
 from sysbags.kernels.functions import kernel_matrix
 from sysbags.watch import Windows, window_systems
-from sysbags.watch.motion import fit_motion, innovation_parts, spectrum_scores
 from sysbags.watch.normal import (
     ALIGNED,
     NEAREST,
@@ -19,7 +18,10 @@ from sysbags.watch.normal import (
     STATES,
     TINY,
     Scorer,
+    fit_motion,
     fit_normal,
+    innovation_parts,
+    spectrum_scores,
     squared_norms,
 )
 

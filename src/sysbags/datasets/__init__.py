@@ -2,14 +2,14 @@
 
 from sysbags.datasets.folder import ClipFolder, class_folders, clips_under, looks_like_clip
 from sysbags.datasets.generated import TEXTURES, make_clips, make_frames
-from sysbags.datasets.simulations import (
+from sysbags.datasets.stream_files import LabelledStreams, read_streams, write_streams
+from sysbags.datasets.streams import (
     make_line_attractor,
     make_lorenz,
     make_random_network,
     make_ring_attractor,
+    make_streams,
 )
-from sysbags.datasets.stream_files import LabelledStreams, read_streams, write_streams
-from sysbags.datasets.streams import make_streams
 from sysbags.datasets.watching import (
     EVENTS,
     SCENES,

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags.datasets._scenery import FINE, TILE, TURN, axes, backdrop, below, clouds, pixels, sample
-from sysbags.datasets._town import from_plan
+from sysbags.datasets._textures import from_plan
 
 __all__ = ["PROCESSES", "Grey", "Process", "wandering"]
 

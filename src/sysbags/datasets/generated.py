@@ -14,9 +14,8 @@ import numpy as np
 from sysbags._common.files import atomic_write
 from sysbags._common.parallel import run
 from sysbags._common.validation import check_choice, check_integer, seed_of
-from sysbags.datasets._nature import fire, grass, rain, smoke, waves
 from sysbags.datasets._scenery import Film, Texture
-from sysbags.datasets._town import lights, traffic, wheel
+from sysbags.datasets._textures import fire, grass, lights, rain, smoke, traffic, waves, wheel
 from sysbags.errors import ParameterError
 
 __all__ = ["TEXTURES", "make_clips", "make_frames", "write_clips"]

@@ -6,9 +6,7 @@ from sysbags.distances.embedding import EmbeddedSystems, Embedding
 from sysbags.library.adding import Added
 from sysbags.library.index import Neighbours, SystemIndex
 from sysbags.library.search import Duplicates, Found
-from sysbags.library.settings import LibrarySettings
 from sysbags.library.store import ClipRecord, Library
-from sysbags.library.systems import StoredSystems
 
 __all__ = [
     "Added",
@@ -18,8 +16,6 @@ __all__ = [
     "Embedding",
     "Found",
     "Library",
-    "LibrarySettings",
     "Neighbours",
-    "StoredSystems",
     "SystemIndex",
 ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,17 +19,15 @@ from sysbags._common.parallel import ONE_BLAS_THREAD, run
 from sysbags.bags.base import check_videos
 from sysbags.datasets.folder import INDEX, class_folders, clips_under, looks_like_clip
 from sysbags.errors import FileError, ParameterError, SysbagsError, VideoError, VideoWarning
-from sysbags.library.embeddings import embed_clips
 from sysbags.library.reading import FileState, GivenClip, ReadClip, file_state, read_clip
 from sysbags.library.schema import checksum, pack
 from sysbags.library.settings import (
     LibrarySettings,
     NewSettings,
-    WantedSettings,
     put_settings,
     settings_for,
 )
-from sysbags.library.systems import below
+from sysbags.library.systems import below, embed_clips
 from sysbags.storage.files import versions
 from sysbags.systems.collection import system_arrays
 
@@ -84,7 +82,7 @@ def add_clips(
     paths: Sequence[str | os.PathLike[str]],
     labels: Sequence[str | None] | None,
     sources: Sequence[str | None] | None,
-    wanted: WantedSettings,
+    wanted: Mapping[str, Any],
     n_jobs: int | None,
 ) -> Added:
     """Add clips to a library, see `Library.add`."""

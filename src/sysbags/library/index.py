@@ -182,14 +182,13 @@ class SystemIndex:
         with use_client(self.client), ONE_BLAS_THREAD:
             return self._search(query, self.embedding.transform([query]), check_integer(k, "k"), exact, None)
 
-    def neighbors_graph(self, k: int = 10, *, exact: bool = False) -> tuple[IntArray, Array]:
+    def neighbors_graph(self, k: int = 10) -> tuple[IntArray, Array]:
         """Find the nearest of the other systems for each system.
 
         Parameters
         ----------
         k : int, default=10
             How many; at most as many as there are.
-        exact : bool, default=False
 
         Returns
         -------
@@ -202,7 +201,7 @@ class SystemIndex:
         if count < 1:
             raise ParameterError("there is one system, but a graph of neighbours needs two")
         with use_client(self.client):
-            shared, places = (self, count, exact), range(len(self.systems))
+            shared, places = (self, count), range(len(self.systems))
             found = run(_neighbours, places, self.n_jobs, "neighbours", shared=shared, remote=True)
         return np.stack([each.indices for each in found]), np.stack([each.distances for each in found])
 
@@ -361,7 +360,7 @@ def _narrowed(places: IntArray, gram: CrossGram, values: Array, count: int) -> t
     return places[kept], gram.subset(kept)
 
 
-def _neighbours(place: int, index: SystemIndex, count: int, exact: bool) -> Neighbours:
+def _neighbours(place: int, index: SystemIndex, count: int) -> Neighbours:
     """Return the nearest of the other systems for the system at a place."""
     here = np.array([place])
-    return index._search(index._take(here)[0], index.embedded.subset(here), count, exact, place)
+    return index._search(index._take(here)[0], index.embedded.subset(here), count, False, place)

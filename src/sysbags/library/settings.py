@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +12,7 @@ from sysbags._common.cache import fingerprint
 from sysbags._common.parallel import run
 from sysbags._common.validation import check_integer, check_weight
 from sysbags.bags.base import BagTransformer
+from sysbags.bags.lbp import LocalBinaryPatterns
 from sysbags.bags.streams import attempt
 from sysbags.bags.union import BagUnion
 from sysbags.errors import FileError, ParameterError, SysbagsError
@@ -27,7 +28,6 @@ __all__ = [
     "LANDMARKS",
     "LibrarySettings",
     "NewSettings",
-    "WantedSettings",
     "put_settings",
     "read_settings",
     "search_weights",
@@ -37,6 +37,12 @@ __all__ = [
 
 LANDMARKS = 500
 FALLBACK = "smaller_orders"
+CHECKS: dict[str, Callable[[Any, str], object]] = {
+    "compress": check_integer,
+    "landmarks": check_integer,
+    "lambda_a": check_weight,
+    "lambda_mu": check_weight,
+}
 
 
 class LibrarySettings(NamedTuple):
@@ -53,18 +59,6 @@ class LibrarySettings(NamedTuple):
         The largest number of landmarks of the embedding.
     lambda_a, lambda_mu : float
         The weights of a search that is not given any.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from sysbags.datasets import make_clips
-    >>> from sysbags.library import Library
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> clips, _ = make_clips(folder / "clips", 2, frames=8, height=48, width=64, textures=["rain", "fire"])
-    >>> with Library(folder / "clips.library") as library:
-    ...     _ = library.add(clips, compress=6, lambda_a=0.5)
-    >>> library.settings.bags, library.settings.compress, library.settings.lambda_a
-    (LocalBinaryPatterns(), 6, 0.5)
     """
 
     bags: BagTransformer
@@ -78,17 +72,6 @@ class LibrarySettings(NamedTuple):
     def reading(self) -> tuple[BagTransformer, SystemIdentifier, int | None]:
         """What `read_clip` needs."""
         return self[:3]
-
-
-class WantedSettings(NamedTuple):
-    """Settings as `Library.add` is given them; None is for those of the library, or the default."""
-
-    bags: BagTransformer | None = None
-    identifier: SystemIdentifier | None = None
-    compress: int | None = None
-    landmarks: int | None = None
-    lambda_a: float | None = None
-    lambda_mu: float | None = None
 
 
 class NewSettings(NamedTuple):
@@ -120,23 +103,20 @@ def _settings_of(library: Library, tree: str, arrays: bytes) -> LibrarySettings:
 
 
 def settings_for(
-    library: Library, wanted: WantedSettings, paths: Sequence[str], n_jobs: int | None
+    library: Library, wanted: Mapping[str, Any], paths: Sequence[str], n_jobs: int | None
 ) -> tuple[LibrarySettings, NewSettings | None]:
     """Return the settings of the library; where it has none, those that are wanted, or the defaults.
 
     New settings are written with the first clip, so that a library without clips has none. A library that
-    does not exist is made with the first clip, too.
+    does not exist is made with the first clip, too. `wanted` has some of the fields of `LibrarySettings`.
     """
-    if wanted.bags is not None and not isinstance(wanted.bags, BagTransformer):
-        raise ParameterError(f"bags is {wanted.bags!r}, but it must be one of sysbags.bags")
-    if isinstance(wanted.bags, BagUnion):
+    if not isinstance(wanted.get("bags", LocalBinaryPatterns()), BagTransformer):
+        raise ParameterError(f"bags is {wanted['bags']!r}, but it must be one of sysbags.bags")
+    if isinstance(wanted.get("bags"), BagUnion):
         raise ParameterError("a library holds one system per clip, so the bags must be a single bag")
-    for name in ("compress", "landmarks"):
-        if getattr(wanted, name) is not None:
-            check_integer(getattr(wanted, name), name)
-    for name in ("lambda_a", "lambda_mu"):
-        if getattr(wanted, name) is not None:
-            check_weight(getattr(wanted, name), name)
+    for name, check in CHECKS.items():
+        if name in wanted:
+            check(wanted[name], name)
     check_file(library.path, create=True)
     settings, new = None, None
     if library.path.exists():
@@ -162,14 +142,13 @@ def put_settings(connection: sqlite3.Connection, new: NewSettings) -> bool:
     return row in (None, new[:2])
 
 
-def _fitted(wanted: WantedSettings, paths: Sequence[str], n_jobs: int | None) -> LibrarySettings:
+def _fitted(wanted: Mapping[str, Any], paths: Sequence[str], n_jobs: int | None) -> LibrarySettings:
     """Return complete settings; bags that learn are fitted to the clips that can be read."""
     from sklearn.base import clone
 
-    from sysbags.bags.lbp import LocalBinaryPatterns
     from sysbags.classifiers import SystemIdentifier
 
-    bags: BagTransformer = LocalBinaryPatterns() if wanted.bags is None else wanted.bags
+    bags: BagTransformer = wanted.get("bags") or LocalBinaryPatterns()
     if bags.requires_fit and not _is_fitted(bags):
         first = run(_can_be_read, paths, n_jobs, "first frames", shared=(bags,), remote=True)
         readable = [Path(path) for path, error in zip(paths, first, strict=True) if error is None]
@@ -177,9 +156,8 @@ def _fitted(wanted: WantedSettings, paths: Sequence[str], n_jobs: int | None) ->
             error = next(error for error in first if error is not None)
             raise type(error)(f"none of the clips can be used: {error}")
         bags = clone(bags).set_params(n_jobs=n_jobs).fit(readable).set_params(n_jobs=None)
-    identifier = wanted.identifier or SystemIdentifier(smaller_orders=True)
-    others = {name: value for name, value in wanted._asdict().items() if value is not None}
-    return LibrarySettings(**{**others, "bags": bags, "identifier": identifier, "compress": wanted.compress})
+    defaults = {"identifier": SystemIdentifier(smaller_orders=True), "compress": None}
+    return LibrarySettings(**{**defaults, **wanted, "bags": bags})
 
 
 def search_weights(
@@ -208,14 +186,12 @@ def _is_fitted(bags: BagTransformer) -> bool:
     return True
 
 
-def _check_same(library: Library, settings: LibrarySettings, wanted: WantedSettings) -> None:
+def _check_same(library: Library, settings: LibrarySettings, wanted: Mapping[str, Any]) -> None:
     """Raise an error if settings are given that are not those of the library."""
     from sklearn.base import clone
 
-    pairs: list[tuple[str, Any, Any]] = list(zip(settings._fields, settings, wanted, strict=True))
-    for name, own, other in pairs:
-        if other is None:
-            continue
+    for name, other in wanted.items():
+        own: Any = getattr(settings, name)
         if name not in ("bags", "identifier"):
             differing = {} if own == other else {name: (own, other)}
         else:

@@ -13,24 +13,33 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from sysbags._common.files import atomic_write, write_table
 from sysbags._common.parallel import use_client
 from sysbags.distances.embedding import EmbeddedSystems, Embedding
 from sysbags.errors import FileError, ParameterError
 from sysbags.library.adding import Added, add_clips
-from sysbags.library.embeddings import index_of, read_embedded, read_embedding
-from sysbags.library.export import export_library
 from sysbags.library.index import SystemIndex
 from sysbags.library.schema import SCHEMA, connect, sqlite_errors
 from sysbags.library.search import Duplicates, Found, find_duplicates, search_clip
-from sysbags.library.settings import LibrarySettings, WantedSettings, read_settings, search_weights
-from sysbags.library.systems import StoredSystems, below, select_systems
+from sysbags.library.settings import LibrarySettings, read_settings, search_weights
+from sysbags.library.systems import (
+    StoredSystems,
+    below,
+    index_of,
+    read_embedded,
+    read_embedding,
+    select_systems,
+)
 from sysbags.library.verification import verify_library
+from sysbags.storage.files import save
 
 if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
     from sysbags.classifiers import SystemIdentifier
 
 __all__ = ["ClipRecord", "Library"]
+
+COLUMNS = ("path", "label", "source", "frames", "order", "samples", "size", "sha256", "checksum", "added")
 
 
 class ClipRecord(NamedTuple):
@@ -258,7 +267,9 @@ class Library:
             If the file cannot be written. The clips that were added before are kept.
         """
         with use_client(client):
-            wanted = WantedSettings(bags, identifier, compress, landmarks, lambda_a, lambda_mu)
+            settings = (bags, identifier, compress, landmarks, lambda_a, lambda_mu)
+            named = zip(LibrarySettings._fields, settings, strict=True)
+            wanted = {name: value for name, value in named if value is not None}
             return add_clips(self, paths, labels, sources, wanted, n_jobs)
 
     def remove(self, paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
@@ -328,7 +339,6 @@ class Library:
         *,
         lambda_a: float | None = None,
         lambda_mu: float | None = None,
-        pivots: int = 0,
         n_jobs: int | None = None,
         client: Any = None,
     ) -> SystemIndex:
@@ -338,15 +348,13 @@ class Library:
         ----------
         lambda_a, lambda_mu : float, optional
             Weights of the transition and of the mean. By default those of the library, see `add`.
-        pivots : int, default=0
-            See `SystemIndex`.
         n_jobs : int, optional
             Threads.
         client : distributed.Client, optional
             See `SystemIndex`. To find the neighbours of all clips, its workers open the library.
         """
         weights = search_weights(self, lambda_a, lambda_mu)
-        return index_of(self.systems, **weights, pivots=pivots, n_jobs=n_jobs, client=client)
+        return index_of(self.systems, **weights, n_jobs=n_jobs, client=client)
 
     def search(
         self,
@@ -409,7 +417,28 @@ class Library:
             and embedded observers as arrays, and any other name a model file with the list of systems, for
             `sysbags.load`.
         """
-        export_library(self, path)
+        suffix = Path(path).suffix.lower()
+        if suffix == ".csv":
+            rows = [[getattr(record, name) for name in COLUMNS] for record in self.clips()]
+            write_table(path, [COLUMNS, *rows])
+            return
+        systems = self.systems
+        if suffix != ".npz":
+            save(path, list(systems))
+            return
+        labels = {os.fsencode(record.path): record.label or "" for record in self.clips()}
+        embedded = read_embedded(systems)[1]
+        with atomic_write(path) as temporary, temporary.open("wb") as file:
+            np.savez(
+                file,
+                paths=np.array([os.fsdecode(name) for name in systems.names]),
+                labels=np.array([labels.get(name, "") for name in systems.names]),
+                orders=systems.orders,
+                transitions=systems.transition,
+                observers=embedded.observers,
+                lost=embedded.lost,
+                lost_of_mean=embedded.lost_of_mean,
+            )
 
     def verify(self) -> list[str]:
         """Check the file and the checksums of all arrays.

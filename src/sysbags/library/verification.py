@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sysbags.errors import FileError, SysbagsError
-from sysbags.library.embeddings import read_embedding
 from sysbags.library.schema import REPAIR, checksum
 from sysbags.library.settings import read_settings
-from sysbags.library.systems import CHECKED
+from sysbags.library.systems import CHECKED, read_embedding
 
 if TYPE_CHECKING:
     from sysbags.library.store import Library

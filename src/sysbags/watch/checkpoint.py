@@ -23,8 +23,7 @@ from sysbags.storage import load_values, save_values
 from sysbags.systems.system import System
 from sysbags.watch.alarms import Alarm, Event
 from sysbags.watch.calibration import Level, Tail, Tails, Threshold
-from sysbags.watch.motion import Motion
-from sysbags.watch.normal import SCORES, EmbeddedWindow, NormalProcess, Scorer
+from sysbags.watch.normal import SCORES, EmbeddedWindow, Motion, NormalProcess, Scorer
 from sysbags.watch.watcher import Learnt, Rate, Watcher
 from sysbags.watch.windows import Window, Windows
 
