@@ -16,6 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 import sysbags
+from tiny_networks import tiny_onnx
 from clips import image_bytes, moving_frames, write_clip
 from sysbags._common.cache import Cache
 from sysbags.bags import (
@@ -74,9 +75,8 @@ class Levels(BagTransformer):
 
 
 def network(**options):
-    torch = pytest.importorskip("torch")
-    torch.manual_seed(0)
-    return DeepActivations(torch.nn.Conv2d(3, 5, 3).eval(), size=32, batch_size=4, **options)
+    pytest.importorskip("onnx")
+    return DeepActivations(tiny_onnx("channels"), size=8, batch_size=4, **options)
 
 
 @pytest.fixture(scope="module")

@@ -508,7 +508,7 @@ def test_interrupted_while_reading(classes, tmp_path, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sysbags.bags.streams.Pooling", interrupt)
+    monkeypatch.setattr("sysbags.bags.base.Pooling", interrupt)
     assert main(["fit", str(classes), "--out", str(tmp_path / "m"), "--n-jobs", "2"]) == 130
     assert list(tmp_path.iterdir()) == []
 

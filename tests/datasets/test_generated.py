@@ -12,7 +12,7 @@ import pytest
 from sysbags import video
 from sysbags.datasets import TEXTURES, generated, make_clips, make_frames
 from sysbags.errors import FileError, ParameterError
-from sysbags.video.pixels import EXACT
+from sysbags.video.reading import EXACT
 
 SMALL = {"frames": 12, "height": 48, "width": 64}
 

@@ -21,7 +21,7 @@ from clips import moving_frames, read, write_clip
 from servers import Clock
 from sysbags.errors import ParameterError, VideoError, VideoWarning
 from sysbags.video import Position, open_live
-from sysbags.video.pixels import Converter
+from sysbags.video.reading import Converter
 from sysbags.video.timing import FrameSequence
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clips import image_bytes, moving_frames, write_clip
 from sysbags.errors import ParameterError, VideoError, VideoWarning
-from sysbags.video import SharedVideo, frames, frames_of_several, reading
+from sysbags.video import SharedVideo, frames, reading
 
 CLIP = moving_frames(14, 24, 32, colour=True)
 REQUESTS = [
@@ -22,6 +22,12 @@ REQUESTS = [
     {"colour": "rgb", "max_frames": 2},
     {"start": 13},
 ]
+
+
+def frames_of_several(video, requests):
+    """The frames of one video, read with several options at once."""
+    shared = SharedVideo(video)
+    return [frames(shared, **request) for request in requests]
 
 
 class Counted:

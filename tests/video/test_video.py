@@ -23,7 +23,7 @@ from clips import (
 )
 from sysbags.errors import ParameterError, VideoError
 from sysbags.video import frames
-from sysbags.video.reading import END, Ticks
+from sysbags.video.decoding import END, Ticks
 
 WILD_SCENES = Path(__file__).parents[3] / "shared" / "data" / "wild-scenes"
 

@@ -17,7 +17,7 @@ from clips import (
 )
 from sysbags.errors import ParameterError, VideoError
 from sysbags.video import frames
-from sysbags.video.pixels import Converter
+from sysbags.video.reading import Converter
 
 # --- folders of images
 

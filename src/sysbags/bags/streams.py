@@ -65,8 +65,7 @@ def clip_streams(
     """
     members = [bag.members() for bag in bags]
     single = [member for several in members for member in several]
-    is_cached = cache is not None and cache.folder is not None
-    keys = [{"bags": fingerprint(bag)} if is_cached else {} for bag in single]
+    keys = [{"bags": fingerprint(bag)} if cache is not None and cache.folder else {} for bag in single]
 
     def make(path: Path, missing: Sequence[int]) -> list[Made]:
         with collect_warnings():  # they are part of the records
@@ -166,7 +165,7 @@ def _records(
     missing ones in `keys`. It returns one pair for each of these: the arrays, or an error, and the texts of
     the warnings. An error that it raises is that of all missing records.
     """
-    shared = (cache or Cache(None), kind, keys, make)
+    shared = (cache, kind, keys, make)
     outcomes = run(_records_of_clip, list(paths), n_jobs, description, shared=shared, remote=True)
     for outcome in outcomes:
         records = [record for record in outcome if not isinstance(record, SysbagsError)]
@@ -178,7 +177,7 @@ def _records(
 
 def _records_of_clip(
     path: Path,
-    cache: Cache,
+    cache: Cache | None,
     kind: str,
     keys: Sequence[Mapping[str, Any]],
     make: Callable[[Path, Sequence[int]], Sequence[Made]],
@@ -188,7 +187,7 @@ def _records_of_clip(
     if isinstance(clip, SysbagsError):
         return [clip for _ in keys]
     clip_keys = [{**key, **clip} for key in keys]
-    found: list[Any] = [cache.find(kind, key) for key in clip_keys]
+    found: list[Any] = [None if cache is None else cache.find(kind, key) for key in clip_keys]
     missing = [k for k, record in enumerate(found) if record is None]
     made = attempt(path, make, path, missing) if missing else ()
     if isinstance(made, SysbagsError):
@@ -196,8 +195,9 @@ def _records_of_clip(
     for k, (outcome, texts) in zip(missing, made, strict=True):
         found[k] = arrays = attempt(path, good, outcome)
         if not isinstance(arrays, SysbagsError):
-            encoded = np.frombuffer(json.dumps(texts).encode(), np.uint8)
-            found[k] = cache.keep(kind, clip_keys[k], {**arrays, "warnings": encoded})
+            found[k] = {**arrays, "warnings": np.frombuffer(json.dumps(texts).encode(), np.uint8)}
+            if cache is not None:
+                found[k] = cache.keep(kind, clip_keys[k], found[k])
     return found
 
 
@@ -247,6 +247,8 @@ def describe(bags: Sequence[BagTransformer], video: Video) -> list[Described]:
     >>> [described.stream.shape for described in describe(bags, iter(clip))]
     [(6, 256), (3, 384)]
     """
+    if len(bags) == 1:
+        return [_describe_alone(bags[0], video)]
     shared = SharedVideo(video)
     lanes = [_Lane([bags[k] for k in group], group, shared) for group in _groups(bags)]
     active = [lane for lane in lanes if not lane.is_done]
@@ -268,10 +270,23 @@ def describe(bags: Sequence[BagTransformer], video: Video) -> list[Described]:
             # In a pass of several bags the layers of another one may be at fault.
             is_doubtful = isinstance(result, StreamError) and len(lane.bags) > 1
             if is_doubtful and not isinstance(video, Iterator):
-                (described[place],) = describe([bag], video)
+                described[place] = _describe_alone(bag, video)
             else:
                 described[place] = Described(result, lane.warnings)
     return [described[k] for k in range(len(bags))]
+
+
+def _describe_alone(bag: BagTransformer, video: Video) -> Described:
+    """Describe a video by one bag, which reads it by itself."""
+    stream: Any
+    with collect_warnings() as texts:
+        try:
+            stream = bag.stream(video)
+        except SysbagsError as error:
+            stream = error
+    for text in texts:
+        warn(text, VideoWarning)
+    return Described(stream, tuple(texts))
 
 
 def _groups(bags: Sequence[BagTransformer]) -> list[list[int]]:

@@ -6,7 +6,7 @@ from sysbags._common.messages import collect_warnings, summary_of_warnings
 from sysbags.video.decoding import container_facts
 from sysbags.video.feeds import without_password
 from sysbags.video.live import LiveVideo, open_live
-from sysbags.video.reading import Frame, Reader, SharedVideo, Video, frames, frames_of_several
+from sysbags.video.reading import Frame, Reader, SharedVideo, Video, frames
 from sysbags.video.timing import LiveFrame, Position, usual_rate
 from sysbags.video.writing import reordered_frames, write_video
 
@@ -21,7 +21,6 @@ __all__ = [
     "collect_warnings",
     "container_facts",
     "frames",
-    "frames_of_several",
     "open_live",
     "reordered_frames",
     "summary_of_warnings",

@@ -1,4 +1,4 @@
-"""Decoding of a file by FFmpeg: no other file is opened, and damage is always reported."""
+"""Decoding of a file by FFmpeg, and the timing of pictures: no other file is opened, damage is reported."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 import math
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,9 +16,11 @@ from av.stream import Disposition
 from sysbags.errors import VideoError
 
 __all__ = [
+    "END",
     "ERRORS",
     "MAX_PIXELS",
     "Damage",
+    "Ticks",
     "container_facts",
     "decoded",
     "is_cut",
@@ -29,6 +32,8 @@ __all__ = [
 MAX_PIXELS = 2**27  # 16384 x 8192: a damaged header must not exhaust the memory
 ERRORS = (av.FFmpegError, MemoryError, OSError, OverflowError, ValueError)
 MOST_PENDING = 1000  # maximal number of packets without a picture; no decoder delays more than 50
+MAX_REPEATS = 2**20  # of one frame: damaged timestamps must not give an endless video
+END: Any = object()  # in the place of a picture, because an iterator of frames may yield anything
 CUT = "the file is cut off"
 NO_VIDEO = "FFmpeg finds no video in it"
 NO_SIZE = f"its header gives no picture size, or one above the limit of {MAX_PIXELS} pixels"
@@ -186,6 +191,58 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
             raise Damage(f"{NO_VIDEO} ({reason_of(error)})") from None
         container = stack.enter_context(open_bytes(_Nameless(file)))
         yield container, main_stream(container)
+
+
+class Ticks:
+    """Counts how many times each picture is repeated if the one on screen is used every 1/rate seconds.
+
+    Parameters
+    ----------
+    rate : Fraction
+    name : str
+        The name of the video in messages.
+    first : Fraction, optional
+        The time of the first tick; by default that of the first picture. Ticks before the first picture are
+        counted, but there is nothing on screen.
+    """
+
+    def __init__(self, rate: Fraction, name: str, first: Fraction | None = None) -> None:
+        self.rate, self.name, self.first = rate, name, first
+        self.count, self.before, self.stay = 0, Fraction(0), 1 / rate
+        self.shown: Any = None
+
+    def next(self, picture: Any) -> tuple[Any, int]:
+        """Return the picture before this one, and on how many ticks it is on screen.
+
+        END is the end of the video: the last picture stays for its duration, or for that of the previous one.
+        """
+        previous, times = self.shown, 0
+        if picture is END:
+            if previous is not None:
+                stay = previous.duration * previous.time_base if previous.duration else self.stay
+                times = self._until(self.before + stay)
+            return previous, times
+        if picture.pts is None or picture.time_base is None:
+            raise VideoError(f"{self.name} has frames without timestamps: leave rate out")
+        now = picture.pts * picture.time_base
+        if self.first is None:
+            self.first = now
+        # stored times and rate are rounded, so a tick just before a frame belongs to that frame
+        times = self._until(now - min(picture.time_base / 2, Fraction(1, 1000)))
+        if previous is not None and now > self.before:
+            self.stay = now - self.before
+        self.shown, self.before = picture, now
+        return previous, times if previous is not None else 0
+
+    def _until(self, time: Fraction) -> int:
+        assert self.first is not None  # there was a picture
+        times = max(0, math.ceil((time - self.first) * self.rate) - self.count)
+        if times > MAX_REPEATS:
+            raise VideoError(
+                f"{self.name} has timestamps {float(time - self.before):.3g} s apart: leave rate out"
+            )
+        self.count += times
+        return times
 
 
 def container_facts(path: Path) -> dict[str, Any]:

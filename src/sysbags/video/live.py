@@ -23,8 +23,7 @@ from sysbags.video.feeds import (
     pictures,
     without_password,
 )
-from sysbags.video.pixels import Converter
-from sysbags.video.reading import FORMATS, check_rate, check_size, pictures_of
+from sysbags.video.reading import FORMATS, Converter, check_rate, check_size, pictures_of
 from sysbags.video.segments import segments
 from sysbags.video.timing import FrameSequence, LiveFrame, Position
 

@@ -1,35 +1,49 @@
-"""Frames of a video, one by one: from a file, a folder of images, an array or an iterator."""
+"""Frames of a video, one by one: from a file, a folder of images, an array or an iterator.
+
+All frames of a video are arrays of the same pixel format and size, upright, from 0 to 255.
+"""
 
 from __future__ import annotations
 
-import math
 import numbers
 import os
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from fractions import Fraction
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import numpy.typing as npt
+from av.video.reformatter import ColorRange, Interpolation, VideoReformatter
 
 from sysbags._common.files import IMAGE_SUFFIXES, natural_order
 from sysbags._common.messages import BREAK, warn
 from sysbags._common.validation import check_choice, check_integer, check_weight
 from sysbags.errors import ParameterError, SysbagsError, VideoError, VideoWarning
-from sysbags.video.decoding import MAX_PIXELS, Damage, decoded
-from sysbags.video.pixels import Converter, Frame, check_pixels
+from sysbags.video.decoding import END, MAX_PIXELS, Damage, Ticks, decoded
 
-__all__ = ["Frame", "Reader", "SharedVideo", "Video", "frames", "frames_of_several"]
+__all__ = [
+    "EXACT",
+    "FORMATS",
+    "Converter",
+    "Frame",
+    "Reader",
+    "SharedVideo",
+    "Video",
+    "check_pixels",
+    "frames",
+]
 
+Frame = npt.NDArray[np.uint8]
+# The same pixels on every processor: the fast conversions of FFmpeg differ between instruction sets.
+EXACT = Interpolation.BILINEAR | Interpolation.ACCURATE_RND | Interpolation.BITEXACT
 FORMATS = {"grey": "gray", "rgb": "rgb24"}
 NO_FRAME = "there is no frame in it"
-MAX_REPEATS = 2**20  # of one frame: damaged timestamps must not give an endless video
-
-END: Any = object()  # in the place of a picture, because an iterator of frames may yield anything
 
 Pictures = Generator[Any, None, None]
 
@@ -209,34 +223,6 @@ class Reader:
 Video = str | os.PathLike[str] | npt.NDArray[Any] | Iterable[npt.ArrayLike] | SharedVideo
 
 
-def frames_of_several(video: Video, requests: Sequence[Mapping[str, Any]]) -> list[Iterator[Frame]]:
-    """Read a video with several options at once: each picture is decoded once for all of them.
-
-    Each iterator yields the frames of ``frames(video, **request)``. See `SharedVideo` for the memory that is
-    needed; the warning about a video that breaks off is given once.
-
-    Parameters
-    ----------
-    video : path, array or iterable of arrays
-    requests : sequence of mappings
-        Options of `frames`.
-
-    Returns
-    -------
-    list of iterators
-        One for each request.
-
-    Examples
-    --------
-    >>> clip = iter(np.zeros((9, 48, 64, 3)))
-    >>> grey, colour = frames_of_several(clip, [{"stop": 4}, {"colour": "rgb", "stride": 4}])
-    >>> [frame.shape for frame in colour], len(list(grey))
-    ([(48, 64, 3), (48, 64, 3), (48, 64, 3)], 4)
-    """
-    shared = SharedVideo(video)
-    return [frames(shared, **request) for request in requests]
-
-
 def frames(
     video: Video,
     *,
@@ -338,58 +324,6 @@ def check_rate(rate: Any) -> Fraction:
     return rate if isinstance(rate, Fraction) else Fraction(value)
 
 
-class Ticks:
-    """Counts how many times each picture is repeated if the one on screen is used every 1/rate seconds.
-
-    Parameters
-    ----------
-    rate : Fraction
-    name : str
-        The name of the video in messages.
-    first : Fraction, optional
-        The time of the first tick; by default that of the first picture. Ticks before the first picture are
-        counted, but there is nothing on screen.
-    """
-
-    def __init__(self, rate: Fraction, name: str, first: Fraction | None = None) -> None:
-        self.rate, self.name, self.first = rate, name, first
-        self.count, self.before, self.stay = 0, Fraction(0), 1 / rate
-        self.shown: Any = None
-
-    def next(self, picture: Any) -> tuple[Any, int]:
-        """Return the picture before this one, and on how many ticks it is on screen.
-
-        END is the end of the video: the last picture stays for its duration, or for that of the previous one.
-        """
-        previous, times = self.shown, 0
-        if picture is END:
-            if previous is not None:
-                stay = previous.duration * previous.time_base if previous.duration else self.stay
-                times = self._until(self.before + stay)
-            return previous, times
-        if picture.pts is None or picture.time_base is None:
-            raise VideoError(f"{self.name} has frames without timestamps: leave rate out")
-        now = picture.pts * picture.time_base
-        if self.first is None:
-            self.first = now
-        # stored times and rate are rounded, so a tick just before a frame belongs to that frame
-        times = self._until(now - min(picture.time_base / 2, Fraction(1, 1000)))
-        if previous is not None and now > self.before:
-            self.stay = now - self.before
-        self.shown, self.before = picture, now
-        return previous, times if previous is not None else 0
-
-    def _until(self, time: Fraction) -> int:
-        assert self.first is not None  # there was a picture
-        times = max(0, math.ceil((time - self.first) * self.rate) - self.count)
-        if times > MAX_REPEATS:
-            raise VideoError(
-                f"{self.name} has timestamps {float(time - self.before):.3g} s apart: leave rate out"
-            )
-        self.count += times
-        return times
-
-
 def pictures_of(video: Any, problems: list[str]) -> tuple[str, Pictures, bool]:
     """Return the name of a video in messages, its pictures, and whether these have timestamps."""
     if isinstance(video, (str, os.PathLike)):
@@ -453,3 +387,98 @@ def _file(path: Path, problems: list[str]) -> Pictures:
         damage = NO_FRAME
     if damage:
         problems.append(damage)
+
+
+class Converter:
+    """Turns pictures into arrays of the same pixel format, with the size of the first."""
+
+    def __init__(self, format: str, size: int | tuple[int, int] | None, name: str, may_change: bool) -> None:
+        self.format, self.size, self.name = format, size, name
+        self.may_change = may_change or isinstance(size, tuple)
+        self.first: tuple[int, int] | None = None
+        self.reformatter = VideoReformatter()
+
+    def __call__(self, picture: Any, index: int) -> Frame:
+        """Return a picture as an array."""
+        if not isinstance(picture, av.VideoFrame):
+            pixels = check_pixels(picture, f"frame {index} of {self.name}")
+            picture = av.VideoFrame.from_ndarray(pixels, "gray" if pixels.ndim == 2 else "rgb24")
+        turns = round(picture.rotation / 90) % 4
+        upright = (picture.height, picture.width)[:: -1 if turns % 2 else 1]
+        if self.first is None:
+            self.first, self.shape = upright, self._scaled(*upright)
+        if upright != self.first and not self.may_change:
+            raise VideoError(
+                f"frame {index} of {self.name} has {upright[0]} x {upright[1]} pixels, but the first has "
+                f"{self.first[0]} x {self.first[1]}: give size=(height, width) to scale all of them"
+            )
+        if self.format == "gray" and upright == self.shape and _has_plain_luma(picture.format.name):
+            luma = _luma(picture)
+            return np.ascontiguousarray(np.rot90(luma, turns)) if turns else luma
+        height, width = self.shape[:: -1 if turns % 2 else 1]
+        try:
+            converted = self.reformatter.reformat(
+                picture,
+                width,
+                height,
+                self.format,
+                interpolation=EXACT,
+                dst_color_range=ColorRange.JPEG,
+                threads=1,
+            )
+        except (av.FFmpegError, ValueError) as error:
+            layout = picture.format.name
+            raise VideoError(f"cannot convert the pixel format {layout} of {self.name}: {error}") from None
+        return np.array(np.rot90(converted.to_ndarray(), turns), order="C")  # a copy: it may view a buffer
+
+    def _scaled(self, height: int, width: int) -> tuple[int, int]:
+        if isinstance(self.size, tuple):
+            return self.size
+        if self.size is not None:
+            scale = self.size / min(height, width)
+            height, width = round(height * scale), round(width * scale)
+        if height * width > MAX_PIXELS:
+            raise VideoError(f"{self.name} has {height} x {width} pixels, more than the limit {MAX_PIXELS}")
+        return height, width
+
+
+@cache
+def _has_plain_luma(name: str) -> bool:
+    """Return whether the first plane is an 8-bit luma, for which grey needs no scaler."""
+    layout = av.VideoFormat(name)
+    return name.startswith(("yuv", "nv")) and layout.is_planar and layout.components[0].bits == 8
+
+
+def _luma(picture: av.VideoFrame) -> Frame:
+    """Copy the luma at full range: exactly the values of the scaler, but faster."""
+    plane = picture.planes[0]
+    rows = np.frombuffer(memoryview(plane), np.uint8, plane.height * plane.line_size)
+    lines = rows.reshape(plane.height, plane.line_size)
+    luma = lines[:, : plane.width]
+    if picture.color_range == ColorRange.JPEG:
+        return luma.copy()
+    from sysbags._numba.pixels import full_range
+
+    full = np.empty(luma.shape, np.uint8)
+    full_range(lines, full)  # with what pads each line, so that one layout is compiled for all widths
+    return full
+
+
+def check_pixels(frame: Any, name: str) -> Frame:
+    """Return a frame of an array or an iterable as (H, W) or (H, W, 3) uint8."""
+    if np.ma.is_masked(frame):
+        raise VideoError(f"{name} is a masked array with masked pixels, but each pixel must have a value")
+    try:
+        pixels = np.asarray(frame)
+    except ValueError:
+        raise VideoError(f"{name} is ragged, but it must be an array (H, W) or (H, W, 3)") from None
+    if not (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] == 3)) or pixels.size == 0:
+        raise VideoError(f"{name} has shape {pixels.shape}, but it must be (H, W) or (H, W, 3)")
+    if pixels.dtype == np.uint8:
+        return pixels
+    if pixels.dtype.kind != "f":
+        raise VideoError(f"{name} holds {pixels.dtype}, but it must hold uint8, or floats from 0 to 1")
+    low, high = float(pixels.min()), float(pixels.max())
+    if not (low >= 0.0 and high <= 1.0):
+        raise VideoError(f"{name} holds floats from {low:.6g} to {high:.6g}, but they must be from 0 to 1")
+    return np.rint(pixels * 255.0).astype(np.uint8)

@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 from sysbags.errors import ParameterError
-from sysbags.video.pixels import Converter, Frame
-from sysbags.video.reading import END, Ticks
+from sysbags.video.decoding import END, Ticks
+from sysbags.video.reading import Converter, Frame
 
 __all__ = ["FrameSequence", "LiveFrame", "Position", "usual_rate"]
 

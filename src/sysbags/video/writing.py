@@ -16,8 +16,7 @@ import numpy as np
 from sysbags._common.files import atomic_write
 from sysbags._common.validation import check_positive
 from sysbags.errors import FileError, VideoError
-from sysbags.video.pixels import EXACT, Frame, check_pixels
-from sysbags.video.reading import Video, frames
+from sysbags.video.reading import EXACT, Frame, Video, check_pixels, frames
 
 __all__ = ["check_format", "encode_video", "reordered_frames", "write_video"]
 
