@@ -16,7 +16,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 import sysbags
-from tiny_networks import tiny_onnx
 from clips import image_bytes, moving_frames, write_clip
 from sysbags._common.cache import Cache
 from sysbags.bags import (
@@ -31,6 +30,7 @@ from sysbags.bags.base import BagTransformer
 from sysbags.bags.streams import clip_streams, describe
 from sysbags.errors import ParameterError, StreamError, VideoError, VideoWarning
 from sysbags.video import SharedVideo, reading
+from tiny_networks import tiny_onnx
 
 COUNT = 30
 CLIP = moving_frames(COUNT, 40, 56, colour=True)
