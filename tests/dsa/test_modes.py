@@ -7,7 +7,9 @@ import pytest
 
 from signals import oscillation, random_system
 from sysbags.datasets import make_streams
-from sysbags.dsa import delay_embed, fit_dmd, hard_threshold_rank, select_delays
+from sysbags.dsa import DSA, fit_dmd
+from sysbags.dsa.modes import hard_threshold_rank
+from sysbags.dsa.trials import delay_embed
 from sysbags.errors import OrderError, ParameterError, StreamError
 
 ROUND_OFF = 1e-9  # condition numbers here are below 1e6
@@ -136,21 +138,27 @@ def test_pure_noise_has_at_least_rank_one():
     assert hard_threshold_rank(np.linalg.svd(noise, compute_uv=False), noise.shape) == 1
 
 
+def chosen_delays(data, control=None, **options):
+    inputs = None if control is None else [control]
+    dsa = DSA([data], X_control=inputs, n_delays="auto", compare="state", **options)
+    return dsa.fit_dmds().n_delays_[0]
+
+
 def test_delays_until_the_state_is_seen():
     """One sensor of two oscillations has four hidden states; rows of four observations determine them."""
     time = np.arange(300)
     series = (np.cos(0.2 * time) + np.cos(0.9 * time))[:, None]
-    assert select_delays(series) == 4
-    assert select_delays(series, delay_interval=2) == 4
-    assert select_delays([series[:100], series[100:]]) == 4
-    assert select_delays(series, rank=3) >= 3
+    assert chosen_delays(series) == 4
+    assert chosen_delays(series, delay_interval=2) == 4
+    assert chosen_delays([series[:100], series[100:]]) == 4
+    assert chosen_delays(series, rank=3) >= 3
     _, _, x, u = random_system(3, seed=2, inputs=2)
-    assert select_delays(x, control=u) == 1
+    assert chosen_delays(x, control=u) == 1
 
 
 def test_delays_of_noisy_series_help_prediction():
     series = oscillation([0.3, 1.0], 5, channels=1, length=600, noise=0.3)
-    assert select_delays(series) > 2
+    assert chosen_delays(series) > 2
 
 
 def test_one_dimension_is_one_channel():
@@ -163,10 +171,9 @@ def test_one_dimension_is_one_channel():
     expected = fit_dmd([series[:20, None], series[20:, None]], control=[inputs[:20], inputs[20:]], n_delays=2)
     assert np.array_equal(halves.transition, expected.transition)
     assert not np.array_equal(halves.transition, columns.transition)
-    assert select_delays(series) == select_delays(series[:, None])
+    assert chosen_delays(series) == chosen_delays(series[:, None])
     flat = fit_dmd(series.tolist(), control=tuple(inputs), n_delays=2)
     assert np.array_equal(flat.transition, columns.transition)
-    assert select_delays(series.tolist(), control=inputs.tolist()) == select_delays(series, control=inputs)
 
 
 @pytest.mark.parametrize(
@@ -208,8 +215,8 @@ def test_bad_input_is_one_clear_sentence(data, options, error, message):
 
 
 def test_too_short_for_automatic_delays():
-    with pytest.raises(StreamError, match="data is too short for n_delays="):
-        select_delays(np.ones((2, 1)))
+    with pytest.raises(StreamError, match=r"X\[0\] is too short for n_delays="):
+        chosen_delays(np.ones((2, 1)))
     with pytest.raises(
         StreamError, match="data has 3 time points, but 3 delays at the interval 2 need at least 5"
     ):

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sysbags.datasets import make_lorenz
-from sysbags.dsa import angular_distance, euclidean_distance, fit_dmd, wasserstein_distance
+from sysbags.dsa import euclidean_distance, fit_dmd
+from sysbags.dsa.scores import angular_distance, wasserstein_distance
 from sysbags.errors import ParameterError
 
 SAME = 1e-6  # rotations converge to a slope of 1e-7, and distances near 0 are of the order of the slope
@@ -196,8 +197,6 @@ def test_unequal_numbers_of_eigenvalues_are_exact(n, m):
             lambda: angular_distance(np.eye(2), np.eye(2), (np.ones((3, 1)), np.ones((2, 1)))),
             r"controls\[0\]",
         ),
-        (lambda: wasserstein_distance([], [1.0]), "first has shape .* list of finite eigenvalues"),
-        (lambda: wasserstein_distance([1.0], [np.nan]), "second has shape"),
     ],
 )
 def test_bad_input_is_one_clear_sentence(call, message):

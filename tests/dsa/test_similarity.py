@@ -11,7 +11,8 @@ from sklearn.exceptions import NotFittedError
 
 from signals import oscillation, random_system
 from sysbags.datasets import make_streams
-from sysbags.dsa import DSA, angular_distance, fit_dmd
+from sysbags.dsa import DSA, fit_dmd
+from sysbags.dsa.scores import angular_distance
 from sysbags.errors import DistanceWarning, OrderError, ParameterError, SysbagsError
 
 METHODS = ("angular", "euclidean", "wasserstein")

@@ -1,4 +1,7 @@
-"""Dynamic mode decomposition: the linear system that predicts each delay-embedded row from the one before."""
+"""Dynamic mode decomposition: the linear system that predicts each delay-embedded row from the one before.
+
+The number of delays is chosen by how well the next observation is predicted on held-out time.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sysbags._common.parallel import run
 from sysbags._common.types import Array, KernelLike
-from sysbags._common.validation import check_integer, check_matrix, check_weight
-from sysbags.dsa.trials import check_controls, check_trials, embedded_trials
+from sysbags._common.validation import check_integer, check_weight
+from sysbags.dsa.trials import Trials, check_controls, check_trials, delay_embed, embedded_trials
 from sysbags.errors import OrderError, ParameterError, StreamError
 from sysbags.kernels.functions import check_kernel
 from sysbags.systems.identification import identify
 
-__all__ = ["DynamicModes", "check_rank", "fit_dmd", "fit_trials", "hard_threshold_rank", "rank_range"]
+__all__ = ["DynamicModes", "check_rank", "choose_delays", "fit_dmd", "fit_trials", "rank_range"]
 
 EPSILON = float(np.finfo(np.float64).eps)
+CANDIDATES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # numbers of delays
+TRAINING_SHARE = 0.75
+MARGIN = 1.05  # fewer delays are preferred while their error is at most this many times the smallest one
+PERFECT = 1e-6  # relative errors below this are round-off, whose order means nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,10 +107,11 @@ def fit_dmd(
         Inputs u, in the same form as the data, with the same number of time points. A row acts on the step
         from its own time point to the next.
     n_delays, delay_interval : int, default=1, 1
-        See `delay_embed`.
+        Number of observations in a row of H, and time steps from one to the next.
     rank : int, "auto" or None, default=None
-        Dimension of the state. None takes all singular values above round-off, "auto" the number of
-        `hard_threshold_rank`. With a kernel both are the smallest order that explains 95 % of the variance.
+        Dimension of the state. None takes all singular values above round-off, "auto" those that stand out of
+        the noise (Gavish and Donoho, 2014). With a kernel both are the smallest order that explains 95 % of
+        the variance.
     lamb : float, default=0.0
         Ridge penalty.
     kernel : {"chi2", "bhattacharyya", "intersection", "linear"} or callable, optional
@@ -188,7 +197,7 @@ def rank_range(
     return hard_threshold_rank(values, stacked.shape), _numerical_rank(values, stacked.shape)
 
 
-def hard_threshold_rank(singular_values: npt.ArrayLike, shape: tuple[int, int]) -> int:
+def hard_threshold_rank(values: Array, shape: tuple[int, ...]) -> int:
     """Return the number of singular values that stand out of the noise, at least 1.
 
     For a matrix of low rank with white noise of unknown level, singular values above
@@ -201,27 +210,11 @@ def hard_threshold_rank(singular_values: npt.ArrayLike, shape: tuple[int, int]) 
     signal: add delays where there are few channels. The noise of a delay embedding is not white, because
     each observation occurs `n_delays` times; the rank is a guide there.
 
-    Parameters
-    ----------
-    singular_values : array_like
-        All singular values of the matrix.
-    shape : tuple of two int
-        Shape of the matrix.
-
-    Returns
-    -------
-    int
-
     Examples
     --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> signal = rng.standard_normal((200, 3)) @ rng.standard_normal((3, 40))
-    >>> noisy = signal + 0.1 * rng.standard_normal((200, 40))
-    >>> hard_threshold_rank(np.linalg.svd(noisy, compute_uv=False), noisy.shape)
-    3
+    >>> hard_threshold_rank(np.array([9.0, 8.0, 1.0, 1.0, 0.9, 0.9]), (200, 6))
+    2
     """
-    values = check_matrix(singular_values, "singular_values", (None,), "the singular values of a matrix")
     beta = min(shape) / max(shape)
     threshold = (0.56 * beta**3 - 0.95 * beta**2 + 1.82 * beta + 1.43) * float(np.median(values))
     kept = min(int(np.sum(values > threshold)), _numerical_rank(values, shape))
@@ -263,3 +256,68 @@ def _kernel_principal(
     assert theta.states is not None
     assert theta.eigenvalues is not None
     return theta.states / np.sqrt(len(rows)), np.sqrt(theta.eigenvalues)
+
+
+def choose_delays(
+    systems: Sequence[Trials],
+    delay_intervals: Sequence[int],
+    ranks: Sequence[int | str | None],
+    lamb: float,
+    n_jobs: int | None = None,
+) -> int:
+    """Return one number of delays for several systems, by the mean of their squared errors.
+
+    The first three quarters of each trial are fitted, once for each of `CANDIDATES`. On the last quarter,
+    which is the same for all of them, the states are moved by one step, and the newest observation is read
+    from them. The smallest number of delays whose error is at most 1.05 times the smallest error is returned.
+    Numbers above 1 for which the training part is too short (fewer than two rows for each dimension of the
+    state), and those for which the rank is not possible, are left out.
+    """
+
+    def mean_error(n_delays: int) -> float:
+        settings = zip(systems, delay_intervals, ranks, strict=True)
+        return float(
+            np.mean([_error(system, n_delays, interval, rank, lamb) for system, interval, rank in settings])
+        )
+
+    errors = np.array(run(mean_error, CANDIDATES, n_jobs, "numbers of delays"))
+    if not np.isfinite(errors).any():
+        raise StreamError(
+            f'{systems[0][2]} is too short for n_delays="auto", which holds out a quarter of each trial: '
+            "give the number of delays"
+        )
+    good = np.flatnonzero(errors <= MARGIN**2 * errors.min() + PERFECT**2)
+    return CANDIDATES[int(good[0])]
+
+
+def _error(system: Trials, n_delays: int, interval: int, rank: int | str | None, lamb: float) -> float:
+    """Return the relative squared error of one-step prediction on held-out time; inf where nothing fits."""
+    trials, controls, name = system
+    cuts = [int(TRAINING_SHARE * len(trial)) for trial in trials]
+    span, channels = (n_delays - 1) * interval, trials[0].shape[1]
+    rows = [cut - span for cut in cuts]
+    width = rank if isinstance(rank, int) else n_delays * channels
+    if min(rows) < 2 or (n_delays > 1 and sum(rows) < 2 * width):
+        return np.inf
+    try:
+        modes = fit_trials(
+            [trial[:cut] for trial, cut in zip(trials, cuts, strict=True)],
+            [inputs[:cut] for inputs, cut in zip(controls, cuts, strict=True)],
+            n_delays,
+            interval,
+            rank,
+            lamb,
+            None,
+            name,
+        )
+    except OrderError:
+        return np.inf
+    missed = total = 0.0
+    for trial, inputs, cut in zip(trials, controls, cuts, strict=True):
+        # The first target is the observation at `cut`, whatever the number of delays.
+        states = delay_embed(trial[cut - 1 - span : -1], n_delays, interval) @ modes.encoder
+        following = states @ modes.transition.T + inputs[cut - 1 : -1] @ modes.control.T
+        predicted = following @ modes.decoder[:, :channels]
+        missed += float(np.sum((trial[cut:] - predicted) ** 2))
+        total += float(np.sum(trial[cut:] ** 2))
+    return missed / total if total > 0.0 else np.inf

@@ -118,76 +118,36 @@ def angular_distance(
     first: npt.ArrayLike,
     second: npt.ArrayLike,
     controls: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
-    *,
-    weights: tuple[float, float] = (1.0, 1.0),
-    starts: int | None = None,
-    certificate: str = "fast",
-    random_state: int | np.random.Generator | None = 0,
+    **options: Any,
 ) -> Score:
-    """Return the angle between two linear systems after the best rotation of the state space.
+    """Return the angle between two linear systems after the best rotation, between 0 and pi.
 
-    The angle is between 0 and pi. Its cosine is the largest ``<A1, Q' A2 Q> / (||A1|| ||A2||)`` over O(n),
-    with the inputs joined as in `euclidean_distance`; the best rotation is the same.
-
-    Parameters
-    ----------
-    first, second, controls, weights, starts, certificate, random_state
-        See `euclidean_distance`.
-
-    Returns
-    -------
-    Score
-        In radians.
+    Its cosine is the largest ``<A1, Q' A2 Q> / (||A1|| ||A2||)`` over O(n). The arguments and the best
+    rotation are those of `euclidean_distance`.
 
     Examples
     --------
     >>> angular_distance([[1.0]], [[-0.5]])  # no rotation changes a sign
     Score(score=3.141592653589793, lower_bound=3.141592653589793)
     """
-    chords = euclidean_distance(
-        first,
-        second,
-        controls,
-        weights=weights,
-        starts=starts,
-        certificate=certificate,
-        random_state=random_state,
-    )
+    chords = euclidean_distance(first, second, controls, **options)
     return Score(*(2.0 * float(np.arcsin(min(1.0, 0.5 * chord))) for chord in chords))
 
 
-def wasserstein_distance(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
-    """Return the squared 2-Wasserstein distance between two sets of eigenvalues.
+def wasserstein_distance(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> float:
+    """Return the squared 2-Wasserstein distance between two sets of eigenvalues, (n,) and (m,).
 
     Each set is a uniform distribution in the complex plane: the distance is the smallest mean of
     ``|a - b|^2`` over all ways to move the one to the other. It is exact.
 
-    Parameters
-    ----------
-    first, second : (n,) and (m,) array_like of complex
-        Eigenvalues, in any order.
-
-    Returns
-    -------
-    float
-
     Examples
     --------
-    >>> wasserstein_distance([1.0, 1j], [1j, 0.0])
+    >>> wasserstein_distance(np.array([1.0, 1j]), np.array([1j, 0.0]))
     0.5
-    >>> round(wasserstein_distance([1.0], [1j, 0.0]), 12)  # a half of it goes to each
+    >>> round(wasserstein_distance(np.array([1.0]), np.array([1j, 0.0])), 12)  # a half of it goes to each
     1.5
     """
-    a, b = (_eigenvalues(values, name) for values, name in ((first, "first"), (second, "second")))
-    return transport_cost(np.abs(a[:, None] - b[None, :]) ** 2)
-
-
-def _eigenvalues(values: Any, name: str) -> npt.NDArray[np.complex128]:
-    """Return finite complex numbers."""
-    numbers = np.asarray(values, dtype=np.complex128)
-    if numbers.ndim != 1 or not numbers.size or not np.isfinite(numbers).all():
-        raise ParameterError(f"{name} has shape {numbers.shape}, but it must be a list of finite eigenvalues")
-    return numbers
+    return transport_cost(np.abs(first[:, None] - second) ** 2)
 
 
 def _normalised(

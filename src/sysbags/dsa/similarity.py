@@ -14,10 +14,9 @@ from sysbags._common.messages import warn
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import check_choice, check_integer, check_weight, seed_of
-from sysbags.dsa.delays import Trials, choose_delays
-from sysbags.dsa.modes import DynamicModes, check_rank, fit_trials, rank_range
+from sysbags.dsa.modes import DynamicModes, check_rank, choose_delays, fit_trials, rank_range
 from sysbags.dsa.scores import Score, angular_distance, euclidean_distance, wasserstein_distance
-from sysbags.dsa.trials import check_controls, check_items, check_trials, is_collection
+from sysbags.dsa.trials import Trials, check_controls, check_items, check_trials, is_collection
 from sysbags.errors import DistanceWarning, ParameterError, StreamError
 
 __all__ = ["DSA"]
@@ -79,8 +78,8 @@ class DSA:
         inputs in the same units. Inputs need `score_method` "angular" or "euclidean"; the default compares
         eigenvalues, and so needs ``compare="state"``.
     n_delays : int or "auto", default=1
-        Number of observations in a row, see `delay_embed`. "auto" is one number for all systems, by
-        the error of one-step prediction on held-out time, see `select_delays`, without the kernel.
+        Number of observations in a row. "auto" is one number for all systems, by the error of one-step
+        prediction on held-out time, without the kernel.
     delay_interval : int, default=1
         Time steps from one observation in a row to the next.
     rank : int, "auto" or None, default=None
