@@ -69,6 +69,7 @@ def run_quick_commands(name, folder, capsys, monkeypatch):
             assert words(capsys.readouterr().out.replace(str(folder), "/data")) == words(output)
 
 
+@pytest.mark.long  # `make docs` runs it, too
 def test_classify_clips(tmp_path, monkeypatch, capsys):
     found = run("classify_clips", tmp_path, monkeypatch)
     assert found["trained"].settings["classifier"] == "kernel ridge"
@@ -82,6 +83,7 @@ def test_classify_clips(tmp_path, monkeypatch, capsys):
     run_quick_commands("classify_clips", found["folder"], capsys, monkeypatch)
 
 
+@pytest.mark.long
 def test_watch_a_process(tmp_path, monkeypatch):
     found = run("watch_a_process", tmp_path, monkeypatch)
     (event,) = found["events"]

@@ -345,21 +345,20 @@ def test_completion_in_other_shells(shell, name):
 
 
 def test_completion_imports_nothing_heavy():
-    code = (
-        "import sys; from sysbags.cli import main; main([]); "
-        f"print([name for name in {HEAVY!r} if name in sys.modules])"
-    )
-    for line in COMPLETIONS:
-        words = line.split(" ")
-        asked = {"_SYSBAGS_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, **asked},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert done.stdout.split("\n")[-2] == "[]"
+    code = f"""
+import os, sys
+from sysbags.cli import main
+os.environ["_SYSBAGS_COMPLETE"] = "complete_bash"
+for line in {list(COMPLETIONS)!r}:
+    os.environ |= {{"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}}
+    main([])
+print()
+print([name for name in {HEAVY!r} if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *found, heavy = done.stdout.splitlines()
+    assert {"alignment", "unit-variance"} <= set(found)
+    assert heavy == "[]"
 
 
 @pytest.mark.parametrize("words", [["--version"], ["fit", "--help"]])
@@ -413,7 +412,7 @@ except KeyboardInterrupt:  # before run has begun
 """
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.03, 0.1, 0.3, 0.6])
+@pytest.mark.parametrize("delay", [0.0, 0.1, 0.5])
 def test_ctrl_c_at_any_time(classes, tmp_path, delay):
     """Whenever the interrupt comes, there is no traceback; a fast machine may have finished before."""
     command = [sys.executable, "-c", STARTED, "fit", str(classes), "--out", str(tmp_path / "m")]

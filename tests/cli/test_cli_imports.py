@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from cli_folder import call, make_classes, waves
+from cli_folder import call, make_classes
+from clips import moving_frames
 from sysbags.video import write_video
 
 # Runs commands in one process and prints the modules of the research packages that any of them has imported.
@@ -24,7 +25,7 @@ def test_everyday_commands_import_no_experiments(tmp_path, capsys):
     assert call(capsys, "fit", clips, "--out", model)[0] == 0
     first, second = clips / "waves" / "0.mp4", clips / "flicker" / "0.mp4"
     film = tmp_path / "film.mkv"
-    write_video(film, waves(0, 440), 8, lossless=True)
+    write_video(film, moving_frames(440, 48, 64), 8, lossless=True)
     commands = [
         f"classify {model} {first}",
         f"distance {first} {second}",

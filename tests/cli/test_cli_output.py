@@ -148,7 +148,7 @@ while words:
 """
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.long)])
 def test_an_encoding_that_does_not_have_all_characters(data, tmp_path, encoding):
     """A name is printed with escapes where the encoding of the output does not have its characters."""
     folder, library = tmp_path / "\u00e9t\u00e9 \u6d77", tmp_path / "clips.library"
