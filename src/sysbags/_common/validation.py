@@ -22,6 +22,7 @@ __all__ = [
     "check_share",
     "check_stream",
     "check_weight",
+    "generator_of",
     "kernel_name",
     "seed_of",
 ]
@@ -237,3 +238,10 @@ def seed_of(random_state: Any) -> int:
     raise ParameterError(
         f"random_state is {random_state!r}, but it must be a whole number of at least 0, a Generator or None"
     )
+
+
+def generator_of(random_state: Any) -> np.random.Generator:
+    """Return a Generator as it is, and a new one for any other random state."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    return np.random.default_rng(seed_of(random_state))

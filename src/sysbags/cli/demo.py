@@ -34,17 +34,16 @@ def demo(
 
     Example: sysbags demo --out demo, then open demo/report.html
     """
-    from sysbags._common.files import atomic_write
     from sysbags.evaluate.demo import experiment
     from sysbags.report.demo import Settings
     from sysbags.report.demo_page import page
+    from sysbags.report.templates import write_page
 
     settings = Settings(out, per_class, frames, random_state, n_jobs)
     out.mkdir(parents=True, exist_ok=True)
     check_out(settings.report)
     outcome = experiment(settings, Stages())
-    with atomic_write(settings.report) as temporary:
-        temporary.write_text(page(outcome), encoding="utf-8")
+    write_page(settings.report, page(outcome))
     pairs = zip(outcome.predictions, outcome.new_labels, strict=True)
     correct = sum(prediction == label for prediction, label in pairs)
     if as_json:

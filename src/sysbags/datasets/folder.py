@@ -86,14 +86,6 @@ def class_folders(folder: str | os.PathLike[str]) -> ClipFolder:
 
     At least one of these must be there besides ``clip``. Columns with other contents are ignored.
 
-    Parameters
-    ----------
-    folder : path
-
-    Returns
-    -------
-    ClipFolder
-
     Raises
     ------
     FileError
@@ -147,14 +139,6 @@ def class_folders(folder: str | os.PathLike[str]) -> ClipFolder:
 def clips_under(folder: str | os.PathLike[str]) -> list[Path]:
     """List all clips below a folder, in natural order; a folder of images is one clip.
 
-    Parameters
-    ----------
-    folder : path
-
-    Returns
-    -------
-    list of Path
-
     Raises
     ------
     FileError
@@ -180,14 +164,6 @@ def clips_under(folder: str | os.PathLike[str]) -> list[Path]:
 def looks_like_clip(path: Path) -> bool:
     """Whether a path has the suffix of a video file, or is a folder of images.
 
-    Parameters
-    ----------
-    path : Path
-
-    Returns
-    -------
-    bool
-
     Examples
     --------
     >>> looks_like_clip(Path("walk.mp4")), looks_like_clip(Path("walk.csv"))
@@ -203,16 +179,8 @@ def check_trial(
 ) -> list[str]:
     """Return a trial, an official split, as "train", "test" or "" (not used) for each item.
 
-    Parameters
-    ----------
-    words : sequence of str
-        Capitals and surrounding spaces are ignored.
-    title : str
-        The name of the trial in error messages.
-    places : sequence of str
-        The name of each item in error messages.
-    error : type, default=FileError
-        What is raised for any other word, and if no item is in the training set or none in the test set.
+    Capitals and surrounding spaces are ignored. `title` and `places` are the names of the trial and of each
+    item in error messages; `error` is raised for any other word, and if one of the two sets is empty.
 
     Examples
     --------

@@ -13,7 +13,7 @@ import numpy as np
 
 from sysbags._common.files import atomic_write
 from sysbags._common.parallel import run
-from sysbags._common.validation import check_choice, check_integer, seed_of
+from sysbags._common.validation import check_choice, check_integer, generator_of, seed_of
 from sysbags.datasets._scenery import Film, Texture
 from sysbags.datasets._textures import fire, grass, lights, rain, smoke, traffic, waves, wheel
 from sysbags.errors import ParameterError
@@ -71,9 +71,7 @@ def make_frames(
     check_integer(frames, "frames")
     check_integer(height, "height", SMALLEST)
     check_integer(width, "width", SMALLEST)
-    if not isinstance(random_state, np.random.Generator):
-        random_state = np.random.default_rng(seed_of(random_state))
-    return TEXTURES[texture](random_state, frames, height, width)
+    return TEXTURES[texture](generator_of(random_state), frames, height, width)
 
 
 def make_clips(

@@ -166,6 +166,10 @@ def _plain(name: str) -> str:
 
 # Classes and counts: Section "Database" of the paper's two experiments. The aliases of YUPENN are the names
 # that its authors use (Derpanis et al., CVPR 2012), also for the folders of its successor YUP++.
+YUPENN = (
+    *("Beach", "Elevator", "Forest fire", "Fountain", "Highway", "Lightning storm", "Ocean", "Railway"),
+    *("Rushing river", "Clouds", "Snowing", "City street", "Waterfalls", "Windmill farm"),
+)
 LAYOUTS: Mapping[str, Layout] = {
     layout.name: layout
     for layout in (
@@ -173,57 +177,19 @@ LAYOUTS: Mapping[str, Layout] = {
         Layout(
             "dyntex-beta",
             "DynTex Beta",
-            {
-                "Sea": 20,
-                "Vegetation": 20,
-                "Trees": 20,
-                "Flags": 20,
-                "Calm water": 20,
-                "Fountains": 20,
-                "Smoke": 16,
-                "Escalator": 7,
-                "Traffic": 9,
-                "Rotation": 10,
-            },
+            dict.fromkeys(("Sea", "Vegetation", "Trees", "Flags", "Calm water", "Fountains"), 20)
+            | {"Smoke": 16, "Escalator": 7, "Traffic": 9, "Rotation": 10},
         ),
         Layout(
             "dyntex-gamma",
             "DynTex Gamma",
-            {
-                "Flowers": 29,
-                "Sea": 38,
-                "Naked trees": 25,
-                "Foliage": 35,
-                "Escalator": 7,
-                "Calm water": 30,
-                "Flags": 31,
-                "Grass": 23,
-                "Traffic": 9,
-                "Fountains": 37,
-            },
+            {"Flowers": 29, "Sea": 38, "Naked trees": 25, "Foliage": 35, "Escalator": 7}
+            | {"Calm water": 30, "Flags": 31, "Grass": 23, "Traffic": 9, "Fountains": 37},
         ),
         Layout(
             "yupenn",
             "YUPENN",
-            dict.fromkeys(
-                (
-                    "Beach",
-                    "Elevator",
-                    "Forest fire",
-                    "Fountain",
-                    "Highway",
-                    "Lightning storm",
-                    "Ocean",
-                    "Railway",
-                    "Rushing river",
-                    "Clouds",
-                    "Snowing",
-                    "City street",
-                    "Waterfalls",
-                    "Windmill farm",
-                ),
-                30,
-            ),
+            dict.fromkeys(YUPENN, 30),
             {
                 "Clouds": ("Sky-clouds", "Sky"),
                 "City street": ("Street",),

@@ -42,14 +42,8 @@ class LabelledStreams:
 
     Examples
     --------
-    >>> import pathlib, tempfile
-    >>> import numpy as np
-    >>> from sysbags.datasets import read_streams
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "sounds.npz"
-    >>> np.savez(path, streams=np.ones((2, 20, 4)), labels=["dog", "rain"], groups=[0, 1])
-    >>> data = read_streams(path)
-    >>> data.streams[0].shape, data.labels, data.groups, data.names
-    ((20, 4), ['dog', 'rain'], [0, 1], ['stream 0', 'stream 1'])
+    >>> LabelledStreams([np.ones((20, 4))], ["dog"], groups=[0], names=["stream 0"]).trials
+    {}
     """
 
     streams: list[Array]

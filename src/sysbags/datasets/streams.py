@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_integer, check_matrix, check_weight
-from sysbags.errors import ParameterError
+from sysbags._common.validation import check_integer, check_matrix, check_weight, generator_of
 
 __all__ = ["make_line_attractor", "make_lorenz", "make_random_network", "make_ring_attractor", "make_streams"]
 
@@ -74,7 +72,7 @@ def make_streams(
     check_integer(frames, "frames")
     check_integer(bins, "bins", minimum=2)
     check_weight(noise, "noise")
-    rng = _generator(random_state)
+    rng = generator_of(random_state)
 
     streams = []
     common = rng.standard_normal((bins, STATES))
@@ -113,16 +111,6 @@ def _softmax(logits: Array) -> Array:
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def _generator(random_state: Any) -> np.random.Generator:
-    try:
-        return np.random.default_rng(random_state)
-    except (TypeError, ValueError):
-        raise ParameterError(
-            f"random_state is {random_state!r}, but it must be a whole number of at least 0, "
-            "a Generator or None"
-        ) from None
-
-
 def make_random_network(*, units: int = 40, steps: int = 400, random_state: RandomState = 0) -> Array:
     """Simulate a network ``dx = -x + g W tanh(x)`` with random weights, driven by noise.
 
@@ -142,7 +130,7 @@ def make_random_network(*, units: int = 40, steps: int = 400, random_state: Rand
     >>> make_random_network(units=10, steps=50).shape
     (50, 10)
     """
-    rng = np.random.default_rng(random_state)
+    rng = generator_of(random_state)
     weights = rng.uniform(0.8, 1.6) * rng.standard_normal((units, units)) / np.sqrt(units)
     return _trajectory(lambda x, _: weights @ np.tanh(x) - x, units, steps, None, rng)
 
@@ -176,7 +164,7 @@ def make_ring_attractor(
     >>> make_ring_attractor(units=12, steps=50).shape
     (50, 12)
     """
-    rng = np.random.default_rng(random_state)
+    rng = generator_of(random_state)
     angles = rng.permutation(units) * (2.0 * np.pi / units)
     gain = rng.uniform(3.0, 5.0)
     differences = angles[:, None] - angles
@@ -215,7 +203,7 @@ def make_line_attractor(
     >>> make_line_attractor(units=12, steps=50).shape
     (50, 12)
     """
-    rng = np.random.default_rng(random_state)
+    rng = generator_of(random_state)
     direction = rng.standard_normal(units)
     direction /= np.linalg.norm(direction)
     weights = 0.5 * rng.standard_normal((units, units)) / np.sqrt(units)
@@ -245,7 +233,7 @@ def make_lorenz(*, rho: float = 28.0, steps: int = 400, random_state: RandomStat
     >>> make_lorenz(steps=50).shape
     (50, 3)
     """
-    rng = np.random.default_rng(random_state)
+    rng = generator_of(random_state)
     state = rng.standard_normal(3) + np.array([1.0, 1.0, 25.0])
     rows = np.empty((BURN_IN + check_integer(steps, "steps"), 3))
     for row in rows:

@@ -57,16 +57,8 @@ class Added:
 
     Examples
     --------
-    >>> import pathlib, tempfile
-    >>> from sysbags.datasets import make_clips
-    >>> from sysbags.library import Library
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> clips, _ = make_clips(folder / "clips", 2, frames=8, height=48, width=64, textures=["rain", "fire"])
-    >>> _ = (folder / "broken.mp4").write_text("no video")
-    >>> with Library(folder / "clips.library") as library:
-    ...     result = library.add([*clips, folder / "broken.mp4"])
-    >>> result.added, [path.name for path in result.failures], len(result.unlabelled)
-    (4, ['broken.mp4'], 4)
+    >>> Added(added=4, missing=[Path("clips/rain/01.mp4")]).failures
+    {}
     """
 
     added: int = 0

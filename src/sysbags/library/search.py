@@ -83,17 +83,9 @@ class Duplicates(NamedTuple):
 
     Examples
     --------
-    >>> import pathlib, tempfile
-    >>> from sysbags.datasets import make_clips
-    >>> from sysbags.library import Library
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> clips, _ = make_clips(folder / "clips", 2, frames=8, height=48, width=64, textures=["rain", "fire"])
-    >>> _ = (folder / "clips" / "copy.mp4").write_bytes(clips[0].read_bytes())
-    >>> with Library(folder / "clips.library") as library:
-    ...     _ = library.add([folder / "clips"])
-    ...     duplicates = library.duplicates(below=0.0)
-    >>> [[path.name for path in paths] for paths in duplicates.equal], duplicates.near
-    ([['copy.mp4', '00.mp4']], [])
+    >>> found = Duplicates(equal=[[Path("a.mp4"), Path("copy.mp4")]], near=[], below=0.1)
+    >>> [len(paths) for paths in found.equal]
+    [2]
     """
 
     equal: list[list[Path]]
@@ -187,15 +179,7 @@ def _distance(pair: Any, systems: StoredSystems, lambda_a: float, lambda_mu: flo
 class LibraryMap(NamedTuple):
     """The result of `library_map`. Distances are squared.
 
-    Attributes
-    ----------
-    clips : list of ClipRecord
-        All clips, ordered by their paths.
-    plane : (K, 2) array
-    neighbours : (K, k) array of int
-        The nearest other clips of each, nearest first.
-    distances : (K, k) array
-        Theirs, exact.
+    Clips are ordered by their paths; `neighbours` are the nearest other clips of each, nearest first.
     """
 
     clips: list[ClipRecord]
@@ -216,11 +200,6 @@ def library_map(library: Library, *, n_jobs: int | None = None) -> LibraryMap:
     library : Library
     n_jobs : int, optional
         Threads; the result does not depend on it.
-
-    Raises
-    ------
-    FileError
-        If the library has no clips, or clips were removed meanwhile.
 
     Examples
     --------
@@ -268,16 +247,7 @@ def _plane(index: SystemIndex) -> Array:
 def placed(squared: Array, fitted: IntArray) -> Array:
     """Return points of a plane, by the squared distances of all items to some of them.
 
-    Parameters
-    ----------
-    squared : (K, L) array
-        Squared distances of the items (rows) to those that the plane is fitted to (columns).
-    fitted : (L,) array of int
-        Which items the columns are.
-
-    Returns
-    -------
-    (K, 2) array
+    `squared` has those of the items (rows) to the items `fitted` (columns), which the plane is fitted to.
 
     Examples
     --------

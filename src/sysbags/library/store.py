@@ -129,9 +129,11 @@ class Library:
     ...     print(first.added, second.added, second.unchanged)
     ...     print([clip.label for clip in library.clips()], library.verify())
     ...     print(library.systems[0])
+    ...     print(len(library.search(clips[0], 3).clips), library.duplicates(below=0.0).equal)
     4 0 4
     ['fire', 'fire', 'rain', 'rain'] []
     System(order=2, size=8, bag_length=256, kernel='chi2')
+    3 []
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -95,10 +95,6 @@ def report_table(path: str | os.PathLike[str], clips: str | os.PathLike[str] | N
         The folder that was evaluated. A report has the names of its clips only; with this folder the rows
         have their paths.
 
-    Returns
-    -------
-    ClipTable
-
     Raises
     ------
     FileError
@@ -197,14 +193,7 @@ def find_clips(names: Sequence[str], folder: Path) -> dict[str, Path]:
 
 
 def library_table(library: Library, *, n_jobs: int | None = None) -> ClipTable:
-    """Return the clips of a library, without pictures; the map is computed, see `library_map`.
-
-    Parameters
-    ----------
-    library : Library
-    n_jobs : int, optional
-        Threads.
-    """
+    """Return the clips of a library, without pictures; the map is computed, see `library_map`."""
     found = library_map(library, n_jobs=n_jobs)
     columns = (found.clips, found.plane.tolist(), found.neighbours.tolist(), found.distances.tolist())
     return ClipTable(
@@ -225,14 +214,7 @@ def library_table(library: Library, *, n_jobs: int | None = None) -> ClipTable:
 
 
 def with_pictures(table: ClipTable, *, n_jobs: int | None = None) -> ClipTable:
-    """Return a table with a frame of each clip that has no picture yet; those that cannot be read have none.
-
-    Parameters
-    ----------
-    table : ClipTable
-    n_jobs : int, optional
-        Threads.
-    """
+    """Return a table with a frame of each clip that has no picture yet, if it can be read."""
 
     def pictured(row: ClipRow) -> ClipRow:
         if row.picture is not None or row.path is None:

@@ -30,16 +30,7 @@ STATES = ("wheel", "rain")  # classes; the states of the first clip of each are 
 
 
 def page(outcome: Outcome) -> str:
-    """Return the report of the demonstration as the text of an HTML file.
-
-    Parameters
-    ----------
-    outcome : Outcome
-
-    Returns
-    -------
-    str
-    """
+    """Return the report of the demonstration as the text of an HTML file."""
     settings, classes = outcome.settings, [str(name) for name in outcome.means.classes]
     heads, accuracies = outcome.table()
     examples = [outcome.clips[outcome.labels.index(name)] for name in outcome.new_labels]

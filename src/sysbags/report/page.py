@@ -61,15 +61,7 @@ def page(evaluation: Evaluation, pictures: Sequence[bytes]) -> str:
     The summary, the table of methods and the runtimes are plain HTML. A script draws the rest from the
     numbers of `compact`. The page's content security policy allows no request and no other script.
 
-    Parameters
-    ----------
-    evaluation : Evaluation
-    pictures : sequence of bytes
-        A JPEG of each clip, see `pictures`.
-
-    Returns
-    -------
-    str
+    `pictures` are a JPEG of each clip, see the function of this name.
     """
     if len(pictures) != len(evaluation.clips):
         raise ParameterError(
@@ -107,10 +99,6 @@ def pictures(
     n_jobs : int, optional
         Threads.
 
-    Returns
-    -------
-    list of bytes
-
     Examples
     --------
     >>> import tempfile
@@ -135,16 +123,7 @@ def write(path: str | os.PathLike[str], evaluation: Evaluation, *, n_jobs: int |
 
 
 def compact(evaluation: Evaluation) -> dict[str, Any]:
-    """Return the data for the script of the report, ready for JSON: no NaN, classes as numbers.
-
-    Parameters
-    ----------
-    evaluation : Evaluation
-
-    Returns
-    -------
-    dict
-    """
+    """Return the data for the script of the report, ready for JSON: no NaN, classes as numbers."""
     code = {name: k for k, name in enumerate(evaluation.classes)}
     relations, confidence = evaluation.relations, evaluation.confidence_summary
     return {

@@ -22,18 +22,9 @@ COLOURS = ("#1F7FC0", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "cu
 
 
 def render(name: str, **values: Any) -> str:
-    """Return a page from its template. Every value is escaped, except those that are `Markup`.
+    """Return a page from its template in the folder ``templates``, which needs all `values`.
 
-    Parameters
-    ----------
-    name : str
-        File in the folder ``templates``.
-    **values
-        All that the template needs; a missing one is an error.
-
-    Returns
-    -------
-    str
+    Every value is escaped, except those that are `Markup`.
     """
     return _environment().get_template(name).render(values)
 

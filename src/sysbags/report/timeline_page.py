@@ -48,17 +48,7 @@ def write_timeline(
 def typical_frames(pictures: Iterable[Frame], timeline: Timeline, clock: Clock) -> dict[int, list[bytes]]:
     """Return a few frames of the window that is typical of each label, as JPEG files.
 
-    Parameters
-    ----------
-    pictures : iterable of (H, W, 3) arrays
-        All frames of the clip; those after the last window that is shown are not read.
-    timeline : Timeline
-    clock : Clock
-
-    Returns
-    -------
-    dict
-        From labels to pictures.
+    `pictures` are all frames of the clip, of which those after the last window that is shown are not read.
     """
     import cv2
 
@@ -85,17 +75,7 @@ def timeline_page(
 ) -> str:
     """Return the page of a timeline as the text of an HTML file that holds everything it shows.
 
-    Parameters
-    ----------
-    timeline : Timeline
-    clock : Clock
-    pictures : mapping
-        JPEG files of each label, see `typical_frames`; labels may be missing.
-    title : str
-
-    Returns
-    -------
-    str
+    `pictures` are JPEG files of each label, see `typical_frames`; labels may be missing.
     """
     windows = timeline.windows
     first, last = clock.seconds(windows[0].start), clock.seconds(windows[-1].stop)

@@ -30,17 +30,8 @@ class Verdict:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from sysbags.datasets import make_streams
-    >>> from sysbags.watch import Watcher
-    >>> (slow, fast), _ = make_streams(classes=2, per_class=1, frames=800, bins=8)
-    >>> watcher = Watcher(rate=10.0, learn=60.0, false_alarms=1 / 600, length=20, order=2)
-    >>> verdicts, _ = watcher.update(np.concatenate([slow[:700], fast[:100], slow[700:]]))
-    >>> verdicts[0].kind, verdicts[-1].kind
-    ('learning', 'normal')
-    >>> unusual = max(verdicts, key=lambda verdict: verdict.surprise)
-    >>> unusual.kind, unusual.part, 69.0 <= unusual.start < unusual.stop <= 81.0
-    ('change', 'transition', True)
+    >>> Verdict(start=4.0, stop=14.0, new=13.0, kind="change", surprise=5.2, part="transition").p_values
+    {}
     """
 
     start: float
@@ -72,16 +63,9 @@ class Event:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from sysbags.datasets import make_streams
-    >>> from sysbags.watch import Watcher
-    >>> (slow, fast), _ = make_streams(classes=2, per_class=1, frames=800, bins=8)
-    >>> watcher = Watcher(rate=10.0, learn=60.0, false_alarms=1 / 600, length=20, order=2)
-    >>> _, events = watcher.update(np.concatenate([slow[:700], fast[:100], slow[700:]]))
-    >>> [(event.kind, event.part) for event in events]
-    [('change', 'transition')]
-    >>> 69.0 <= events[0].start < events[0].end <= 81.0  # seconds
-    True
+    >>> event = Event(start=5.0, end=9.0, peak=6.0, kind="still", surprise=9.0, p_value=0.01, part="")
+    >>> event.end - event.start, event.per_day
+    (4.0, 0.0)
     """
 
     start: float

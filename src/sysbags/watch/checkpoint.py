@@ -56,15 +56,8 @@ FORMS = {
 def pack(obj: Any) -> list[Any]:
     """Turn a watcher, what it has learnt, or a list of these into plain values.
 
-    Parameters
-    ----------
-    obj : Watcher, Learnt, list, tuple or None
-
-    Returns
-    -------
-    list
-        Arrays, numbers, texts, and lists and dicts of these. Each entry is an object and refers to entries
-        before it, so that what objects share is there once; the last entry is `obj`.
+    These are arrays, numbers, texts, and lists and dicts of these. Each entry is an object and refers to
+    entries before it, so that what objects share is there once; the last entry is `obj`.
 
     Examples
     --------

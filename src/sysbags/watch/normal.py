@@ -155,16 +155,7 @@ def innovation_parts(motion: Motion, features: Array, norms: Array) -> Array:
     what the states do not explain with the normal amount, ``q - 1 - log q`` for a ratio q. The third is the
     squared mean of the states, in units of their normal spread.
 
-    Parameters
-    ----------
-    motion : Motion
-    features : (L, d) array
-    norms : (L,) array
-        See `fit_motion`.
-
-    Returns
-    -------
-    (3,) array
+    The three parts are an array; see `fit_motion` for the features, (L, d), and the norms, (L,).
     """
     X = (features - motion.center) @ motion.basis
     before, after = X[:-1], X[1:]
@@ -188,10 +179,6 @@ def spectrum_scores(motion: Motion, features: Array) -> Array:
     a window its frequency tells. The first score is the mean squared deviation of the logarithms of the
     spectrum of all states together, in units of their normal deviations; the second the largest deviation
     of any state at any frequency, upwards.
-
-    Returns
-    -------
-    (2,) array
     """
     shape, power = _spectra((features - motion.center) @ motion.basis)
     deviations = (shape - motion.shape[0]) / motion.shape[1]
@@ -337,13 +324,7 @@ class Scorer:
         self._earlier: deque[tuple[int, EmbeddedWindow]] = deque()
 
     def score(self, window: Window) -> Array:
-        """Return the scores of a window with a system, in the order of `SCORES`.
-
-        Returns
-        -------
-        (11,) array
-            Logarithms; NaN where there is no window before.
-        """
+        """Return logarithms of the scores of a window with a system, NaN where there is no window before."""
         assert window.system is not None
         features, self.rows = self._features_of(window), window.rows
         self.embedded = one = _embedded(window.system, features)

@@ -24,15 +24,6 @@ def distance_features(squared: Array) -> Array:
     bandwidth, and items that are far from all others count by how far they are, which a bounded kernel would
     hide. For the alignment distance there need not be such points: negative eigenvalues are set to zero.
 
-    Parameters
-    ----------
-    squared : (K, K) array
-        The squared distances of the items.
-
-    Returns
-    -------
-    (K, d) array
-
     Examples
     --------
     >>> line = np.array([0.0, 1.0, 3.0])
@@ -72,8 +63,7 @@ def change_points(features: Array, penalty: float, min_size: int = 1, reach: int
 
     Returns
     -------
-    list of int
-        The first item of each segment, without that of the first segment.
+    The first item of each segment, without that of the first segment.
 
     Examples
     --------
@@ -227,9 +217,7 @@ def divide(
 
     Returns
     -------
-    changes : list of lists of int
-        Of each run, see `change_points`.
-    penalty : float
+    The changes of each run, see `change_points`, and the penalty.
 
     Examples
     --------
@@ -259,15 +247,7 @@ def group_phases(phases: Sequence[Array], penalty: float) -> IntArray:
     The two groups whose union raises the scatter least are joined, as long as it rises by no more than the
     penalty: the criterion by which `change_points` divides neighbours.
 
-    Parameters
-    ----------
-    phases : sequence of (K, d) arrays
-    penalty : float
-
-    Returns
-    -------
-    (len(phases),) array of int
-        Numbered by their first phase, from 0.
+    Labels are numbered by their first phase, from 0.
 
     Examples
     --------

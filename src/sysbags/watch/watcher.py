@@ -60,13 +60,7 @@ class Learnt(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """How often there were false alarms in normal windows that took no part in the choice of the threshold.
-
-    Attributes
-    ----------
-    events : int
-    seconds : float
-    """
+    """False alarms in so many seconds of normal windows that took no part in the choice of the threshold."""
 
     events: int
     seconds: float
@@ -111,11 +105,13 @@ class Watcher:
     Examples
     --------
     >>> from sysbags.datasets import make_streams
-    >>> stream = make_streams(classes=1, per_class=1, frames=4000)[0][0]
-    >>> watcher = Watcher(rate=10.0, learn=300.0, false_alarms=1 / 3600)
-    >>> verdicts, events = watcher.update(stream)
-    >>> verdicts[0].kind, verdicts[-1].kind, events
-    ('learning', 'normal', [])
+    >>> (slow, fast), _ = make_streams(classes=2, per_class=1, frames=800, bins=8)
+    >>> watcher = Watcher(rate=10.0, learn=60.0, false_alarms=1 / 600, length=20, order=2)
+    >>> verdicts, events = watcher.update(np.concatenate([slow[:700], fast[:100], slow[700:]]))
+    >>> verdicts[0].kind, verdicts[-1].kind
+    ('learning', 'normal')
+    >>> [(event.kind, event.part, 69.0 <= event.start < event.end <= 81.0) for event in events]  # seconds
+    [('change', 'transition', True)]
     """
 
     def __init__(
@@ -162,17 +158,7 @@ class Watcher:
         return -(-self.windows.length // self.windows.step)
 
     def update(self, rows: Any) -> tuple[list[Verdict], list[Event]]:
-        """Add rows, and return verdicts on the windows that are complete now, and events that have ended.
-
-        Parameters
-        ----------
-        rows : (N, p) array_like
-            The next bags of the stream, any number of them.
-
-        Returns
-        -------
-        list of Verdict, list of Event
-        """
+        """Add any number of rows; return verdicts on complete windows, and events that have ended."""
         verdicts, events = [], []
         with ONE_BLAS_THREAD:  # small matrices take longer with several
             for window in self.windows.update(rows):

@@ -131,18 +131,7 @@ class Windows:
         self._steps = FIRST_STEPS
 
     def update(self, rows: Any) -> list[Window]:
-        """Add rows, and return the windows that are complete now.
-
-        Parameters
-        ----------
-        rows : (T, p) array_like
-            Any number, also none.
-
-        Returns
-        -------
-        list of Window
-            In the order of time.
-        """
+        """Add any number of rows, (T, p), and return the windows that are complete now."""
         new = self._check_rows(rows)
         windows = []
         while new.shape[0]:
@@ -210,17 +199,7 @@ class Windows:
 def window_systems(stream: Any, length: int = 100, step: int = 10, **options: Any) -> list[Window]:
     """Identify the system of each of the overlapping windows of a finished stream.
 
-    Parameters
-    ----------
-    stream : (N, p) array_like
-    length, step : int, default=100, 10
-    **options
-        Options of `Windows`.
-
-    Returns
-    -------
-    list of Window
-        Rows at the end that do not fill a window are left out.
+    Rows at the end that do not fill a window are left out. Options are those of `Windows`.
 
     Examples
     --------
