@@ -388,7 +388,7 @@ def test_visual_words_with_the_same_descriptors_describe_a_frame_once(monkeypatc
     clips = [moving_frames(6, 64, 80, seed=seed) for seed in range(2)]
     first, second = (VisualWords(words, sampling="grid").fit(clips) for words in (5, 7))
     soft = clone(second).set_params(assignment="soft", window=2, random_state=3).fit(clips)
-    other = VisualWords(5, sampling="grid", grid_step=9).fit(clips)
+    other = VisualWords(5, sampling="grid", max_points=9).fit(clips)
     assert first.shares_a_pass(soft)
     assert not first.shares_a_pass(other)
     assert not first.shares_a_pass(LocalBinaryPatterns())

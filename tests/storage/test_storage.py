@@ -333,7 +333,7 @@ def test_pipelines(tmp_path):
 
 def test_another_process_classifies_the_same(tmp_path):
     """It has the files, and nothing of what made them."""
-    words = bags.VisualWords(20, "sift", sampling="grid", grid_step=4)
+    words = bags.VisualWords(20, "sift", sampling="grid")
     models = {
         "lbp": pipeline(bags.LocalBinaryPatterns(), compress=12),
         "words": pipeline(words, lambda_mu=1.0),

@@ -36,9 +36,12 @@ __all__ = [
 Descriptors = npt.NDArray[np.float32]
 
 LENGTHS = {"surf": 64, "sift": 128}
-THRESHOLDS = {"surf": 0.1, "sift": 0.04}
+# The search for keypoints: their minimal strength, and the octaves, scales per octave and step of SURF.
+SIFT_THRESHOLD = 0.04
+SURF_THRESHOLD, SURF_OCTAVES, SURF_SCALES, SURF_STEP = 0.1, 4, 6, 1
+GRID_STEP, GRID_SCALE = 8, 1.6  # pixels
 # Parameters of VisualWords that do not change the descriptors of a frame.
-COUNTING = ("words", "assignment", "bandwidth", "samples", "fit_stride", "random_state", "window", "step")
+COUNTING = ("words", "assignment", "samples", "fit_stride", "random_state", "window", "step")
 
 Self = TypeVar("Self", bound="CodebookBags")
 
@@ -114,34 +117,23 @@ class VisualWords(CodebookBags):
     codebook: the `words` cluster centers of the descriptors of the training videos, by k-means. The bag of a
     frame counts for each word the descriptors whose nearest word it is. With soft assignment each descriptor
     x is divided among all words w in proportion to ``exp(-|x - w|^2 / (2 bandwidth^2))`` (codeword
-    uncertainty: van Gemert, Veenman, Smeulders and Geusebroek, "Visual word ambiguity", PAMI 2010).
-    A bag without any keypoint is uniform.
+    uncertainty: van Gemert, Veenman, Smeulders and Geusebroek, "Visual word ambiguity", PAMI 2010), where the
+    bandwidth is learnt: for half the descriptors the weight of the second nearest word is more than 1/e of
+    the weight of the nearest. A bag without any keypoint is uniform.
 
-    Descriptors of a frame of 240 lines take tens of milliseconds. ``frames={"stride": 3}``,
-    ``frames={"size": 120}`` or, for SURF, ``initial_step=2`` is several times faster.
+    Descriptors of a frame of 240 lines take tens of milliseconds. ``frames={"stride": 3}`` or
+    ``frames={"size": 120}`` is several times faster.
 
     Parameters
     ----------
     words : int, default=500
     descriptor : {"surf", "sift"}, default="surf"
     assignment : {"hard", "soft"}, default="hard"
-    bandwidth : float, optional
-        Bandwidth of the soft assignment; the norm of SURF descriptors is 1, of SIFT 512. By default it is
-        learnt: for half the descriptors the weight of the second nearest word is more than 1/e of the weight
-        of the nearest.
     sampling : {"keypoints", "grid"}, default="keypoints"
+        The points of the grid are 8 pixels apart and have scale 1.6: a SURF descriptor covers a square of
+        20 scales, a SIFT descriptor one of 12.
     max_points : int, default=1024
         Approximate maximal number of keypoints per frame, the strongest.
-    threshold : float, optional
-        Minimal strength of a keypoint; by default 0.1 for SURF (mahotas), 0.04 for SIFT (OpenCV).
-    octaves, scales, initial_step : int, default=4, 6, 1
-        The search for keypoints of SURF: the number of octaves, of scales per octave (3 or more), and the
-        step in pixels.
-    grid_step : int, default=8
-        Pixels between the points of the grid.
-    scale : float, default=1.6
-        Scale of the points of the grid: a SURF descriptor covers a square of 20 scales, a SIFT descriptor one
-        of 12.
     samples : int, default=100000
         Maximal number of descriptors that the codebook is learnt from, drawn in equal parts from the videos.
     fit_stride : int, default=5
@@ -176,15 +168,8 @@ class VisualWords(CodebookBags):
         descriptor: str = "surf",
         *,
         assignment: str = "hard",
-        bandwidth: float | None = None,
         sampling: str = "keypoints",
         max_points: int = 1024,
-        threshold: float | None = None,
-        octaves: int = 4,
-        scales: int = 6,
-        initial_step: int = 1,
-        grid_step: int = 8,
-        scale: float = 1.6,
         samples: int = 100_000,
         fit_stride: int = 5,
         random_state: int | np.random.Generator | None = 0,
@@ -196,15 +181,8 @@ class VisualWords(CodebookBags):
         self.words = words
         self.descriptor = descriptor
         self.assignment = assignment
-        self.bandwidth = bandwidth
         self.sampling = sampling
         self.max_points = max_points
-        self.threshold = threshold
-        self.octaves = octaves
-        self.scales = scales
-        self.initial_step = initial_step
-        self.grid_step = grid_step
-        self.scale = scale
         self.samples = samples
         self.fit_stride = fit_stride
         self.random_state = random_state
@@ -213,16 +191,10 @@ class VisualWords(CodebookBags):
         self.frames = frames
         self.n_jobs = n_jobs
 
-    def fit(self, videos: Sequence[Video], labels: Any = None) -> VisualWords:
-        """Learn the codebook. An iterator of frames is consumed."""
-        if self.bandwidth is not None:
-            check_positive(self.bandwidth, "bandwidth")
-        return super().fit(videos, labels)
-
     def learn(self, sample: Descriptors, centers: Array) -> VisualWords:
         """Set the codebook, and the bandwidth from a sample of descriptors."""
         self.words_ = centers
-        self.bandwidth_ = float(self.bandwidth or second_word_bandwidth(sample, centers))
+        self.bandwidth_ = second_word_bandwidth(sample, centers)
         return self
 
     def codebook(self) -> tuple[Array, float | None]:
@@ -231,8 +203,7 @@ class VisualWords(CodebookBags):
         soft = check_choice(self.assignment, "assignment", ("hard", "soft")) == "soft"
         length = LENGTHS[check_choice(self.descriptor, "descriptor", LENGTHS)]
         words = check_matrix(self.words_, "words_", (None, length), f"(K, {length}): one row per word")
-        width = getattr(self, "bandwidth_", self.bandwidth)
-        return words, check_positive(width, "bandwidth_") if soft else None
+        return words, check_positive(self.bandwidth_, "bandwidth_") if soft else None
 
     def masses(self, frames: Iterator[Frame]) -> Iterable[Array]:
         """Turn each frame into the counts of its descriptors by word."""
@@ -264,30 +235,21 @@ class VisualWords(CodebookBags):
         """Return a function from a grey frame to its descriptors (n, d); it is not thread-safe."""
         check_choice(self.descriptor, "descriptor", LENGTHS)
         grid = check_choice(self.sampling, "sampling", ("keypoints", "grid")) == "grid"
-        spacing, scale = check_integer(self.grid_step, "grid_step"), check_positive(self.scale, "scale", 100)
-        weakest = THRESHOLDS[self.descriptor] if self.threshold is None else self.threshold
-        threshold = check_weight(weakest, "threshold")
         limit = min(check_integer(self.max_points, "max_points"), 2**31 - 1)
-        octaves, scales, step = (  # the integers of mahotas overflow outside these bounds
-            int(check_positive(check_integer(getattr(self, name), name, low), name, high))
-            for name, low, high in (("octaves", 1, 8), ("scales", 3, 50), ("initial_step", 1, 100))
-        )
 
         if self.descriptor == "surf":
 
             def describe(frame: Frame) -> Any:
-                if grid:
-                    return surf_at(frame, grid_points(frame, spacing), scale)
-                return surf_keypoints(frame, octaves, scales, step, threshold, limit)
+                return surf_at(frame, grid_points(frame)) if grid else surf_keypoints(frame, limit)
         else:
             import cv2
 
-            sift = cv2.SIFT.create(nfeatures=limit, contrastThreshold=threshold)
+            sift = cv2.SIFT.create(nfeatures=limit, contrastThreshold=SIFT_THRESHOLD)
 
             def describe(frame: Frame) -> Any:
                 if not grid:
                     return sift.detectAndCompute(frame, None)[1]
-                points = [cv2.KeyPoint(x, y, 2.0 * scale, 0.0) for y, x in grid_points(frame, spacing)]
+                points = [cv2.KeyPoint(x, y, 2.0 * GRID_SCALE, 0.0) for y, x in grid_points(frame)]
                 return sift.compute(frame, points)[1] if points else None
 
         def finite(frame: Frame) -> Descriptors:
@@ -298,29 +260,32 @@ class VisualWords(CodebookBags):
         return finite
 
 
-def grid_points(frame: Frame, spacing: int) -> Array:
-    """Return the rows and columns of a grid over a frame, (n, 2), which begins at half the spacing."""
-    rows, columns = (np.arange(spacing // 2, length, spacing, dtype=np.float64) for length in frame.shape)
+def grid_points(frame: Frame) -> Array:
+    """Return the rows and columns of a grid over a frame, (n, 2), which begins at half its step."""
+    rows, columns = (np.arange(GRID_STEP // 2, n, GRID_STEP, dtype=np.float64) for n in frame.shape)
     return np.stack(np.meshgrid(rows, columns, indexing="ij"), axis=-1).reshape(-1, 2)
 
 
-def surf_keypoints(frame: Frame, octaves: int, scales: int, step: int, threshold: float, limit: int) -> Array:
-    """Find and describe keypoints in a frame that is padded by its mirror image."""
+def surf_keypoints(frame: Frame, limit: int) -> Array:
+    """Find and describe at most so many keypoints in a frame that is padded by its mirror image."""
     from mahotas.features import surf
 
     # mahotas finds no keypoints nearer to the border than half the widest filter of the octave: without this
     # margin for the first octave, two thirds would be missed in a frame of 120 lines.
-    margin = min(step * math.ceil(1.5 * (2 * (scales + 1) + 1)) + 1, 48)
+    margin = SURF_STEP * math.ceil(1.5 * (2 * (SURF_SCALES + 1) + 1)) + 1
     mirrored = np.pad(frame, margin, mode="symmetric")
-    return np.asarray(surf.surf(mirrored, octaves, scales, step, threshold, limit, descriptor_only=True))
+    search = SURF_OCTAVES, SURF_SCALES, SURF_STEP, SURF_THRESHOLD
+    return np.asarray(surf.surf(mirrored, *search, limit, descriptor_only=True))
 
 
-def surf_at(frame: Frame, points: Array, scale: float) -> Array:
+def surf_at(frame: Frame, points: Array) -> Array:
     """Describe points of one scale in a frame that is padded by its mirror image."""
     from mahotas.features import surf
 
-    margin = math.ceil(16.0 * scale) + 2  # points within 15.5 scales of the border would be left out
-    keypoints = np.column_stack([points + margin, np.full(len(points), scale), np.ones((len(points), 2))])
+    margin = math.ceil(16.0 * GRID_SCALE) + 2  # points within 15.5 scales of the border would be left out
+    keypoints = np.column_stack(
+        [points + margin, np.full(len(points), GRID_SCALE), np.ones((len(points), 2))]
+    )
     mirrored = np.pad(frame, margin, mode="symmetric")
     return np.asarray(surf.descriptors(mirrored, keypoints, descriptor_only=True))
 

@@ -10,10 +10,9 @@ import typer
 
 from sysbags._common.files import is_saved
 from sysbags._common.messages import Stages
-from sysbags.cli._model import load_model
+from sysbags.cli._clips import load_model, read_clips
 from sysbags.cli._options import Json, NJobs
 from sysbags.cli._output import check_out, note, note_error, number, print_json, say, show_table
-from sysbags.cli._reading import read_clips
 from sysbags.errors import OrderError, ParameterError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sysbags._common.messages import Stages
-from sysbags.cli._model import Features
+from sysbags.cli._clips import Features
 from sysbags.cli._options import (
     Json,
     LambdaA,

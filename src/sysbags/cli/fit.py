@@ -9,6 +9,7 @@ import typer
 
 from sysbags._common.messages import QUIET, VERBOSITY, Stages
 from sysbags.classifiers.registry import CLASSIFIERS
+from sysbags.cli._clips import note_single_groups, note_skipped, warnings_as_notes, without_class
 from sysbags.cli._options import (
     ChosenForm,
     ChosenMetric,
@@ -23,7 +24,6 @@ from sysbags.cli._options import (
     with_settings,
 )
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
-from sysbags.cli._reading import note_single_groups, note_skipped, warnings_as_notes, without_class
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:

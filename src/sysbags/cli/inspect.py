@@ -10,9 +10,9 @@ import typer
 
 from sysbags._common.files import is_saved
 from sysbags._common.messages import Stages
+from sysbags.cli._clips import read_clips
 from sysbags.cli._options import Json, Settings, with_settings
 from sysbags.cli._output import check_out, number, print_json, say, show_table
-from sysbags.cli._reading import read_clips
 from sysbags.errors import FileError, OrderError, ParameterError, VideoWarning
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
             "smallest_alpha": last.calibration_.smallest_alpha,
         }
     bags = by_bag(last.members_)
-    names = [name for name, _ in steps["bags"].used_bags()] if len(bags) > 1 and "bags" in steps else []
+    names = [name for name, _ in steps["bags"].named_bags()] if len(bags) > 1 and "bags" in steps else []
     return facts, [
         (f"{label}, {names[k]}" if names else str(label), system)
         for k, bag in enumerate(bags)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sysbags.cli._clips import Features, note_skipped, skipped, warnings_as_notes
 from sysbags.cli._config import given
-from sysbags.cli._model import Features
 from sysbags.cli._options import (
     Json,
     LambdaA,
@@ -24,7 +24,6 @@ from sysbags.cli._options import (
     with_settings,
 )
 from sysbags.cli._output import check_out, note, note_error, number, print_json, say, show_table
-from sysbags.cli._reading import note_skipped, skipped, warnings_as_notes
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:

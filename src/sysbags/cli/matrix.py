@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sysbags._common.messages import Stages
-from sysbags.cli._model import Features
+from sysbags.cli._clips import Features, report_skipped, skipped
 from sysbags.cli._options import (
     Json,
     LambdaA,
@@ -22,7 +22,6 @@ from sysbags.cli._options import (
     with_settings,
 )
 from sysbags.cli._output import check_out, print_json, say
-from sysbags.cli._reading import report_skipped, skipped
 
 __all__ = ["matrix"]
 

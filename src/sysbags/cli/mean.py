@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sysbags._common.messages import Stages
-from sysbags.cli._model import Features
+from sysbags.cli._clips import Features
 from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, RandomState, Settings, with_settings
 from sysbags.cli._output import check_out, print_json, show_table
 

@@ -77,7 +77,7 @@ def reproduce(
     """
     from sysbags import reproduce as experiments
     from sysbags._common.cache import Cache
-    from sysbags.cli._reading import note_skipped, warnings_as_notes
+    from sysbags.cli._clips import note_skipped, warnings_as_notes
     from sysbags.datasets.layouts import LAYOUTS
 
     if words is not None and name != Name.YUPENN and not from_file("words"):

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from sysbags._common.messages import Stages
+from sysbags.cli._clips import read_clips
 from sysbags.cli._options import Json, RandomState, Settings, with_settings
 from sysbags.cli._output import check_out, number, print_json, say, show_table
-from sysbags.cli._reading import read_clips
 from sysbags.errors import FileError, ParameterError
 
 __all__ = ["synthesize"]

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from sysbags._common.messages import Stages
+from sysbags.cli._clips import warnings_as_notes
 from sysbags.cli._options import Json, NJobs, RandomState, Settings, number_or_auto, with_settings
 from sysbags.cli._output import check_out, note, number, print_json, say, show_table
-from sysbags.cli._reading import warnings_as_notes
 
 __all__ = ["timeline"]
 
