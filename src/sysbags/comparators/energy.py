@@ -19,13 +19,22 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.types import Array
-from sysbags._common.validation import check_integer, check_weight
+from sysbags._common.validation import check_weight
 from sysbags.bags.base import video_name
 from sysbags.comparators.base import Comparator
 from sysbags.errors import ParameterError, VideoError
 from sysbags.video import Frame, Video
 
-__all__ = ["CHANNELS", "NORMALS", "SpatiotemporalEnergy", "answers", "derivatives", "energies", "steering"]
+__all__ = [
+    "CHANNELS",
+    "NORMALS",
+    "SpatiotemporalEnergy",
+    "answers",
+    "derivatives",
+    "energies",
+    "noise_energy",
+    "steering",
+]
 
 SPEEDS = (0.5, 1.0, 2.0)
 DIRECTIONS = {
@@ -62,8 +71,8 @@ class SpatiotemporalEnergy(Comparator):
     """Spatiotemporal oriented energies (SOE): fractions of 27 orientations in space-time, and of none.
 
     At each pixel the energies of 27 planes (see the top of this module) and a constant are divided by their
-    sum, and these fractions are averaged over the picture, or each cell of a grid, and over time. The 28
-    channels are `CHANNELS`, in this order:
+    sum, and these fractions are averaged over the picture and over time. The 28 channels are `CHANNELS`, in
+    this order:
 
     * "static";
     * motion at 0.5, 1 and 2 pixels per frame, each in 8 directions: "right", "right and down", "down",
@@ -79,18 +88,15 @@ class SpatiotemporalEnergy(Comparator):
     orientation features in space and time in scene classification", CVPR 2012; the planes, their four
     filters, the normalisation and the set of channels follow K. G. Derpanis and R. P. Wildes, "Spacetime
     texture representation and recognition based on a spatiotemporal orientation analysis", IEEE Transactions
-    on Pattern Analysis and Machine Intelligence 34(6), 2012. Scale, constant and grid are choices made here.
+    on Pattern Analysis and Machine Intelligence 34(6), 2012. Scale and constant are choices made here: the
+    constant is the energy that white noise with a standard deviation of one level of grey, of 256, has in all
+    planes together.
 
     Parameters
     ----------
     sigma : float, default=1.5
         Standard deviation of the Gaussian, in pixels and frames. A filter has ``2 ceil(4 sigma) + 1`` taps,
         13 by default; its response is largest for waves of ``2 pi sigma / sqrt(3)`` pixels, 5.4 by default.
-    noise : float, default=1.0
-        The constant is the energy that white noise of this standard deviation, in levels of grey from 0 to
-        255, has in all planes together.
-    grid : int, default=1
-        The picture is divided into `grid` x `grid` cells with 28 channels each, row by row.
     frames : mapping, optional
         Options for `sysbags.video.frames`. Speeds are in pixels and frames after these options.
     n_jobs : int, optional
@@ -112,41 +118,24 @@ class SpatiotemporalEnergy(Comparator):
         self,
         sigma: float = 1.5,
         *,
-        noise: float = 1.0,
-        grid: int = 1,
         frames: Mapping[str, Any] | None = None,
         n_jobs: int | None = None,
     ) -> None:
         self.sigma = sigma
-        self.noise = noise
-        self.grid = grid
         self.frames = frames
         self.n_jobs = n_jobs
 
     def vector(self, video: Video) -> Array:
-        """Turn one video into the fractions of the channels, cell by cell; the vector sums to 1."""
-        sigma, noise = check_weight(self.sigma, "sigma"), check_weight(self.noise, "noise")
+        """Turn one video into the fractions of the channels, (28,); they sum to 1."""
+        sigma = check_weight(self.sigma, "sigma")
         if not 0.5 <= sigma <= 50.0:  # the taps of a smaller sigma do not sample a Gaussian well
             raise ParameterError(f"sigma is {self.sigma!r}, but it must be at least 0.5 and at most 50")
-        if noise == 0.0:
-            raise ParameterError("noise is 0, but it must be above 0: flat areas have no energy to divide by")
-        grid, name = check_integer(self.grid, "grid"), video_name(video)
-        constant = noise**2 * float(np.sum(steering() @ _products(sigma) * steering()))
-        total = np.zeros((grid * grid, len(CHANNELS)))
-        for field in answers(self.read(video), sigma, name=name):
-            height, width = field.shape[1:]
-            if min(height, width) < grid:
-                raise VideoError(
-                    f"{name} has {width} x {height} pixels as far from the border as the filters reach, but "
-                    f"a grid of {grid} needs at least one in each cell"
-                )
-            rows, columns = (np.arange(grid + 1) * length // grid for length in (height, width))
-            for cell in range(grid * grid):
-                r, c = divmod(cell, grid)
-                part = field[:, rows[r] : rows[r + 1], columns[c] : columns[c + 1]]
-                total[cell] += energies(part.reshape(len(ORDERS), -1), constant)
-        # This removes round-off: the fractions of a cell already sum to 1 nearly.
-        return np.asarray(total / total.sum(axis=1, keepdims=True) / len(total)).ravel()
+        constant = noise_energy(sigma)
+        total = np.zeros(len(CHANNELS))
+        for field in answers(self.read(video), sigma, name=video_name(video)):
+            total += energies(field.reshape(len(ORDERS), -1), constant)
+        # This removes round-off: the fractions already sum to 1 nearly.
+        return np.asarray(total / total.sum())
 
 
 def derivatives(sigma: float) -> Array:
@@ -194,11 +183,12 @@ def steering() -> Array:
     return table
 
 
-def _products(sigma: float) -> Array:
-    """Return the inner products of the ten filters, (10, 10): the covariance of their responses to noise."""
+def noise_energy(sigma: float) -> float:
+    """Return the energy of white noise with variance 1 in all planes together."""
     products = derivatives(sigma) @ derivatives(sigma).T
     i = np.array(ORDERS)
-    return np.asarray(np.prod(products[i[:, None], i[None, :]], axis=2))
+    covariance = np.prod(products[i[:, None], i[None, :]], axis=2)  # of the responses of the ten filters
+    return float(np.sum(steering() @ covariance * steering()))
 
 
 def answers(frames: Iterable[Frame], sigma: float, *, name: str = "the video") -> Iterator[Responses]:

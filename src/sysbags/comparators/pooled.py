@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice, pairwise
 from typing import Any
 
@@ -26,7 +26,7 @@ from sysbags.comparators.base import Comparator
 from sysbags.errors import ParameterError, StreamError, VideoError
 from sysbags.video import Frame, Video
 
-__all__ = ["STREAMS", "PooledActivations", "with_differences"]
+__all__ = ["PooledActivations", "with_differences"]
 
 STREAMS = ("spatial", "temporal")
 Picture = npt.NDArray[np.float32]
@@ -35,9 +35,10 @@ Picture = npt.NDArray[np.float32]
 class PooledActivations(Comparator):
     """Features of a pretrained network averaged over a video: the idea of st-TCoF.
 
-    The inputs of the network are the frames (the spatial stream) and, in a second run, the differences of
-    adjacent frames (the temporal stream). The activations of the channels of a layer, averaged over the
-    picture and over time, are one vector per stream. Both are divided by their length and concatenated.
+    The inputs of the network are the frames, ``(frame - mean) / std`` (the spatial stream), and, in a second
+    run, the differences of adjacent frames, ``(next - frame) / std`` (the temporal stream). The activations
+    of the channels of a layer, averaged over the picture and over time, are one vector per stream. Both are
+    divided by their length and concatenated.
 
     This follows X. Qi, C.-G. Li, G. Zhao, X. Hong and M. Pietikainen, "Dynamic texture and scene
     classification by transferring deep image features", Neurocomputing 171, 2016 (arXiv:1502.00303), in the
@@ -49,20 +50,13 @@ class PooledActivations(Comparator):
     Parameters
     ----------
     model : str, path or bytes, default="efficientnet-lite0"
-        The network, as in `sysbags.bags.DeepActivations`.
-    layers : str or sequence of str, optional
-        Layers of the network, as in `sysbags.bags.DeepActivations`; by default the 1280 channels before the
-        pooling of EfficientNet-lite0.
-    streams : sequence of {"spatial", "temporal"}, default=("spatial", "temporal")
+        The network, as in `sysbags.bags.DeepActivations`, and its default layer, such as the 1280 channels
+        before the pooling of EfficientNet-lite0; of tokens, the positive and negative parts of that of the
+        class.
     batch_size : int, default=16
         Number of pictures per call of the network.
     size : int or (height, width), optional
         Frames are scaled to this size; a number means a square. By default that of the network.
-    mean, std : float or three floats, optional
-        The inputs of the network are ``(frame - mean) / std`` and ``(next - frame) / std``. By default those
-        of the network.
-    output : {"channels", "tokens"}, optional
-        As in `sysbags.bags.DeepActivations`; of tokens, the positive and negative parts of that of the class.
     frames : mapping, optional
         Options for `sysbags.video.frames` except `size`, for instance ``{"stride": 6, "max_frames": 42}``.
         The difference is to the next frame of the video, for any stride.
@@ -84,35 +78,22 @@ class PooledActivations(Comparator):
     def __init__(
         self,
         model: str | os.PathLike[str] | bytes = "efficientnet-lite0",
-        layers: str | Sequence[str] | None = None,
         *,
-        streams: Sequence[str] = STREAMS,
         batch_size: int = 16,
         size: int | tuple[int, int] | None = None,
-        mean: float | Sequence[float] | None = None,
-        std: float | Sequence[float] | None = None,
-        output: str | None = None,
         frames: Mapping[str, Any] | None = None,
         n_jobs: int | None = None,
     ) -> None:
         self.model = model
-        self.layers = layers
-        self.streams = streams
         self.batch_size = batch_size
         self.size = size
-        self.mean = mean
-        self.std = std
-        self.output = output
         self.frames = frames
         self.n_jobs = n_jobs
 
     def vector(self, video: Video) -> Array:
         """Turn one video into the averages of its streams, each with Euclidean norm 1."""
-        streams, name = _check_streams(self.streams), video_name(video)
-        count = check_integer(self.batch_size, "batch_size")
-        runner = NetworkRunner(
-            self.model, self.layers, size=self.size, mean=self.mean, std=self.std, output=self.output
-        )
+        name, count = video_name(video), check_integer(self.batch_size, "batch_size")
+        runner = NetworkRunner(self.model, size=self.size)
         sums: dict[str, Array] = {}  # a sum and an average are the same after division by their norm
         pairs = self._pairs(video)
         while batch := list(islice(pairs, count)):
@@ -120,13 +101,13 @@ class PooledActivations(Comparator):
                 "spatial": [frame - runner.mean for frame, _ in batch],
                 "temporal": [difference for _, difference in batch if difference is not None],
             }
-            for stream in streams:
+            for stream in STREAMS:
                 if pictures[stream]:
                     total = _features(pictures[stream], runner).sum(axis=0)
                     sums[stream] = sums.get(stream, 0.0) + total
-        if len(sums) < len(streams):
+        if len(sums) < len(STREAMS):
             raise VideoError(f"{name} has a single frame, but the temporal stream needs two adjacent frames")
-        return np.concatenate([_direction(sums[stream], name) for stream in streams])
+        return np.concatenate([_direction(sums[stream], name) for stream in STREAMS])
 
     def cache_key(self) -> dict[str, Any]:
         """Return what identifies the network beside its name in the keys of cached results."""
@@ -188,12 +169,3 @@ def _direction(total: Array, name: str) -> Array:
             "weights of the model"
         )
     return np.asarray(total / length if length > 0.0 else total)
-
-
-def _check_streams(streams: Any) -> tuple[str, ...]:
-    names = tuple(streams) if isinstance(streams, Iterable) and not isinstance(streams, str) else ()
-    if not names or not set(names) <= set(STREAMS) or len(set(names)) < len(names):
-        raise ParameterError(
-            f"streams is {streams!r}, but it must be ('spatial', 'temporal'), ('spatial',) or ('temporal',)"
-        )
-    return names

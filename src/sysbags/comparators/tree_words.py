@@ -18,6 +18,8 @@ from sysbags.video import Video
 
 __all__ = ["Described", "TreeWords", "descend", "frames_through", "grow"]
 
+MAX_POINTS = 128  # keypoints per frame
+
 
 class Described(NamedTuple):
     """The local descriptors of a video, (n, d), and the index of the frame of each, (n,)."""
@@ -37,7 +39,9 @@ class TreeWords(Comparator):
     nodes but the root are divided by their sum. The paper uses the L1 distance between such vectors; of the
     metrics here, chi2 is nearest to it: ``L1^2 / 4 <= sum (a - b)^2 / (2 (a + b)) <= L1 / 2``.
 
-    A video without descriptors, or whose nodes all have the weight 0, gets the uniform vector.
+    The descriptors are those of `sysbags.bags.VisualWords`: SIFT at about 128 keypoints per frame, the
+    strongest. `fit` has the descriptors of all videos in memory. A video without any, or whose nodes all have
+    the weight 0, gets the uniform vector.
 
     Parameters
     ----------
@@ -45,12 +49,6 @@ class TreeWords(Comparator):
         Children of a node; a node with fewer distinct descriptors is a leaf.
     depth : int, default=3
         Levels below the root. The tree has up to ``branches + .. + branches^depth`` nodes below the root.
-    descriptor : {"sift", "surf"}, default="sift"
-    sampling : {"keypoints", "grid"}, default="keypoints"
-        As in `sysbags.bags.VisualWords`.
-    max_points : int, default=128
-        Approximate maximal number of keypoints per frame, the strongest; `fit` has the descriptors of all
-        videos in memory.
     samples : int, default=100000
         Maximal number of descriptors that the tree is learnt from, drawn in equal parts from the videos.
     stride : int, default=10
@@ -75,7 +73,7 @@ class TreeWords(Comparator):
     --------
     >>> import numpy as np, sysbags
     >>> videos = np.random.default_rng(0).integers(0, 256, (2, 6, 64, 64), dtype=np.uint8)
-    >>> words = sysbags.comparators.TreeWords(branches=3, depth=2, sampling="grid", stride=1).fit(videos)
+    >>> words = sysbags.comparators.TreeWords(branches=3, depth=2, stride=1).fit(videos)
     >>> words.children_[:2].tolist(), words.transform(videos).shape
     ([[1, 4], [4, 7]], (2, 12))
     """
@@ -90,9 +88,6 @@ class TreeWords(Comparator):
         branches: int = 10,
         depth: int = 3,
         *,
-        descriptor: str = "sift",
-        sampling: str = "keypoints",
-        max_points: int = 128,
         samples: int = 100_000,
         stride: int = 10,
         random_state: int | np.random.Generator | None = 0,
@@ -101,9 +96,6 @@ class TreeWords(Comparator):
     ) -> None:
         self.branches = branches
         self.depth = depth
-        self.descriptor = descriptor
-        self.sampling = sampling
-        self.max_points = max_points
         self.samples = samples
         self.stride = stride
         self.random_state = random_state
@@ -117,7 +109,7 @@ class TreeWords(Comparator):
 
     def local(self, video: Video) -> Described:
         """Return the descriptors of one video; this does not use the tree."""
-        describe = self._describer()
+        describe = VisualWords(descriptor="sift", sampling="keypoints", max_points=MAX_POINTS).describer()
         stride = check_integer(self.stride, "stride")
         parts = [describe(frame) for frame in islice(self.read(video), 0, None, stride)]
         return Described(
@@ -134,7 +126,7 @@ class TreeWords(Comparator):
             for k, video in enumerate(described)
             if len(video.frame)
         ]
-        sample = np.concatenate([np.empty((0, LENGTHS[self.descriptor]), np.float32), *drawn])
+        sample = np.concatenate([np.empty((0, LENGTHS["sift"]), np.float32), *drawn])
         centers, children = grow(sample, branches, depth, seed)
         if len(centers) == 1:
             raise ParameterError(
@@ -163,13 +155,8 @@ class TreeWords(Comparator):
         total = float(masses.sum())
         return np.asarray(masses / total) if total > 0.0 else np.full(masses.size, 1.0 / masses.size)
 
-    def _describer(self) -> Any:
-        bags = VisualWords(descriptor=self.descriptor, sampling=self.sampling, max_points=self.max_points)
-        return bags.describer()
-
     def _check(self) -> tuple[int, int, int]:
         """Refuse bad parameters before any video is read."""
-        self._describer()
         check_integer(self.stride, "stride")
         branches = check_integer(self.branches, "branches", 2)
         return branches, check_integer(self.depth, "depth"), check_integer(self.samples, "samples", branches)
