@@ -92,7 +92,7 @@ def measure(clips: int = CLIPS, subset: int = SUBSET) -> Times:
             gram = cross_gram(systems, n_jobs=1)
         with _step(times.ours, "all distances"):
             distances = distance_matrix(gram, lambda_a=LAMBDA_A, n_jobs=1)
-        for name, classifier in (("1-NN", "nearest-system"), ("nearest mean", "nearest-mean")):
+        for name, classifier in (("1-NN", "nearest-system"), ("nearest-mean", "nearest-mean")):
             with _step(times.ours, f"leave-one-out {name}"):
                 leave_one_out(gram, labels, classifier=classifier, lambda_a=LAMBDA_A, n_jobs=1)
         chosen = np.linspace(0, clips - 1, times.subset).astype(int)

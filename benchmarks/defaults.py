@@ -30,16 +30,15 @@ from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags.bags import LocalBinaryPatterns
 from sysbags.bags.streams import clip_streams, good
-from sysbags.classifiers.base import half_mean
-from sysbags.classifiers.kernel_ridge import euclidean_part
+from sysbags.classifiers.scores import Predictor, half_mean
+from sysbags.classifiers.scores.neighbors import Neighbors
+from sysbags.classifiers.scores.ridge import Ridge, euclidean_part
 from sysbags.datasets import class_folders
 from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import distance_matrix, scaled_weights
 from sysbags.distances.truncation import to_unit_variance
-from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
-from sysbags.evaluate.predictors import NearestNeighbors, Predictor
-from sysbags.evaluate.system_predictors import metric_predictors
+from sysbags.evaluate.cross_validation import metric_predictors
 from sysbags.systems.identification import descending_orders, identify_first
 
 ORDER = 5
@@ -108,19 +107,19 @@ def accuracies(streams: list[Array], codes: IntArray, groups: IntArray) -> dict[
         ridge = sysbags.KernelRidgeClassifier().ridge
         repaired = euclidean_part(squared)
         predictors: list[Predictor | None] = [
-            NearestNeighbors(squared, codes, groups),
+            Neighbors(squared, codes, groups),
             mean,
-            KernelRidge(repaired, codes, groups, ridge * half_mean(repaired), class_size),
+            Ridge(repaired, codes, groups, ridge * half_mean(repaired), class_size),
         ]
         rows[name] = [np.nan if p is None else 100.0 * np.mean(p.predict() == codes) for p in predictors]
 
     for metric in METRICS:
         squared = distance_matrix(gram, metric, lambda_a="scale", lambda_mu="scale", n_jobs=-1)
         a, mu = scaled_weights(gram.rows, metric)
-        family = metric_predictors(gram, codes, groups, "nearest mean", metric, a, n_jobs=-1)
+        family = metric_predictors(gram, codes, groups, "nearest-mean", metric, a, n_jobs=-1)
         add(f"{metric}, scale", squared, family(mu, 1))
     add("processes", process_matrix(gram) + means, None)
-    family = metric_predictors(paper, codes, groups, "nearest mean", "alignment", 0.25, n_jobs=-1)
+    family = metric_predictors(paper, codes, groups, "nearest-mean", "alignment", 0.25, n_jobs=-1)
     add("alignment, the paper's 0.25 and 0", distance_matrix(paper, n_jobs=-1), family(0.0, 1))
     add("means alone", means, None)
     return rows

@@ -34,7 +34,7 @@ PER_CLASS = 8
 def fitted(paths: list[Path], labels: list[str], bags: Any, folder: Path) -> tuple[Pipeline, int]:
     """A model as `sysbags fit --classifier kernel-ridge` saves it, read again, and the size of its file."""
     trained = train(
-        paths, labels, classifier="kernel ridge", bags=bags, metric="normalized-covariance", n_jobs=-1
+        paths, labels, classifier="kernel-ridge", bags=bags, metric="normalized-covariance", n_jobs=-1
     )
     path = folder / "benchmark.model"
     sysbags.save(path, trained.pipeline)

@@ -30,15 +30,15 @@ from sysbags import video
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags.bags import DeepActivations, LocalBinaryPatterns
-from sysbags.classifiers.base import half_mean
+from sysbags.classifiers.scores import Predictor, half_mean
+from sysbags.classifiers.scores.neighbors import Neighbors
+from sysbags.classifiers.scores.ridge import Ridge
 from sysbags.datasets.folder import class_folders
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import distance_matrix, scaled_weights
 from sysbags.distances.truncation import to_unit_variance, truncate
-from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
-from sysbags.evaluate.predictors import NearestNeighbors, Predictor
+from sysbags.evaluate.cross_validation import metric_predictors
 from sysbags.evaluate.selection import nested_accuracies, nested_predictions
-from sysbags.evaluate.system_predictors import metric_predictors
 from sysbags.evaluate.vector_predictors import vector_predictor
 from sysbags.statistics.rates import rate
 from sysbags.systems.system import System
@@ -48,8 +48,8 @@ ORDERS = (2, 4)  # one loop or two
 LAMBDAS = (0.25, 1.0, 4.0, 16.0)
 FIXED = (2, 4.0)
 PAPER = (5, 0.25)
-AVERAGED = ("1-NN", "nearest mean", "logistic regression")
-SYSTEMS = ("1-NN", "nearest mean")
+AVERAGED = ("1-NN", "nearest-mean", "logistic regression")
+SYSTEMS = ("nearest-system", "nearest-mean")
 NOTE = (
     "The clips were designed with this model in mind: surfaces have one main direction (bricks, which have "
     "two, were tried and left out, as speeds were then confused), speeds were moved apart until classes did "
@@ -84,8 +84,8 @@ def alignment_methods(streams: list[Array], codes: IntArray, groups: IntArray) -
         predicted = nested_predictions(choices, chosen, groups)
         predictions["LBP systems, order and lambda_a by nested selection", kind] = predicted
     predictions |= default_methods(*to_unit_variance(systems, gram), codes, groups)
-    martin = NearestNeighbors(distance_matrix(grams[FIXED[0]], "martin", n_jobs=-1), codes, groups)
-    return predictions | {(f"LBP systems, order {FIXED[0]}, Martin", "1-NN"): martin.predict()}
+    martin = Neighbors(distance_matrix(grams[FIXED[0]], "martin", n_jobs=-1), codes, groups)
+    return predictions | {(f"LBP systems, order {FIXED[0]}, Martin", "nearest-system"): martin.predict()}
 
 
 def default_methods(systems: list[System], gram: CrossGram, codes: IntArray, groups: IntArray) -> Predictions:
@@ -97,8 +97,8 @@ def default_methods(systems: list[System], gram: CrossGram, codes: IntArray, gro
         for kind in SYSTEMS
     }
     squared = distance_matrix(gram, "normalized-covariance", lambda_a="scale", lambda_mu="scale")
-    ridge = KernelRidge(squared, codes, groups, sysbags.KernelRidgeClassifier().ridge * half_mean(squared))
-    predictors: dict[str, Predictor] = {**family, "kernel ridge": ridge}
+    ridge = Ridge(squared, codes, groups, sysbags.KernelRidgeClassifier().ridge * half_mean(squared))
+    predictors: dict[str, Predictor] = {**family, "kernel-ridge": ridge}
     return {(name, kind): predictor.predict() for kind, predictor in predictors.items()}
 
 

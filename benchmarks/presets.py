@@ -30,19 +30,20 @@ from sysbags.bags.networks import NetworkRunner, patch_features
 from sysbags.bags.registry import PRESETS, preset_bags
 from sysbags.bags.streams import clip_records, good
 from sysbags.classifiers.calibration import Calibration
+from sysbags.classifiers.registry import AUTO, CLASSIFIERS
 from sysbags.datasets.folder import ClipFolder, class_folders
 from sysbags.evaluate import Evaluation, evaluate
-from sysbags.evaluate.alternatives import GRIDS, Systems, system_ridge_alternatives
+from sysbags.evaluate.candidates import GRIDS, Systems, system_candidates
 from sysbags.evaluate.evaluation import make_experiment, prepare
 from sysbags.evaluate.experiment import Experiment
 from sysbags.evaluate.methods import evaluate_method, vector_methods
 from sysbags.evaluate.reading import LabelledClips
+from sysbags.evaluate.results import Clip, Method
 from sysbags.evaluate.selection import nested_choice
 from sysbags.evaluate.splits import EvaluationSet, protocol_groups
-from sysbags.report.results import Clip, Method
 from sysbags.statistics.rates import mcnemar, rate
 
-RIVALS = ("logistic regression", "linear SVM", "kernel ridge")
+RIVALS = ("logistic regression", "linear SVM", "kernel-ridge")
 PENALTIES = (1.0, 10.0, 100.0, 1000.0)
 BATCH = 16
 
@@ -173,7 +174,7 @@ def unknown_classes(experiment: Experiment, points: Array) -> Iterator[str]:
         bags = {
             title: Systems(systems.sets("orthonormal"), items) for title, systems in experiment.bags.items()
         }
-        settings, predictors = zip(*system_ridge_alternatives(bags, GRIDS[:1]), strict=True)
+        settings, predictors = zip(*system_candidates("kernel-ridge", bags, GRIDS[:1]), strict=True)
         families = [setting["bags"] for setting in settings]
         (chosen,) = nested_choice(predictors, codes, groups, families, wanted=[left_out], n_jobs=-1)
         ridge = predictors[chosen]
@@ -234,7 +235,7 @@ def main() -> None:
     parser.add_argument("--preset", choices=PRESETS, default="best")
     parser.add_argument("--cache", type=Path, default=Path(".sysbags-cache"))
     parser.add_argument("--unknown", action="store_true")
-    parser.add_argument("--methods", nargs="+", default=["auto", "kernel ridge", "nearest mean", "1-NN"])
+    parser.add_argument("--methods", nargs="+", default=[AUTO, *CLASSIFIERS])
     arguments = parser.parse_args()
     clips = class_folders(arguments.folder)
     frames: dict[str, Any] = {"start": 1} if arguments.set == "traffic" else {}  # its first frame is damaged

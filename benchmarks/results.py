@@ -28,7 +28,7 @@ from sysbags._common.types import Array
 from sysbags.bags import ColourHistogram, DeepActivations, LocalBinaryPatterns, OpticalFlow
 from sysbags.datasets import class_folders
 from sysbags.evaluate import Evaluation, evaluate
-from sysbags.report.results import Method
+from sysbags.evaluate.results import Method
 
 Runs = Iterator[tuple[str, Callable[[], Evaluation]]]
 CENTRAL_FRAMES = 80  # of a walk; the length of a clip alone tells the speed
@@ -111,7 +111,7 @@ def _runs(
         )
     yield (
         " + ".join(bags),
-        lambda: evaluate(paths, labels, sources, bags=bags, compare=(), methods=["kernel ridge"], **options),
+        lambda: evaluate(paths, labels, sources, bags=bags, compare=(), methods=["kernel-ridge"], **options),
     )
 
 

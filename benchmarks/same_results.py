@@ -22,9 +22,9 @@ from sysbags.datasets.layouts import LAYOUTS
 
 ROOT = Path(__file__).parents[1]
 RENAMED = {
-    "kernel machine": "kernel ridge",
-    "nearest centroid": "nearest mean",
-    "NCC": "nearest mean",
+    "kernel ridge": "kernel-ridge",
+    "nearest mean": "nearest-mean",
+    "1-NN": "nearest-system",
 }
 OPTIONS = {"--partial": "--allow-incomplete", "--also": "--add-bag"}  # old name, new name
 RUNS = {

@@ -25,7 +25,7 @@ from sysbags.bags import LocalBinaryPatterns
 from sysbags.datasets import make_streams
 from sysbags.datasets.folder import class_folders
 from sysbags.distances.gram import CrossGram
-from sysbags.evaluate.system_predictors import SYSTEM_CLASSIFIERS, metric_predictors
+from sysbags.evaluate.cross_validation import DISTANCE_CLASSIFIERS, metric_predictors
 
 LAMBDA_A = np.arange(0.15, 2.0, 0.2)
 LAMBDA_MU = np.arange(0.0, 101.0, 10.0)
@@ -53,7 +53,7 @@ def main() -> None:
     say = Console(stderr=True).print
     streams, names = make_streams(classes=2, per_class=3, frames=30, bins=8)
     small = sysbags.cross_gram([sysbags.identify(stream, order=ORDER) for stream in streams])
-    for classifier in SYSTEM_CLASSIFIERS:
+    for classifier in DISTANCE_CLASSIFIERS:
         sweep(small, [str(name) for name in names], None, classifier)
 
     clips = class_folders(arguments.folder)
@@ -65,7 +65,7 @@ def main() -> None:
     before = perf_counter() - started
     say(f"everything up to the CrossGram: {before:.0f} s")
     rows = []
-    for classifier in SYSTEM_CLASSIFIERS:
+    for classifier in DISTANCE_CLASSIFIERS:
         started = perf_counter()
         rates = 100 * sweep(gram, clips.labels, clips.sources, classifier)
         rows.append(

@@ -56,7 +56,7 @@ def main() -> None:
     outcomes = clip_records(Cache(arguments.cache), "vector", key, raw, clips.paths, -1)
     streams = [good(outcome)["vector"] for outcome in outcomes]
     options: dict[str, Any] = {
-        "methods": ["kernel ridge"],
+        "methods": ["kernel-ridge"],
         "metric": "normalized-covariance",
         "cache": arguments.cache,
         "n_jobs": -1,

@@ -10,13 +10,9 @@ import numpy as np
 
 from sysbags import align, cross_gram, frechet_mean, identify, pairwise_distances
 from sysbags.classifiers.calibration import Calibration
-from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.datasets import TEXTURES, make_frames, make_streams
-from sysbags.evaluate.alternatives import Systems, SystemSet, matching_grids
-from sysbags.evaluate.methods import classifier_alternatives
-from sysbags.evaluate.selection import choose
-from sysbags.evaluate.splits import EvaluationSet
-from sysbags.report.results import (
+from sysbags.evaluate.candidates import Systems, SystemSet, matching_grids, system_candidates
+from sysbags.evaluate.results import (
     ClassMean,
     Clip,
     Confidence,
@@ -28,6 +24,8 @@ from sysbags.report.results import (
     Rate,
     Relations,
 )
+from sysbags.evaluate.selection import choose
+from sysbags.evaluate.splits import EvaluationSet
 
 LAMBDA_A, LAMBDA_MU = 0.25, 2.0
 NAMES = ("calm water", "escalator", "flags", "fountain", "grass", "naked trees", "sea", "traffic")
@@ -56,8 +54,8 @@ def make_evaluation(
     confidence = _confidence(between, clips, used)
     rng = np.random.default_rng(seed)
     methods = (
-        _method("LBP systems, alignment", "nearest mean", "systems", _by_lot(clips, used, rng), clips, 0.031),
-        _method("LBP systems, alignment", "1-NN", "systems", main, clips, None),
+        _method("LBP systems, alignment", "nearest-mean", "systems", _by_lot(clips, used, rng), clips, 0.031),
+        _method("LBP systems, alignment", "nearest-system", "systems", main, clips, None),
         _method("LBP systems, Martin", "nearest medoid", "systems", _by_lot(clips, used, rng), clips, 0.4),
         _method("LBP-TOP", "1-NN", "comparator", _by_lot(clips, used, rng), clips, 0.0002),
     )
@@ -76,7 +74,7 @@ def make_evaluation(
         methods=methods,
         main=1,
         published=(
-            Published("SoB + Align", "1-NN", 90.1, "Sagel and Kleinsteuber, Table I"),
+            Published("SoB + Align", "nearest-system", 90.1, "Sagel and Kleinsteuber, Table I"),
             Published("st-TCoF", "1-NN", 98.2, "Qi et al. 2016"),
         ),
         groups=tuple(range(len(clips))),
@@ -185,7 +183,7 @@ def _curves(rng):
             fixed=fixed,
         )
         for (weight, grid), fixed in zip(grids.items(), (0.0, 0.25), strict=True)
-        for classifier in ("1-NN", "nearest mean")
+        for classifier in ("nearest-system", "nearest-mean")
     )
 
 
@@ -254,8 +252,7 @@ def chosen_settings(systems, labels, *, groups=None, classifier="nearest-mean", 
         n_jobs=n_jobs,
     )
     known = Systems([SystemSet(list(systems), cross_gram(systems))], items)
-    kind = CLASSIFIERS[classifier].predictor
-    alternatives = classifier_alternatives(kind, {"systems": known}, matching_grids(**given))
+    alternatives = system_candidates(classifier, {"systems": known}, matching_grids(**given))
     tried, predictors = zip(*alternatives, strict=True)
     best, accuracies = choose(predictors, items.codes)
     return SimpleNamespace(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numba
 import numpy as np
 
-from sysbags.classifiers.votes import majority_vote
+from sysbags.classifiers.scores.neighbors import majority_vote
 from sysbags.datasets import make_streams
 from sysbags.distances import METRICS
 from sysbags.distances.pairwise import pairwise_distances

@@ -399,7 +399,7 @@ def test_one_sentence(name):
         lambda pair: covariance_mean(pair, normalized_by=0.5),
         lambda pair: sysbags.KernelRidgeClassifier().fit(pair, ["a", "b"]),
     ],
-    ids=["distances", "scale", "mean", "kernel ridge"],
+    ids=["distances", "scale", "mean", "kernel-ridge"],
 )
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_covariances_of_a_blind_system_are_refused(call):

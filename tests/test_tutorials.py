@@ -72,7 +72,7 @@ def run_quick_commands(name, folder, capsys, monkeypatch):
 @pytest.mark.long  # `make docs` runs it, too
 def test_classify_clips(tmp_path, monkeypatch, capsys):
     found = run("classify_clips", tmp_path, monkeypatch)
-    assert found["trained"].settings["classifier"] == "kernel ridge"
+    assert found["trained"].settings["classifier"] == "kernel-ridge"
     assert (found["trained"].method.rate.right, found["trained"].method.rate.total) == (34, 40)
     assert [method.rate.right for method in found["result"].methods] == [34, 29, 36]
     assert found["result"].confusion.diagonal().tolist() == [10, 9, 8, 7]

@@ -28,6 +28,7 @@ import numpy as np
 import sysbags
 from sysbags.datasets import make_clips
 from sysbags.evaluate import evaluate, train
+from sysbags.report import write_report
 
 folder = Path(tempfile.mkdtemp())  # or a folder of your own, to keep the files
 shape = {"frames": 40, "height": 60, "width": 80}
@@ -156,7 +157,7 @@ result = evaluate(
     paths, labels, metric="normalized-covariance", title="Moving textures"
 )
 print(result)
-result.report(folder / "report.html")
+write_report(folder / "report.html", result)
 
 # %%
 # Each line is a classifier with its cross-validated accuracy and interval. The intervals of the best

@@ -11,7 +11,7 @@ from sysbags.bags import LocalBinaryPatterns
 from sysbags.datasets import class_folders
 from sysbags.datasets._scenery import TURN
 from sysbags.evaluate import leave_one_out
-from sysbags.evaluate.cross_validation import SYSTEM_CLASSIFIER
+from sysbags.evaluate.cross_validation import DISTANCE_CLASSIFIERS
 from sysbags.evaluate.vector_predictors import vector_predictor
 
 SMALL = {"frames": 12, "height": 32, "width": 48}
@@ -171,12 +171,12 @@ def test_systems_tell_the_classes_apart_and_averages_do_not(streams):
     codes = np.array([DYNAMICS.index(name) for name, _ in streams])
     surfaces = np.array([list(SURFACES).index(surface) for _, surface in streams])
     gram = cross_gram([identify(stream, order=2) for stream in streams.values()])
-    for classifier in SYSTEM_CLASSIFIER:
+    for classifier in DISTANCE_CLASSIFIERS:
         # Not even the surface has been seen before.
         result = leave_one_out(gram, codes, groups=surfaces, classifier=classifier, lambda_a=4.0)
         assert result.accuracy > 0.9, classifier
     averages = np.array([stream.mean(axis=0) for stream in streams.values()])
-    for classifier in ("1-NN", "nearest mean", "logistic regression"):
+    for classifier in ("1-NN", "nearest-mean", "logistic regression"):
         predictor = vector_predictor(averages, codes, surfaces, classifier, "chi2")
         right = int((predictor.predict() == codes).sum())
         low, high = binom.interval(0.99, len(codes), 1 / len(DYNAMICS))

@@ -58,7 +58,7 @@ def test_predictions_are_those_of_a_loop_over_the_clips(capsys, place):
             distances[label] = alignment_distance(frechet_mean(members, 0.25, 10).system, theta, 0.25, 10)
         expected.append(min(distances, key=distances.get))
     line = output["methods"][1]
-    assert (line["classifier"], line["predictions"]) == ("nearest mean", expected)
+    assert (line["classifier"], line["predictions"]) == ("nearest-mean", expected)
     assert line["rate"]["right"] == sum(map(str.__eq__, expected, labels))
     assert line["share"] == line["rate"]["right"] / 8
 
@@ -73,9 +73,9 @@ def test_the_json_holds_everything(capsys, place):
     assert output["protocol"] == "one clip left out at a time (8 clips)"
     assert output["clips"][0] == {"name": "fire/00.mp4", "label": "fire", "source": None}
     assert [(m["name"], m["classifier"], m["main"]) for m in output["methods"]] == [
-        ("LBP systems, alignment", "kernel ridge", True),
-        ("LBP systems, alignment", "nearest mean", False),
-        ("LBP systems, alignment", "1-NN", False),
+        ("LBP systems, alignment", "kernel-ridge", True),
+        ("LBP systems, alignment", "nearest-mean", False),
+        ("LBP systems, alignment", "nearest-system", False),
     ]
     for line in output["methods"]:
         assert set(line["rate"]) == {"right", "total", "low", "high"}
@@ -95,14 +95,14 @@ def test_tables_for_people(capsys, place):
     code, out, err = call(capsys, "evaluate", place / "set", "--cache", place / "cache", *FIXED)
     assert (code, err) == (0, "")
     assert "8 clips of 2 classes, 0 skipped; one clip left out at a time (8 clips)" in out
-    assert re.search(r"LBP systems, alignment +kernel ridge +\d+\.\d % +\d+\.\d to \d+\.\d +- ", out)
+    assert re.search(r"LBP systems, alignment +kernel-ridge +\d+\.\d % +\d+\.\d to \d+\.\d +- ", out)
     assert re.search(r"frames and bags +\d", out)
     settings = out.split("Settings:\n")[1]
     assert re.search(
         r"^ *all systems +bag LocalBinaryPatterns\(.*\), order 2, kernel chi2 *$", settings, re.M
     )
     row = (
-        r"^ *LBP systems, alignment +nearest mean +"
+        r"^ *LBP systems, alignment +nearest-mean +"
         r"metric alignment, normal form orthonormal, lambda_a 0.25, lambda_mu 10"
     )
     assert re.search(row, settings, re.M)
@@ -226,6 +226,8 @@ def test_tuning_runs(capsys, place):
         "lambda_a",
         "lambda_mu",
     )
+    neighbors = chosen.pop("n_neighbors", {})  # of those for whom the nearest system was chosen
+    assert set(map(int, neighbors if isinstance(neighbors, dict) else [neighbors])) <= {1, 3, 5}
     assert tuple(chosen) == names
     # A weight that is given is that of the paper's distance.
     assert (chosen["lambda_a"], chosen["metric"], chosen["normal form"]) == (0.25, "alignment", "orthonormal")
@@ -342,7 +344,7 @@ def test_several_bags_are_judged_together(capsys, place):
     output = evaluate(capsys, place, *FIXED, "--bags", "lbp,colour,flow")
     assert [(line["name"], line["classifier"]) for line in output["methods"]] == [
         ("LBP + colour + flow systems, alignment", classifier)
-        for classifier in ("kernel ridge", "nearest mean", "1-NN")
+        for classifier in ("kernel-ridge", "nearest-mean", "nearest-system")
     ]
     assert output["methods"][0]["main"]
     assert {"ridge", "width", "bags"} <= set(output["methods"][0]["settings"])
@@ -356,7 +358,11 @@ def test_several_bags_are_judged_together(capsys, place):
 def test_one_classifier_alone(capsys, place):
     every = evaluate(capsys, place, *FIXED)["methods"]
     predicted = {line["classifier"]: line["predictions"] for line in every}
-    names = {"kernel-ridge": "kernel ridge", "nearest-mean": "nearest mean", "nearest-system": "1-NN"}
+    names = {
+        "kernel-ridge": "kernel-ridge",
+        "nearest-mean": "nearest-mean",
+        "nearest-system": "nearest-system",
+    }
     for word, classifier in names.items():
         [line] = evaluate(capsys, place, *FIXED, "--classifier", word)["methods"]
         assert (line["classifier"], line["predictions"]) == (classifier, predicted[classifier])
@@ -411,9 +417,9 @@ def test_a_metric_by_a_loop_over_the_clips(capsys, place, metric):
 def test_metric_form_and_weights_are_chosen(capsys, place):
     output = evaluate(capsys, place, "--order", 2, "--n-jobs", 1)
     assert [(line["name"], line["classifier"]) for line in output["methods"]] == [
-        ("LBP systems", "kernel ridge"),
-        ("LBP systems", "nearest mean"),
-        ("LBP systems", "1-NN"),
+        ("LBP systems", "kernel-ridge"),
+        ("LBP systems", "nearest-mean"),
+        ("LBP systems", "nearest-system"),
     ]
     for line in output["methods"]:
         assert {"metric", "normal form", "lambda_a", "lambda_mu"} <= set(line["settings"])
@@ -478,7 +484,7 @@ def test_official_splits_of_an_index(capsys, copy):
     assert re.search(r"method +classifier +first +second +mean", table)
     shares = [100 * share for share in output["methods"][0]["trials"].values()]
     numbers = " +".join(re.escape(f"{share:.1f} %") for share in (*shares, sum(shares) / 2))
-    assert re.search(rf"LBP systems, alignment +kernel ridge +{numbers}", table)
+    assert re.search(rf"LBP systems, alignment +kernel-ridge +{numbers}", table)
     # Another protocol may be asked for.
     by_clip = evaluate(capsys, copy, *FIXED, "--protocol", "leave-one-out")
     assert len(by_clip["clips"]) == 8

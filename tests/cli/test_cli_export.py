@@ -59,7 +59,7 @@ def test_the_document_of_a_report_with_its_clips(capsys, root, tmp_path):
         "command": f"fiftyone datasets create --name 'the map' --dataset-dir '{out}' "
         "--type fiftyone.types.FiftyOneDataset",
     }
-    assert document["methods"][0] == "LBP systems, alignment, 1-NN"
+    assert document["methods"][0] == "LBP systems, alignment, nearest-system"
     assert [sample["filepath"] for sample in samples] == [str(clips / sample["clip"]) for sample in samples]
     assert call_json(capsys, *arguments) == document  # into the folder that is there
     assert "without --clips FOLDER, fiftyone shows thumbnails" in call(capsys, *arguments[:-2])[2]

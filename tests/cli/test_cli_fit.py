@@ -75,7 +75,7 @@ def test_fit_says_what_it_did(capsys, classes, tmp_path):
     assert (code, err) == (0, "")
     assert "6 clips of 2 classes, 0 skipped" in out
     assert re.search(
-        r"^kernel ridge, metric \S+ of \S+ states, lambda_a = \S+, lambda_mu = \S+\n"
+        r"^kernel-ridge, metric \S+ of \S+ states, lambda_a = \S+, lambda_mu = \S+\n"
         r"settings chosen from \d+ settings by leave-one-clip-out$",
         out,
         re.M,
@@ -91,7 +91,7 @@ def test_fit_says_what_it_did(capsys, classes, tmp_path):
     words = ("--metric", "covariance", "--lambda-a", 0.5, "--lambda-mu", 0, "--classifier", "nearest-mean")
     code, out, err = call(capsys, "fit", classes, "--out", tmp_path / "m", "--order", 3, *words)
     assert (code, err) == (0, "")
-    assert "nearest mean, metric covariance of unit-variance states, lambda_a = 0.5, lambda_mu = 0\n" in out
+    assert "nearest-mean, metric covariance of unit-variance states, lambda_a = 0.5, lambda_mu = 0\n" in out
     assert "settings as given\n" in out
     assert re.search(
         r"MB\); 10 samples per system are kept: for 2 held-out clips this changes no prediction, and the "
@@ -111,7 +111,7 @@ def test_settings_are_chosen_by_leave_one_out_on_the_training_clips(capsys, clas
     assert output["settings_tried"] == len(chosen.tried) > 40
     # The accuracy is honest: that of the evaluation, in which the choice is made without each clip.
     paths = sorted(classes.glob("*/*.mp4"))
-    kind = {"nearest-mean": "nearest mean", "nearest-system": "1-NN"}[classifier]
+    kind = classifier
     estimate = sysbags.evaluate.evaluate(paths, labels, methods=[kind], order=3).methods[0].rate
     assert (output["right"], output["accuracy"]) == (estimate.right, estimate.share)
     assert output["accuracy_interval"] == [estimate.low, estimate.high]
@@ -227,7 +227,7 @@ def test_sources_are_left_out_together(capsys, classes, tmp_path):
     for name, key in SETTINGS.items():
         assert output[name] == chosen.settings[key]
     paths, labels = sorted(folder.glob("*/*.mp4")), ["flicker"] * 3 + ["waves"] * 3
-    estimate = sysbags.evaluate.evaluate(paths, labels, groups, methods=["nearest mean"], order=3)
+    estimate = sysbags.evaluate.evaluate(paths, labels, groups, methods=["nearest-mean"], order=3)
     assert output["accuracy"] == estimate.methods[0].rate.share
     model = sysbags.load(tmp_path / "m")
     assert output["smallest_alpha"] == model[-1].calibration_.smallest_alpha == 1 / 4  # three sources

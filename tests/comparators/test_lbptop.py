@@ -36,7 +36,7 @@ def test_comparators_are_listed_and_say_how_they_are_used():
         method = getattr(comparators, name)
         assert issubclass(method, Comparator)
         assert isinstance(method.title, str)
-        assert {"1-NN", "nearest mean"} <= set(method.classifiers)
+        assert {"1-NN", "nearest-mean"} <= set(method.classifiers)
         assert method.metric in ("chi2", "cosine", "euclidean")
         assert method.requires_fit is False
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):

@@ -130,7 +130,7 @@ def test_evaluation_by_hand(clips):
     """Each clip is predicted with the codebook of its fold, which has not seen it."""
     paths, labels = clips
     bags = PatchWords(4, "tiny")
-    result = evaluate(paths, labels, bags={"patch": bags}, methods=["1-NN"], **FIXED)
+    result = evaluate(paths, labels, bags={"patch": bags}, methods=["nearest-system"], **FIXED)
     folds, expected = codebook_folds(labels, range(9)), [None] * 9
     for fold in range(3):
         others = [path for path, own in zip(paths, folds, strict=True) if own != fold]
@@ -149,7 +149,7 @@ def test_evaluation_by_hand(clips):
 def test_several_bags_of_a_network(clips, frames_seen, tmp_path):
     paths, labels = clips
     bags = {"deep": DeepActivations("tiny"), "patch": PatchWords(4, "tiny")}
-    options = {"bags": bags, "cache": tmp_path / "cache", "methods": ["kernel ridge"], **FIXED}
+    options = {"bags": bags, "cache": tmp_path / "cache", "methods": ["kernel-ridge"], **FIXED}
     result = evaluate(paths, labels, **options)
     assert frames_seen == [FRAMES] * 9 * 2  # a sample of patches, and all streams
     assert result.methods[0].name == "deep + patch systems, alignment"
@@ -162,7 +162,9 @@ def test_several_bags_of_a_network(clips, frames_seen, tmp_path):
 def test_a_model_is_trained_with_all_clips(clips):
     paths, labels = clips
     bags = {"patch": PatchWords(4, "tiny")}
-    trained = train(paths, labels, bags=bags, classifier="1-NN", metric="alignment", compress=None, **FIXED)
+    trained = train(
+        paths, labels, bags=bags, classifier="nearest-system", metric="alignment", compress=None, **FIXED
+    )
     expected = PatchWords(4, "tiny").fit(paths)
     np.testing.assert_array_equal(trained.pipeline[0].words_, expected.words_)
     systems = [identify(stream, 2) for stream in expected.transform(paths)]

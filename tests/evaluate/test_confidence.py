@@ -8,21 +8,16 @@ import numpy as np
 import pytest
 
 from sysbags.classifiers.calibration import Calibration
+from sysbags.classifiers.scores import ScorePredictor
+from sysbags.classifiers.scores.centers import Centers, average_centers, medoid_centers
+from sysbags.classifiers.scores.neighbors import Neighbors
+from sysbags.classifiers.scores.ridge import Ridge
 from sysbags.datasets import make_streams
 from sysbags.evaluate import evaluate
-from sysbags.evaluate.confidence import nested_confidence
-from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
-from sysbags.evaluate.predictors import (
-    CodebookFolds,
-    NearestCenter,
-    NearestNeighbors,
-    ScorePredictor,
-    TabulatedPredictor,
-    average_centers,
-    medoid_centers,
-)
+from sysbags.evaluate.methods import nested_confidence
+from sysbags.evaluate.results import Clip, Confidence
+from sysbags.evaluate.selection import CodebookFolds, TabulatedPredictor
 from sysbags.evaluate.splits import EvaluationSet
-from sysbags.report.results import Clip, Confidence
 
 CODES = np.array([0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3])
 GROUPS = np.array([7, 7, 1, 2, 8, 1, 3, 3, 4, 9, 5, 5, 6, 2, 10, 10])  # 1 and 2 straddle, 10 is a class
@@ -43,16 +38,16 @@ def squared(points):
 
 
 def make(kind, squared, codes=CODES, groups=GROUPS):
-    if kind == "kernel ridge":
-        return KernelRidge(squared, codes, groups, PENALTY)
-    if kind == "1-NN":
-        return NearestNeighbors(squared, codes, groups)
+    if kind == "kernel-ridge":
+        return Ridge(squared, codes, groups, PENALTY)
+    if kind == "nearest-system":
+        return Neighbors(squared, codes, groups)
     if kind == "medoid":
-        return NearestCenter(medoid_centers(squared, codes, groups))
-    return NearestCenter(average_centers(squared, 0.0 * squared, codes, groups), (1.0, 1.0))
+        return Centers((medoid_centers(squared, codes, groups), (1.0, 0.0), 1.0))
+    return Centers((average_centers(squared, 0.0 * squared, codes, groups), (1.0, 1.0), 1.0))
 
 
-KINDS = ("kernel ridge", "1-NN", "medoid", "average")
+KINDS = ("kernel-ridge", "nearest-system", "medoid", "average")
 
 
 def slow_ridge(squared, codes, train, item):
@@ -67,7 +62,7 @@ def slow_ridge(squared, codes, train, item):
 
 @pytest.mark.parametrize("excluding", [None, *np.unique(GROUPS)])
 def test_scores_of_kernel_ridge_are_those_of_the_remaining_items(squared, excluding):
-    model = make("kernel ridge", squared)
+    model = make("kernel-ridge", squared)
     scores, distances = model.scores(excluding), model.distances(excluding)
     for item in np.flatnonzero(excluding != GROUPS):
         train = np.flatnonzero((GROUPS[item] != GROUPS) & (excluding != GROUPS))
@@ -89,13 +84,13 @@ def test_the_best_score_is_predicted(squared, kind):
         others = excluding != GROUPS
         best = model.scores(excluding).argmax(axis=1)
         assert (best[others] == model.predict(excluding)[others]).all()
-        if kind != "kernel ridge":
+        if kind != "kernel-ridge":
             assert (model.scores(excluding) == -model.distances(excluding)).all()
 
 
 def test_scores_of_codebook_folds(squared):
     folds = np.array([0, 0, 1, 2, 0, 1, 1, 1, 2, 2, 0, 0, 1, 2, 2, 2])
-    predictors = [make("kernel ridge", scale * squared) for scale in (1.0, 2.0, 3.0)]
+    predictors = [make("kernel-ridge", scale * squared) for scale in (1.0, 2.0, 3.0)]
     model = CodebookFolds(predictors, folds, GROUPS)
     for name in ("scores", "distances"):
         for k, fold in enumerate(folds):
@@ -106,8 +101,8 @@ def test_scores_of_codebook_folds(squared):
 
 
 def test_tables_of_predictions_have_no_scores(squared):
-    assert isinstance(make("1-NN", squared), ScorePredictor)
-    assert not isinstance(TabulatedPredictor(make("1-NN", squared), GROUPS), ScorePredictor)
+    assert isinstance(make("nearest-system", squared), ScorePredictor)
+    assert not isinstance(TabulatedPredictor(make("nearest-system", squared), GROUPS), ScorePredictor)
 
 
 def items_of(codes=CODES, groups=GROUPS, sources=None, **options):
@@ -137,7 +132,7 @@ def slow_confidence(squared, kinds, chosen, items, names):
     return probabilities[items.tested], p_values[items.tested], smallest
 
 
-@pytest.mark.parametrize("kinds", [("kernel ridge",), ("1-NN",), ("average",), KINDS])
+@pytest.mark.parametrize("kinds", [("kernel-ridge",), ("nearest-system",), ("average",), KINDS])
 @pytest.mark.parametrize("sources", [None, GROUPS // 2])
 @pytest.mark.parametrize("test_group", [None, 1, 10])
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -175,7 +170,7 @@ def test_nothing_left_to_calibrate_with(squared):
     """Of two groups, one is left out, and the other has nobody to be compared with."""
     groups = np.arange(len(CODES)) % 2
     found = nested_confidence(
-        [make("1-NN", squared, groups=groups)], np.zeros(2, int), items_of(groups=groups)
+        [make("nearest-system", squared, groups=groups)], np.zeros(2, int), items_of(groups=groups)
     )
     assert found is None
 
@@ -215,7 +210,7 @@ def test_settings_that_are_chosen(streams):
 
 
 def test_tuned_methods_have_no_scores(streams):
-    result = evaluate(*streams, **FIXED, tune=True, methods=["1-NN"])
+    result = evaluate(*streams, **FIXED, tune=True, methods=["nearest-system"])
     assert result.methods[0].confidence is None
     assert result.confidence_summary is None
     assert result.methods[1].confidence is not None
@@ -248,7 +243,7 @@ def test_confidence_of_trials(streams):
 
 
 def test_the_summary_of_an_evaluation(streams):
-    result = evaluate(*streams, **FIXED, methods=["1-NN"])
+    result = evaluate(*streams, **FIXED, methods=["nearest-system"])
     summary, confidence = result.confidence_summary, result.methods[0].confidence
     codes = np.repeat([0, 1, 2], 6)
     covered = confidence.p_values[np.arange(18), codes] > 0.2

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from helpers import gram_in_form_of, in_form_of, make_stream, vote
 from sysbags import NearestMean, alignment_distance, cross_gram, frechet_mean, identify, pairwise_distances
+from sysbags.classifiers.scores.centers import average_centers
 from sysbags.datasets import make_streams
 from sysbags.distances import METRICS
 from sysbags.errors import ParameterError, SysbagsError
 from sysbags.evaluate import LeaveOneOut, leave_one_out
-from sysbags.evaluate.cross_validation import SYSTEM_CLASSIFIER
-from sysbags.evaluate.predictors import average_centers
+from sysbags.evaluate.cross_validation import DISTANCE_CLASSIFIERS
 from sysbags.systems.system import System
 
 # A mean stops when its objective falls by less than 1e-9 of the members' size. The objective is second order
@@ -148,7 +148,7 @@ def test_baselines_use_the_medoid_without_the_item(systems, gram, metric):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("classifier", SYSTEM_CLASSIFIER)
+@pytest.mark.parametrize("classifier", DISTANCE_CLASSIFIERS)
 def test_item_alone_in_its_class(gram, classifier, metric):
     gram = gram_in_form_of(metric, gram)
     result = leave_one_out(gram, LABELS, classifier=classifier, metric=metric)
@@ -158,7 +158,7 @@ def test_item_alone_in_its_class(gram, classifier, metric):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("classifier", SYSTEM_CLASSIFIER)
+@pytest.mark.parametrize("classifier", DISTANCE_CLASSIFIERS)
 def test_same_bits_for_any_number_of_threads(gram, classifier, metric):
     gram = gram_in_form_of(metric, gram)
     first, second, third = (
@@ -217,7 +217,7 @@ def test_systems_of_different_orders():
 def test_infinite_distances_do_not_lead_back_to_the_item():
     """Observers that share nothing are infinitely far apart for Martin; still no item may vote for itself."""
     gram = cross_gram([unit_system(0.5, [0, 1]), unit_system(0.5, [2, 3]), unit_system(0.5, [4, 5])])
-    for classifier in SYSTEM_CLASSIFIER:
+    for classifier in DISTANCE_CLASSIFIERS:
         result = leave_one_out(gram, ["a", "b", "c"], classifier=classifier, metric="martin")
         assert not np.any(result.predictions == result.labels)
 
@@ -231,7 +231,7 @@ def test_accuracy_and_confusion():
     np.testing.assert_array_equal(result.confusion, [[1, 0, 1], [0, 1, 0], [2, 0, 1]])
 
 
-@pytest.mark.parametrize("classifier", SYSTEM_CLASSIFIER)
+@pytest.mark.parametrize("classifier", DISTANCE_CLASSIFIERS)
 def test_confusion_counts_every_item(gram, classifier):
     result = leave_one_out(gram, LABELS, classifier=classifier)
     expected = [
@@ -276,7 +276,7 @@ def test_nothing_is_modified(gram):
     arrays = (gram.observer, gram.mean, gram.rows.transition, gram.rows.observer_gram, gram.rows.mean_norm)
     before = [array.copy() for array in arrays]
     labels = LABELS.copy()
-    for classifier in SYSTEM_CLASSIFIER:
+    for classifier in DISTANCE_CLASSIFIERS:
         for metric in METRICS:
             leave_one_out(gram_in_form_of(metric, gram), labels, classifier=classifier, metric=metric)
     for array, copy in zip(arrays, before, strict=True):
@@ -337,7 +337,7 @@ def test_needs_a_cross_gram():
         leave_one_out([1, 2], ["a", "b"])
 
 
-@pytest.mark.parametrize("classifier", SYSTEM_CLASSIFIER)
+@pytest.mark.parametrize("classifier", DISTANCE_CLASSIFIERS)
 def test_blocks_on_disk_are_read_in_parts(tmp_path, classifier):
     streams, labels = make_streams(classes=8, per_class=20, frames=20, bins=8)
     gram = cross_gram([identify(stream, order=6) for stream in streams])

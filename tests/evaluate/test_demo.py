@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import sysbags
-from sysbags.classifiers.registry import DISTANCE_CLASSIFIERS
 from sysbags.cli import main
 from sysbags.datasets import TEXTURES
 from sysbags.evaluate import demo
+from sysbags.evaluate.cross_validation import DISTANCE_CLASSIFIERS
+from sysbags.evaluate.demo import AVERAGES, DISTANCES, ORDER, Settings
 from sysbags.report import demo_page
-from sysbags.report.demo import AVERAGES, DISTANCES, ORDER, Settings
 
 RATE = re.compile(r"\d+\.\d % \(\d+ of \d+\)")
 
@@ -68,7 +68,7 @@ def test_command(tmp_path, capsys):
     output = capsys.readouterr().out
     for name in (
         *DISTANCES.values(),
-        *(entry.title for entry in DISTANCE_CLASSIFIERS.values()),
+        *DISTANCE_CLASSIFIERS,
         AVERAGES,
         "chance",
         "12.5 %",

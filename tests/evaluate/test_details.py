@@ -16,8 +16,8 @@ from sysbags.errors import ParameterError
 from sysbags.evaluate import leave_one_out
 from sysbags.evaluate.details import curves, relations
 from sysbags.evaluate.methods import make_method
+from sysbags.evaluate.results import Clip
 from sysbags.evaluate.splits import EvaluationSet
-from sysbags.report.results import Clip
 from sysbags.statistics.rates import mcnemar, rate
 
 LABELS = np.array(list("aaaabbbbccc"))
@@ -135,16 +135,16 @@ def test_curves_are_loops_over_one_weight(gram, groups):
         lambda_mu=1.0,
         grid_a=grid_a,
         grid_mu=grid_mu,
-        classifiers=("1-NN", "nearest mean"),
+        classifiers=("nearest-system", "nearest-mean"),
     )
     assert [(c.weight, c.classifier, c.fixed) for c in result] == [
-        ("lambda_a", "1-NN", 1.0),
-        ("lambda_mu", "1-NN", 0.5),
-        ("lambda_a", "nearest mean", 1.0),
-        ("lambda_mu", "nearest mean", 0.5),
+        ("lambda_a", "nearest-system", 1.0),
+        ("lambda_mu", "nearest-system", 0.5),
+        ("lambda_a", "nearest-mean", 1.0),
+        ("lambda_mu", "nearest-mean", 0.5),
     ]
     for curve in result:
-        kind = {"1-NN": "nearest-system", "nearest mean": "nearest-mean"}[curve.classifier]
+        kind = curve.classifier
         fixed_weight = "lambda_mu" if curve.weight == "lambda_a" else "lambda_a"
         for value, accuracy in zip(curve.values, curve.accuracies, strict=True):
             weights = {curve.weight: value, fixed_weight: curve.fixed}
@@ -157,7 +157,7 @@ def test_curves_of_three_codebooks_judge_each_clip_by_its_own(gram, systems):
     """Two of the three know the class of each clip, and no clip may be predicted by that of another fold."""
     folds = np.array([0, 0, 1, 2, 1, 1, 1, 0, 2, 2, 2])
     worse = cross_gram([identify(member(k, k, 0.3), order=3) for k in range(len(LABELS))])
-    grid = {"grid_a": (0.25,), "grid_mu": (0.0,), "classifiers": ("1-NN",)}
+    grid = {"grid_a": (0.25,), "grid_mu": (0.0,), "classifiers": ("nearest-system",)}
     (mixed, _), (good, _), (bad, _) = (
         curves(g, LABELS, GROUPS, **grid, **more)
         for g, more in ((([gram, worse, gram]), {"codebook_folds": folds}), (gram, {}), (worse, {}))
@@ -194,7 +194,7 @@ def test_a_method_has_its_rate_and_its_test():
     assert method.p_value == mcnemar(main, right)
     assert (method.predictions, method.seconds, method.settings) == (tuple("aabbba"), 1.5, {"order": 3})
     plain = evaluation_set("aaabbb", [None, *"xyyzz"])  # one source is not known
-    again = make_method("x", "1-NN", "systems", np.array(list("aabbba")), plain)
+    again = make_method("x", "nearest-system", "systems", np.array(list("aabbba")), plain)
     assert again.rate == rate(right, None)
     assert (again.p_value, again.settings) == (None, {})
 
@@ -202,7 +202,7 @@ def test_a_method_has_its_rate_and_its_test():
 def test_a_method_of_a_trial_is_of_its_test_set():
     items = replace(evaluation_set("aaabbb", "xxyyzz"), groups=np.array([0, 1, 2, 0, 2, 2]), test_group=2)
     main = np.array([True, False, False])
-    method = make_method("x", "1-NN", "systems", np.array(list("bbabbb")), items, main)
+    method = make_method("x", "nearest-system", "systems", np.array(list("bbabbb")), items, main)
     right = np.array([True, True, True])
     assert method.predictions == tuple("abb")
     assert method.rate == rate(right, np.array([1, 2, 2]))

@@ -62,7 +62,7 @@ def test_explicit_kernels_are_exact(streams):
 
 def test_trials_have_an_embedding_of_each_training_set(streams):
     trials = {"one": ["train", "train", "test", "test"] * 3, "two": ["test", "train", "train", ""] * 3}
-    found = evaluate(*streams, **PAPER, methods=["1-NN"], trials=trials, embedding=6)
+    found = evaluate(*streams, **PAPER, methods=["nearest-system"], trials=trials, embedding=6)
     systems = [identify(stream, 2) for stream in streams[0]]
     medians, largest = [], []
     for parts in trials.values():
@@ -97,7 +97,7 @@ def clips(tmp_path_factory):
     return make_clips(folder, 3, frames=12, height=48, width=64, textures=["rain", "fire"])
 
 
-@pytest.mark.parametrize("classifier", ["kernel ridge", "nearest mean", "1-NN"])
+@pytest.mark.parametrize("classifier", ["kernel-ridge", "nearest-mean", "nearest-system"])
 def test_trained_models_have_the_embedding_of_their_estimate(clips, classifier, monkeypatch):
     paths, labels = clips
     grams = []
@@ -113,7 +113,7 @@ def test_trained_models_have_the_embedding_of_their_estimate(clips, classifier, 
     np.testing.assert_array_equal(embedding.landmarks, used.landmarks)
     assert model.embedding_loss_.landmarks == 9
     assert model.embedding_loss_.largest > 0.0
-    if classifier == "nearest mean" and trained.compression.size is None:
+    if classifier == "nearest-mean" and trained.compression.size is None:
         np.testing.assert_array_equal(model.centers_[0].samples, embedding.landmarks)
     assert trained.pipeline.predict(paths[:2]).shape == (2,)
 

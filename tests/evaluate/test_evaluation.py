@@ -26,25 +26,24 @@ from sysbags._common.cache import Cache
 from sysbags.bags import ColourHistogram, LocalBinaryPatterns, VisualWords
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.registry import BAGS, CLASSES, make_bag
-from sysbags.classifiers.base import half_mean
-from sysbags.classifiers.kernel_ridge import gaussian_distances
+from sysbags.classifiers.scores import half_mean
+from sysbags.classifiers.scores.ridge import Ridge, gaussian_distances
 from sysbags.comparators import LBPTOP
 from sysbags.comparators.base import Comparator
 from sysbags.datasets import make_clips, make_streams
 from sysbags.distances.pairwise import scaled_weights
 from sysbags.errors import FileError, OrderError, ParameterError, StreamError, SysbagsError, VideoError
 from sysbags.evaluate import cached, evaluate, experiment, leave_one_out
-from sysbags.evaluate.alternatives import GRIDS
 from sysbags.evaluate.cached import cached_gram
+from sysbags.evaluate.candidates import GRIDS, bag_settings
 from sysbags.evaluate.evaluation import single_group_classes
 from sysbags.evaluate.features import ClipFeatures
-from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
 from sysbags.evaluate.methods import MethodSpec, average_ridge_method, evaluate_method
+from sysbags.evaluate.results import Clip
 from sysbags.evaluate.selection import nested_choice, nested_predictions
 from sysbags.evaluate.splits import EvaluationSet
-from sysbags.evaluate.tuning import bag_settings
+from sysbags.report import write_report
 from sysbags.report.page import pictures
-from sysbags.report.results import Clip
 from sysbags.statistics.rates import mcnemar, rate
 from sysbags.systems.identification import descending_orders, identify_first
 
@@ -105,8 +104,8 @@ def test_nearest_mean_and_nearest_system_refit_for_each_clip(compared, systems, 
     def to_system(k, members):
         return min(alignment_distance(systems[min(j, k)], systems[max(j, k)], *WEIGHTS) for j in members)
 
-    assert of(compared, "alignment", "nearest mean") == nearest(systems, data[1], to_mean)
-    assert of(compared, "alignment", "1-NN") == nearest(systems, data[1], to_system)
+    assert of(compared, "alignment", "nearest-mean") == nearest(systems, data[1], to_mean)
+    assert of(compared, "alignment", "nearest-system") == nearest(systems, data[1], to_system)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +125,7 @@ def test_baselines_with_medoids(compared, systems, data, name, distance):
         return min(distance(systems[k], systems[j]) for j in members)
 
     assert of(compared, name, "nearest medoid") == nearest(systems, data[1], to_medoid)
-    assert of(compared, name, "1-NN") == nearest(systems, data[1], to_system)
+    assert of(compared, name, "nearest-system") == nearest(systems, data[1], to_system)
 
 
 def test_averages_know_nothing_of_time(compared, data):
@@ -142,10 +141,10 @@ def test_averages_know_nothing_of_time(compared, data):
         return chi2(means[k], np.mean([means[j] for j in members], axis=0))
 
     assert of(compared, "averaged", "1-NN") == nearest(means, data[1], to_vector)
-    assert of(compared, "averaged", "nearest mean") == nearest(means, data[1], to_mean)
+    assert of(compared, "averaged", "nearest-mean") == nearest(means, data[1], to_mean)
     rng = np.random.default_rng(0)
     shuffled = run(data, [stream[rng.permutation(len(stream))] for stream in data[0]], compare=True)
-    for classifier in ("1-NN", "nearest mean", "kernel ridge", "logistic regression"):
+    for classifier in ("1-NN", "nearest-mean", "kernel-ridge", "logistic regression"):
         assert of(shuffled, "averaged", classifier) == of(compared, "averaged", classifier)
     assert not np.allclose(shuffled.relations.distances, compared.relations.distances)
 
@@ -166,24 +165,24 @@ def test_means_alone_know_nothing_of_dynamics(compared, data):
     def to_mean(k, members):
         return table[k, k] - 2 * table[k, members].mean() + table[np.ix_(members, members)].mean()
 
-    assert of(compared, "means alone", "1-NN") == nearest(table, data[1], to_system)
-    assert of(compared, "means alone", "nearest mean") == nearest(table, data[1], to_mean)
+    assert of(compared, "means alone", "nearest-system") == nearest(table, data[1], to_system)
+    assert of(compared, "means alone", "nearest-mean") == nearest(table, data[1], to_mean)
     names, codes = np.unique(data[1], return_inverse=True)
     predictors = []
     for width in (None, 1.0):
         between = squared if width is None else gaussian_distances(squared, width * half_mean(squared))
         predictors += [
-            KernelRidge(between, codes, GROUPS, ridge * half_mean(between), len(codes) / len(names))
+            Ridge(between, codes, GROUPS, ridge * half_mean(between), len(codes) / len(names))
             for ridge in (1.0, 0.3, 0.1, 0.03)
         ]
     choice = nested_choice(predictors, codes, GROUPS)
     expected = names[nested_predictions(predictors, choice, GROUPS)]
-    assert of(compared, "means alone", "kernel ridge") == expected.tolist()
+    assert of(compared, "means alone", "kernel-ridge") == expected.tolist()
 
 
 def test_rates_and_tests_are_against_the_first_line(compared, data):
     main, *rest = compared.methods
-    assert (compared.main, main.name, main.classifier) == (0, "stream systems, alignment", "kernel ridge")
+    assert (compared.main, main.name, main.classifier) == (0, "stream systems, alignment", "kernel-ridge")
     right = {id(m): np.array(m.predictions) == data[1] for m in compared.methods}
     assert main.p_value is None
     for line in compared.methods:
@@ -208,7 +207,7 @@ def test_what_is_shown_belongs_to_the_main_method(compared, systems):
     assert {(c.weight, c.classifier) for c in compared.curves} == {
         (weight, classifier)
         for weight in ("lambda_a", "lambda_mu")
-        for classifier in ("1-NN", "nearest mean")
+        for classifier in ("nearest-system", "nearest-mean")
     }
     for curve in compared.curves:
         assert curve.fixed == (WEIGHTS[1] if curve.weight == "lambda_a" else WEIGHTS[0])
@@ -268,7 +267,7 @@ def grams(data):
 
 def test_settings_are_chosen_without_the_tested_group(data, grams, chosen):
     line, choices = chosen.methods[2], []
-    assert (line.name, line.classifier) == ("stream systems", "1-NN")
+    assert (line.name, line.classifier) == ("stream systems", "nearest-system")
     for group in np.unique(GROUPS):
         choice, expected = choose_by_hand(data, grams, "nearest-system", group)
         choices.append(choice)
@@ -284,7 +283,7 @@ def test_settings_are_chosen_without_the_tested_group(data, grams, chosen):
 
 def test_settings_of_means_are_chosen_without_the_tested_group(data, grams, chosen):
     line = chosen.methods[1]
-    assert (line.name, line.classifier) == ("stream systems", "nearest mean")
+    assert (line.name, line.classifier) == ("stream systems", "nearest-mean")
     for group in (2, 7):  # of two clips each
         _, expected = choose_by_hand(data, grams, "nearest-mean", group)
         assert np.array(line.predictions)[group == GROUPS].tolist() == expected.tolist()
@@ -294,7 +293,7 @@ def test_each_metric_has_its_own_rows(data, chosen):
     """They are what an evaluation of one metric in one form has."""
     rows = [(m.name, m.classifier) for m in chosen.methods]
     assert len(set(rows)) == len(rows)
-    classifiers = ("kernel ridge", "nearest mean", "1-NN")
+    classifiers = ("kernel-ridge", "nearest-mean", "nearest-system")
     titles = ["", *(f", {grid.title}" for grid in GRIDS)]
     assert rows[:15] == [
         (f"stream systems{title}", classifier) for title in titles for classifier in classifiers
@@ -313,7 +312,7 @@ def test_each_metric_has_its_own_rows(data, chosen):
 
 def test_what_is_shown_of_another_metric_is_the_alignment_distance_in_natural_units(data):
     """Of the metrics of covariances there are no parts to show."""
-    result = run(data, lambda_a=0.9, lambda_mu=0.5, metric="normalized-covariance", methods=["nearest mean"])
+    result = run(data, lambda_a=0.9, lambda_mu=0.5, metric="normalized-covariance", methods=["nearest-mean"])
     assert [m.name for m in result.methods] == ["stream systems, normalized lagged covariances"]
     systems = [identify(stream, ORDER, normal_form="unit-variance") for stream in data[0]]
     weights = scaled_weights(cross_gram(systems).rows)
@@ -343,7 +342,7 @@ def as_text(value):
 
 def test_what_is_shown_is_the_usual_choice(data):
     """The nearest mean chooses among alignment distances."""
-    chosen = run(data, lambda_a=None, lambda_mu=None, methods=["nearest mean"])
+    chosen = run(data, lambda_a=None, lambda_mu=None, methods=["nearest-mean"])
     usual = chosen.methods[0].settings
     assert usual["metric"] == "alignment"
     shown = chosen.facts["alignment distance of curves, map and atlas"]
@@ -378,10 +377,14 @@ def test_tuning_of_bags(data, monkeypatch):
         ClipFeatures, "streams_of_several", lambda self, several: [streams(self, bags) for bags in several]
     )
     clips = [f"{k}.mp4" for k in range(15)]
-    result = run(data, clips, order=None, kernel="chi2", lambda_mu=None, tune=True, methods=["1-NN"])
+    result = run(
+        data, clips, order=None, kernel="chi2", lambda_mu=None, tune=True, methods=["nearest-system"]
+    )
     line = result.methods[0]
     assert (line.name, line.p_value) == ("LBP systems, tuned", None)
     chosen = chosen_settings(line)
+    neighbors = chosen.pop("n_neighbors")
+    assert sum(neighbors.values()) == chosen["classifier"]["nearest-system"]
     assert chosen.keys() == {
         "bag parameters",
         "kernel",
@@ -404,10 +407,12 @@ def test_tuning_of_bags(data, monkeypatch):
 
 def test_tuning_of_streams(data):
     """There are no bags to tune; the kernel, the order and the weights are chosen."""
-    result = run(data, order=None, lambda_a=1.0, lambda_mu=3.0, tune=True, methods=["1-NN"])
+    result = run(data, order=None, lambda_a=1.0, lambda_mu=3.0, tune=True, methods=["nearest-system"])
     line = result.methods[0]
     assert (line.name, line.classifier) == ("stream systems, tuned", "chosen")
     chosen = chosen_settings(line)
+    neighbors = chosen.pop("n_neighbors", {})
+    assert sum(neighbors.values()) == chosen["classifier"].get("nearest-system", 0)
     assert all(sum(counts.values()) == len(np.unique(GROUPS)) for counts in chosen.values())
     assert line.settings["bag parameters"] == "as given"
     assert (line.settings["lambda_a"], line.settings["lambda_mu"]) == (1.0, 3.0)
@@ -433,10 +438,10 @@ def test_a_method_of_several_alternatives_is_nested(data):
     good = ({"way": "good"}, Stub(items.codes))
     bad = ({"way": "bad"}, Stub((items.codes + 1) % 3))
     common = {"name": "x", "classifier": "y", "kind": "systems"}
-    line, usual = evaluate_method(MethodSpec(**common, alternatives=lambda: [bad, good]), items, None)
+    line, usual = evaluate_method(MethodSpec(**common, candidates=lambda: [bad, good]), items, None)
     assert line.rate.right == len(items.clips)
     assert (usual, line.settings) == ({"way": "good"}, {"way": "good"})
-    line, usual = evaluate_method(MethodSpec(**common, alternatives=lambda: [bad]), items, None)
+    line, usual = evaluate_method(MethodSpec(**common, candidates=lambda: [bad]), items, None)
     assert (line.rate.right, usual) == (0, {"way": "bad"})
 
 
@@ -617,14 +622,14 @@ def test_averages_of_several_bags_are_compared_too(clips):
     rows = [(m.name, m.classifier) for m in result.methods]
     assert rows[:3] == [
         ("LBP + colour systems, alignment", classifier)
-        for classifier in ("kernel ridge", "nearest mean", "1-NN")
+        for classifier in ("kernel-ridge", "nearest-mean", "nearest-system")
     ]
     assert rows[-5:] == [
         *(
             ("LBP bags averaged over time", classifier)
-            for classifier in ("1-NN", "nearest mean", "kernel ridge", "logistic regression")
+            for classifier in ("1-NN", "nearest-mean", "kernel-ridge", "logistic regression")
         ),
-        ("LBP + colour bags averaged over time", "kernel ridge"),
+        ("LBP + colour bags averaged over time", "kernel-ridge"),
     ]
     items = EvaluationSet(clips=result.clips, groups=np.arange(9), codebook_folds=None, protocol="")
     averages = [[np.stack([stream.mean(axis=0) for stream in bag.transform(paths)])] for bag in bags.values()]
@@ -659,7 +664,7 @@ def test_a_clip_is_read_once_by_each_bag(tmp_path, monkeypatch):
     )
     assert sorted(reads) == expected
     assert result.methods[0].name == "LBP + colour systems, alignment"
-    assert result.methods[0].classifier == "kernel ridge"
+    assert result.methods[0].classifier == "kernel-ridge"
     reads.clear()
     again = evaluate(paths, labels, bags=bags, cache=tmp_path / "cache", **FIXED)
     assert reads == []
@@ -670,7 +675,7 @@ def test_all_codebooks_need_a_clip_twice(clips, monkeypatch):
     """Once for a sample of its descriptors, once to count words; its first frame before that."""
     paths, labels = clips
     reads = count_reads(monkeypatch)
-    evaluate(paths, labels, bags=VisualWords(6, sampling="grid"), methods=["1-NN"], **FIXED)
+    evaluate(paths, labels, bags=VisualWords(6, sampling="grid"), methods=["nearest-system"], **FIXED)
     assert len(reads) == 3 * len(paths)
 
 
@@ -682,7 +687,7 @@ def test_further_bags_have_the_order_that_is_given(clips, monkeypatch):
         "cross_gram",
         lambda systems, **more: (orders.append({s.order for s in systems}), usual(systems, **more))[1],
     )
-    evaluate(paths, labels, bags=["lbp", "colour"], methods=["kernel ridge"], **FIXED)
+    evaluate(paths, labels, bags=["lbp", "colour"], methods=["kernel-ridge"], **FIXED)
     assert orders == [{2}, {2}]
 
 
@@ -769,9 +774,11 @@ def test_bad_clips_become_failures(clips, tmp_path):
     videos = [broken, *paths, still, missing]
     names = ["rain", *labels, "waves", "waves"]
     for bags in ("lbp", VisualWords(6, sampling="grid")):
-        result = evaluate(videos, names, bags=bags, methods=["1-NN"], order=2, lambda_a=0.25, lambda_mu=10.0)
+        result = evaluate(
+            videos, names, bags=bags, methods=["nearest-system"], order=2, lambda_a=0.25, lambda_mu=10.0
+        )
         expected = evaluate(
-            paths, labels, bags=bags, methods=["1-NN"], order=2, lambda_a=0.25, lambda_mu=10.0
+            paths, labels, bags=bags, methods=["nearest-system"], order=2, lambda_a=0.25, lambda_mu=10.0
         )
         assert {path: type(error) for path, error in result.failures.items()} == {
             broken: VideoError,
@@ -806,7 +813,7 @@ def test_folds(data):
 @pytest.mark.parametrize(
     ("options", "error", "sentence"),
     [
-        ({"methods": ["NCC"]}, ParameterError, "methods is 'NCC', but it must be one of 'kernel ridge'"),
+        ({"methods": ["NCC"]}, ParameterError, "methods is 'NCC', but it must be one of 'kernel-ridge'"),
         ({"labels": ["a"] * 6}, ParameterError, "all clips have the class a, but there must be at least two"),
         ({"labels": list("ab")}, ParameterError, "labels have shape (2,)"),
         ({"groups": list("xxxyyy")}, FileError, "each class has a single clip, or clips of a single source"),
@@ -815,8 +822,12 @@ def test_folds(data):
         ({"protocol": "holdout"}, ParameterError, "protocol is 'holdout', but it must be one of"),
         ({"protocol": "by-source"}, ParameterError, "needs the source of each item"),
         ({"lambda_a": -1.0}, ParameterError, "lambda_a is -1.0, but it must be"),
-        ({"lambda_mu": -1.0, "methods": ["1-NN"]}, ParameterError, "lambda_mu is -1.0, but it must be"),
-        ({"lambda_mu": np.nan, "methods": ["kernel ridge"]}, ParameterError, "lambda_mu is nan, but it must"),
+        (
+            {"lambda_mu": -1.0, "methods": ["nearest-system"]},
+            ParameterError,
+            "lambda_mu is -1.0, but it must be",
+        ),
+        ({"lambda_mu": np.nan, "methods": ["kernel-ridge"]}, ParameterError, "lambda_mu is nan, but it must"),
         ({"metric": "martin"}, ParameterError, "metric is 'martin', but it must be one of"),
         ({"normal_form": "diagonal"}, ParameterError, "normal_form is 'diagonal', but it must be one of"),
         (
@@ -848,7 +859,7 @@ def test_mistakes(data, options, error, sentence):
 
 def test_labels_keep_their_kind():
     streams, labels = make_streams(classes=2, per_class=4, frames=30, bins=8)
-    options = {"order": 2, "lambda_a": 0.25, "lambda_mu": 0.0, "methods": ["1-NN"]}
+    options = {"order": 2, "lambda_a": 0.25, "lambda_mu": 0.0, "methods": ["nearest-system"]}
     for values in (np.array([3, 7]), np.array([False, True]), np.array(["sea", "wood"])):
         given = values[np.asarray(labels)]
         result = evaluate(streams, given, **options)
@@ -863,14 +874,14 @@ def test_the_text_of_a_result_is_its_table():
     first, *rows = repr(result).splitlines()
     assert first == "Evaluation of two classes: 8 clips, 2 classes"
     assert len(rows) == len(result.methods) == 3
-    assert rows[2].startswith("  stream systems, alignment, 1-NN: ")
+    assert rows[2].startswith("  stream systems, alignment, nearest-system: ")
 
 
 def test_streams_have_a_report_with_a_picture_of_each(tmp_path):
     streams, labels = make_streams(classes=2, per_class=4, frames=30, bins=8)
-    result = evaluate(streams, labels, order=2, lambda_a=0.25, lambda_mu=0.0, methods=["1-NN"])
+    result = evaluate(streams, labels, order=2, lambda_a=0.25, lambda_mu=0.0, methods=["nearest-system"])
     assert all(clip.path is None for clip in result.clips)
-    result.report(tmp_path / "report.html")
+    write_report(tmp_path / "report.html", result)
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     shots = pictures(result.clips, streams)
     assert len(set(shots)) == 8

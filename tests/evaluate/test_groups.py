@@ -13,8 +13,8 @@ from sysbags import alignment_distance, cross_gram, frechet_mean, identify, pair
 from sysbags.distances import METRICS
 from sysbags.errors import ParameterError
 from sysbags.evaluate import leave_one_out
-from sysbags.evaluate.alternatives import GRIDS, matching_grids
-from sysbags.evaluate.cross_validation import SYSTEM_CLASSIFIER
+from sysbags.evaluate.candidates import GRIDS, matching_grids
+from sysbags.evaluate.cross_validation import DISTANCE_CLASSIFIERS
 from sysbags.evaluate.selection import choose
 
 LABELS = np.array(list("aaaabbbbccc"))
@@ -107,7 +107,7 @@ def test_medoids_are_chosen_without_the_group(systems, gram, metric):
             assert result.distances[i, c] in (between[i, medoids] if members else [np.inf])
 
 
-@pytest.mark.parametrize("classifier", SYSTEM_CLASSIFIER)
+@pytest.mark.parametrize("classifier", DISTANCE_CLASSIFIERS)
 @pytest.mark.parametrize("metric", METRICS)
 def test_groups_of_one_are_leave_one_out(gram, classifier, metric):
     gram = gram_in_form_of(metric, gram)
@@ -167,7 +167,7 @@ def first_within_one_error(accuracies):
     )
 
 
-@pytest.mark.parametrize("classifier", SYSTEM_CLASSIFIER)
+@pytest.mark.parametrize("classifier", DISTANCE_CLASSIFIERS)
 @pytest.mark.parametrize("groups", [None, GROUPS])
 def test_the_chosen_setting_is_that_of_a_loop(classifier, groups):
     systems = loose("orthonormal")

@@ -10,22 +10,21 @@ from sklearn.linear_model import Ridge
 
 import sysbags
 from evaluations import class_size
-from sysbags.classifiers.base import half_mean
-from sysbags.classifiers.kernel_ridge import gaussian_distances
+from sysbags.classifiers import kernel_ridge as kernel_ridge_module
+from sysbags.classifiers.scores import half_mean
+from sysbags.classifiers.scores.ridge import gaussian_distances
 from sysbags.datasets import make_streams
-from sysbags.evaluate import alternatives as alternatives_module
-from sysbags.evaluate.alternatives import (
+from sysbags.evaluate.candidates import (
     Systems,
     SystemSet,
     matching_grids,
-    neighbour_alternatives,
-    ridge_alternatives,
-    system_ridge_alternatives,
+    squared_candidates,
+    system_candidates,
 )
 from sysbags.evaluate.methods import average_ridge_method, evaluate_method, system_methods, vector_methods
+from sysbags.evaluate.results import Clip
 from sysbags.evaluate.selection import nested_accuracies, nested_predictions
 from sysbags.evaluate.splits import EvaluationSet
-from sysbags.report.results import Clip
 
 GROUPS = np.array([0, 0, 1, 2, 8, 3, 3, 4, 5, 8, 6, 6, 7, 2, 9])  # 2 and 8 straddle classes
 FOLDS = np.array([0, 0, 1, 2, 0, 0, 0, 1, 2, 0, 1, 1, 0, 2, 1])
@@ -116,7 +115,9 @@ def assert_estimator(predictor, settings, systems_by_bag, lambda_a, lambda_mu, i
 @pytest.mark.parametrize("test_group", [None, 2])
 def test_one_bag_is_the_estimator_without_the_group(views, unit_views, test_group):
     items = evaluation_set(test_group=test_group)
-    alternatives = system_ridge_alternatives({"one": Systems(views[:1], items)}, matching_grids(METRIC))
+    alternatives = system_candidates(
+        "kernel-ridge", {"one": Systems(views[:1], items)}, matching_grids(METRIC)
+    )
     assert len(alternatives) == 2 * 3 * 2 * 4  # lambda_a, lambda_mu, width, ridge
     known = [unit_views[0][k] for k in items.training]
     unit = 1.0 / np.mean([np.trace(system.observer_gram) for system in known])
@@ -138,7 +139,7 @@ def test_two_bags_are_the_estimator_without_the_group(views, unit_views, test_gr
     items = evaluation_set(test_group=test_group)
     bags = {name: Systems([view], items) for name, view in zip(("one", "two"), views, strict=False)}
     grids = matching_grids(METRIC, lambda_a=0.8, lambda_mu=0.5)  # the same numbers for both bags
-    alternatives = system_ridge_alternatives(bags, grids)
+    alternatives = system_candidates("kernel-ridge", bags, grids)
     assert len(alternatives) == 3 * 2 * 4  # which bags, width, ridge
     hits = []
     for settings, predictor in alternatives[:: 1 if test_group else 5]:
@@ -151,7 +152,7 @@ def test_two_bags_are_the_estimator_without_the_group(views, unit_views, test_gr
 
 @pytest.mark.parametrize("test_group", [None, 8])
 @pytest.mark.parametrize("metric", [METRIC, "alignment"])
-@pytest.mark.parametrize("kind", ["nearest mean", "1-NN", "3-NN"])
+@pytest.mark.parametrize("kind", ["nearest-mean", "nearest-system"])
 def test_neighbours_and_means_of_two_bags_are_the_estimator_without_the_group(
     views, unit_views, kind, metric, test_group
 ):
@@ -159,8 +160,7 @@ def test_neighbours_and_means_of_two_bags_are_the_estimator_without_the_group(
     bags = {name: Systems([view], items) for name, view in zip(("one", "two"), views, strict=False)}
     weights = {"lambda_a": 0.8, "lambda_mu": 0.5}
     grids = matching_grids(metric, "unit-variance", **weights)
-    title, count = ("nearest mean", 1) if kind == "nearest mean" else ("1-NN", int(kind[0]))
-    alternatives = neighbour_alternatives(bags, title, grids, [count])
+    alternatives = system_candidates(kind, bags, grids)
     assert [settings["bags"] for settings, _ in alternatives] == ["one + two", "one", "two"]
     known, hits = np.ix_(items.training, items.training), []
     for settings, predictor in alternatives:
@@ -176,10 +176,10 @@ def test_neighbours_and_means_of_two_bags_are_the_estimator_without_the_group(
             for train, tested in splits(left_out):
                 if test_group is not None and GROUPS[tested[0]] != test_group:
                     continue
-                if kind == "nearest mean":
+                if kind == "nearest-mean":
                     model = sysbags.NearestMean(metric=metric, **weights)
                 else:
-                    model = sysbags.NearestSystem(count, metric=metric, **weights)
+                    model = sysbags.NearestSystem(metric=metric, **weights)
                 rest, codes = [clips[k] for k in train], items.codes[train]
                 model.fit(rest, codes)
                 if len(units) > 1:
@@ -235,7 +235,7 @@ def negative_share(squared):
 def test_alignment_distances_are_made_euclidean(views, test_group):
     items = evaluation_set(test_group=test_group)
     grids = matching_grids(lambda_a=0.0, lambda_mu=0.0)
-    alternatives = system_ridge_alternatives({"one": Systems(views[2:], items)}, grids)
+    alternatives = system_candidates("kernel-ridge", {"one": Systems(views[2:], items)}, grids)
     squared = sysbags.pairwise_distances(views[2].systems, lambda_a=0.0, lambda_mu=0.0)
     assert negative_share(squared) > 0.02
     assert_ridge(alternatives, [squared], items)
@@ -250,7 +250,7 @@ def test_distances_that_no_points_have(test_group):
         np.fill_diagonal(table, 0.0)
         assert negative_share(table) > 0.15
         tables.append(table)
-    alternatives = ridge_alternatives(["a", "b"], [[table] for table in tables], items, {})
+    alternatives = squared_candidates("kernel-ridge", ["a", "b"], [[table] for table in tables], items)
     assert_ridge(alternatives, tables, items, names=["a", "b"])
 
 
@@ -261,21 +261,21 @@ def chi2(points):
 def test_averages_over_time():
     items = evaluation_set()
     averages = [np.stack([s.mean(axis=0) for s in streams_of(bins, seed)]) for bins, seed in ((6, 0), (9, 1))]
-    [one] = vector_methods("averages", averages[:1], items, ["kernel ridge"], "chi2")
-    assert_ridge(one.alternatives(), [chi2(averages[0])], items)
+    [one] = vector_methods("averages", averages[:1], items, ["kernel-ridge"], "chi2")
+    assert_ridge(one.candidates(), [chi2(averages[0])], items)
     names = ["LBP", "colour"]
     both = average_ridge_method(names, [[points] for points in averages], items)
-    assert (both.name, both.classifier) == ("LBP + colour bags averaged over time", "kernel ridge")
-    assert_ridge(both.alternatives(), [chi2(points) for points in averages], items, 5, names)
-    assert [settings.keys() for settings, _ in both.alternatives()] == [{"width", "ridge", "bags"}] * 24
+    assert (both.name, both.classifier) == ("LBP + colour bags averaged over time", "kernel-ridge")
+    assert_ridge(both.candidates(), [chi2(points) for points in averages], items, 5, names)
+    assert [settings.keys() for settings, _ in both.candidates()] == [{"width", "ridge", "bags"}] * 24
 
 
 def test_a_test_set_has_no_say_in_the_units(monkeypatch):
     """Test clips that lie far away change neither the penalty nor what training clips are to each other."""
     solved = []
     monkeypatch.setattr(
-        alternatives_module,
-        "KernelRidge",
+        kernel_ridge_module,
+        "Ridge",
         lambda squared, codes, groups, penalty, class_size, shown: solved.append((squared, penalty)),
     )
     items, rng = evaluation_set(test_group=8), np.random.default_rng(0)
@@ -283,7 +283,7 @@ def test_a_test_set_has_no_say_in_the_units(monkeypatch):
     for factor in (1.0, 100.0):
         points[:, items.tested] *= factor
         tables = [[((view[:, None] - view) ** 2).sum(axis=2)] for view in points]
-        list(ridge_alternatives(["a", "b"], tables, items, {}))
+        list(squared_candidates("kernel-ridge", ["a", "b"], tables, items))
     assert len(solved) == 2 * 24
     for (near, penalty), (far, same_penalty) in zip(solved[:24], solved[24:], strict=True):
         assert far.max() > near.max()
@@ -300,8 +300,8 @@ def test_units_do_not_matter():
         ((points[:, None] - points) ** 2).sum(axis=2)
         for points in rng.normal(size=(2, 15, 3)) + items.codes[:, None]
     ]
-    plain = ridge_alternatives(["a", "b"], [[table] for table in tables], items, {})
-    scaled = ridge_alternatives(["a", "b"], [[1e-6 * tables[0]], [1e5 * tables[1]]], items, {})
+    plain = squared_candidates("kernel-ridge", ["a", "b"], [[table] for table in tables], items)
+    scaled = squared_candidates("kernel-ridge", ["a", "b"], [[1e-6 * tables[0]], [1e5 * tables[1]]], items)
     for (settings, first), (other_settings, second) in zip(plain, scaled, strict=True):
         assert settings == other_settings
         np.testing.assert_array_equal(first.predict(), second.predict())
@@ -310,7 +310,7 @@ def test_units_do_not_matter():
 def test_clips_that_are_all_the_same():
     """No variance to divide by: nothing is known, and nothing fails."""
     items = evaluation_set()
-    for _, predictor in ridge_alternatives(["a"], [[np.zeros((15, 15))]], items, {}):
+    for _, predictor in squared_candidates("kernel-ridge", ["a"], [[np.zeros((15, 15))]], items):
         assert set(predictor.predict()) <= {0, 1, 2}
 
 
@@ -318,8 +318,8 @@ def test_a_bag_that_is_not_chosen_has_no_say(views):
     items = evaluation_set()
     first, second, third = (Systems([view], items) for view in views)
     grids = matching_grids()
-    alternatives = system_ridge_alternatives({"a": first, "b": second}, grids)
-    changed = system_ridge_alternatives({"a": first, "b": third}, grids)
+    alternatives = system_candidates("kernel-ridge", {"a": first, "b": second}, grids)
+    changed = system_candidates("kernel-ridge", {"a": first, "b": third}, grids)
     assert len(alternatives) == 4 * 3 * 2 * 4  # of each grid only the first weights
     same = [settings["bags"] == "a" for settings, _ in alternatives]
     assert any(same)
@@ -336,8 +336,10 @@ def test_codebooks_by_folds_and_plain_bags_go_together(views):
     items = evaluation_set()
     grids = matching_grids(METRIC, lambda_a=0.9, lambda_mu=0.5)
     plain = Systems(views[1:2], items)
-    mixed = system_ridge_alternatives({"a": Systems(views, items), "b": plain}, grids)
-    versions = [system_ridge_alternatives({"a": Systems([v], items), "b": plain}, grids) for v in views]
+    mixed = system_candidates("kernel-ridge", {"a": Systems(views, items), "b": plain}, grids)
+    versions = [
+        system_candidates("kernel-ridge", {"a": Systems([v], items), "b": plain}, grids) for v in views
+    ]
     for place, (settings, predictor) in enumerate(mixed):
         predicted = predictor.predict()
         for k, alternatives in enumerate(versions):
@@ -351,9 +353,9 @@ def test_codebooks_by_folds_and_plain_bags_go_together(views):
 def test_the_choice_is_made_without_the_group(views):
     items = evaluation_set()
     bags = {"a": Systems(views[:1], items), "b": Systems(views[1:2], items)}
-    [spec] = system_methods("a systems", "systems", bags, ["kernel ridge"], matching_grids())
+    [spec] = system_methods("a systems", "systems", bags, ["kernel-ridge"], matching_grids())
     line, usual = evaluate_method(spec, items, None)
-    settings, predictors = zip(*spec.alternatives(), strict=True)
+    settings, predictors = zip(*spec.candidates(), strict=True)
     accuracies = nested_accuracies(predictors, items.codes, GROUPS)
     used = [setting["bags"] for setting in settings]
     firsts = [used.index(name) for name in dict.fromkeys(used)]
@@ -369,4 +371,4 @@ def test_the_choice_is_made_without_the_group(views):
     expected = nested_predictions(predictors, chosen, GROUPS)
     assert list(line.predictions) == np.unique(items.labels)[expected].tolist()
     assert usual == settings[np.bincount(chosen).argmax()]
-    assert (line.classifier, line.name, line.kind) == ("kernel ridge", "a + b systems", "systems")
+    assert (line.classifier, line.name, line.kind) == ("kernel-ridge", "a + b systems", "systems")

@@ -11,16 +11,14 @@ from hypothesis import strategies as st
 
 from helpers import make_stream
 from sysbags import cross_gram, identify
+from sysbags.classifiers.scores.centers import Centers, frechet_centers, medoid_centers
+from sysbags.classifiers.scores.neighbors import Neighbors
+from sysbags.classifiers.scores.ridge import Ridge
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.errors import ParameterError
-from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
-from sysbags.evaluate.predictors import (
-    CodebookFolds,
-    NearestCenter,
-    NearestNeighbors,
-    medoid_centers,
-)
+from sysbags.evaluate.cross_validation import metric_predictors
 from sysbags.evaluate.selection import (
+    CodebookFolds,
     choose,
     nested_accuracies,
     nested_choice,
@@ -28,7 +26,6 @@ from sysbags.evaluate.selection import (
     one_standard_error_rule,
 )
 from sysbags.evaluate.splits import codebook_folds
-from sysbags.evaluate.system_predictors import frechet_centers, metric_predictors
 from sysbags.evaluate.vector_predictors import vector_predictor
 
 
@@ -160,23 +157,23 @@ def everything(streams, codes):
     points = np.array([stream.mean(axis=0) for stream in streams])
     unit = cross_gram([identify(stream, order=2, normal_form="unit-variance") for stream in streams])
     averages = [
-        metric_predictors(unit, codes, GROUPS, "nearest mean", metric, 0.9)(2.0, 1)
+        metric_predictors(unit, codes, GROUPS, "nearest-mean", metric, 0.9)(2.0, 1)
         for metric in ("covariance", "normalized-covariance")
     ]
     covariances = distance_matrix(unit, "normalized-covariance", lambda_a=0.9, lambda_mu=2.0)
     means = frechet_centers(gram, codes, GROUPS, 0.25)
-    books = [vector_predictor(described(streams, k), codes, GROUPS, "nearest mean") for k in range(3)]
+    books = [vector_predictor(described(streams, k), codes, GROUPS, "nearest-mean") for k in range(3)]
     return [
-        NearestNeighbors(between, codes, GROUPS),
-        NearestNeighbors(between, codes, GROUPS, 3),
-        NearestCenter(medoid_centers(between, codes, GROUPS)),
-        NearestCenter(means, (1.0, 0.0)),
-        NearestCenter(means, (1.0, 10.0)),
+        Neighbors(between, codes, GROUPS),
+        Neighbors(between, codes, GROUPS, 3),
+        Centers((medoid_centers(between, codes, GROUPS), (1.0, 0.0), 1.0)),
+        Centers((means, (1.0, 0.0), 1.0)),
+        Centers((means, (1.0, 10.0), 1.0)),
         vector_predictor(points, codes, GROUPS, "1-NN", "chi2"),
-        vector_predictor(points, codes, GROUPS, "nearest mean", "cosine"),
+        vector_predictor(points, codes, GROUPS, "nearest-mean", "cosine"),
         CodebookFolds(books, FOLDS, GROUPS),
         *averages,
-        KernelRidge(covariances, codes, GROUPS, 0.1),
+        Ridge(covariances, codes, GROUPS, 0.1),
     ]
 
 
@@ -220,7 +217,7 @@ def test_noise_is_at_chance():
     rng = np.random.default_rng(0)
     codes, groups = np.repeat([0, 1], 30), np.arange(60)
     tables = [rng.random((60, 60)) for _ in range(60)]
-    predictors = [NearestNeighbors(table, codes, groups) for table in tables]
+    predictors = [Neighbors(table, codes, groups) for table in tables]
     hindsight = max(float(np.mean(predictor.predict() == codes)) for predictor in predictors)
     accuracy = float(np.mean(nested(predictors, codes, groups).predictions == codes))
     # 60 fair coins have a standard deviation of 6.5 points: one is fine for one choice, not the best of 60.

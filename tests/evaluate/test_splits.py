@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sysbags.errors import ParameterError
+from sysbags.evaluate.results import Clip
 from sysbags.evaluate.splits import EvaluationSet, codebook_folds, describe, protocol_groups, trial_groups
-from sysbags.report.results import Clip
 
 # A few items of a few classes, each of one of a few sources; sources may straddle classes.
 ITEMS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 11)), min_size=1, max_size=60)

@@ -21,16 +21,17 @@ from sysbags import (
     pairwise_distances,
 )
 from sysbags.bags import ColourHistogram, LocalBinaryPatterns, VisualWords, streams
-from sysbags.classifiers.base import half_mean
-from sysbags.classifiers.kernel_ridge import gaussian_distances
+from sysbags.classifiers.scores import half_mean
+from sysbags.classifiers.scores.ridge import gaussian_distances
 from sysbags.datasets import make_clips, make_streams
 from sysbags.errors import ParameterError, SysbagsError, VideoError
 from sysbags.evaluate import codebooks, evaluate, leave_one_out
-from sysbags.evaluate.alternatives import GRIDS
+from sysbags.evaluate.candidates import GRIDS
 from sysbags.evaluate.methods import evaluate_method, vector_methods
+from sysbags.evaluate.results import Clip
 from sysbags.evaluate.splits import EvaluationSet, codebook_folds, trial_groups
 from sysbags.evaluate.trials import check_trials, merge_trials
-from sysbags.report.results import Clip
+from sysbags.report import write_report
 from sysbags.statistics.rates import mcnemar, rate
 
 ORDER, WEIGHTS = 3, {"lambda_a": 0.25, "lambda_mu": 10.0}
@@ -80,12 +81,14 @@ def predictions(result, name=None, classifier=None):
 )
 def test_nearest_mean_and_nearest_system_are_fitted_to_the_training_clips(data, metric, form, weights):
     normal_form = None if metric is None else form
-    result = run(data, methods=["nearest mean", "1-NN"], metric=metric, normal_form=normal_form, **weights)
+    result = run(
+        data, methods=["nearest-mean", "nearest-system"], metric=metric, normal_form=normal_form, **weights
+    )
     systems = [identify(stream, ORDER, normal_form=form) for stream in data[0]]
     options = {"metric": metric or "alignment", **weights}
     for classifier, model in (
-        ("nearest mean", NearestMean(**options)),
-        ("1-NN", NearestSystem(**options)),
+        ("nearest-mean", NearestMean(**options)),
+        ("nearest-system", NearestSystem(**options)),
     ):
         for name, predicted in zip(TRIALS, predictions(result, classifier=classifier), strict=True):
             train, test = places("train", name), places("test", name)
@@ -134,9 +137,9 @@ def slow_ridge(streams, labels, sources, parts, weights):
 
 def test_kernel_ridge_is_fitted_to_the_training_clips(data):
     weights = {"lambda_a": 0.8, "lambda_mu": 5.0}
-    result = run(data, methods=["kernel ridge"], metric="normalized-covariance", **weights)
+    result = run(data, methods=["kernel-ridge"], metric="normalized-covariance", **weights)
     chosen, varying = [], set()
-    for name, predicted in zip(TRIALS, predictions(result, classifier="kernel ridge"), strict=True):
+    for name, predicted in zip(TRIALS, predictions(result, classifier="kernel-ridge"), strict=True):
         expected, settings, accuracies = slow_ridge(data[0], data[1], SOURCES, TRIALS[name], weights)
         assert predicted == expected
         chosen.append(settings)
@@ -168,7 +171,9 @@ def test_settings_are_chosen_inside_the_training_set(data, everything):
         form: [identify(stream, ORDER, normal_form=form) for stream in data[0]]
         for form in ("orthonormal", "unit-variance")
     }
-    for name, predicted in zip(TRIALS, predictions(everything, "stream systems", "1-NN"), strict=True):
+    for name, predicted in zip(
+        TRIALS, predictions(everything, "stream systems", "nearest-system"), strict=True
+    ):
         train, test = places("train", name), places("test", name)
         used = np.flatnonzero(np.array(TRIALS[name]) != "")
         folds = trial_groups(data[1][used], np.array(TRIALS[name])[used], SOURCES[used], folds=FOLDS)
@@ -202,7 +207,7 @@ def test_settings_are_chosen_inside_the_training_set(data, everything):
 @pytest.mark.parametrize(
     ("other", "options"),
     [
-        ("class 0", {"methods": ["1-NN", "kernel ridge"], "compare": True}),
+        ("class 0", {"methods": ["nearest-system", "kernel-ridge"], "compare": True}),
         ("class 11", {"metric": "normalized-covariance"}),
         ("before all others", {"folds": FOLDS}),
     ],
@@ -229,7 +234,7 @@ def test_clips_that_are_not_used_change_nothing(data):
     for k in unused:
         streams[k] = np.random.default_rng(k).dirichlet(np.ones(8), size=40)
         labels[k] = "class 2"
-    options = {"trials": trials, "methods": ["1-NN", "kernel ridge"], "compare": True}
+    options = {"trials": trials, "methods": ["nearest-system", "kernel-ridge"], "compare": True}
     first, second = run(data, **options), run(data, streams, labels, **options)
     assert table(first) == table(second)
     assert first.clips == second.clips
@@ -241,7 +246,7 @@ def test_another_test_clip_has_no_say(data, metric):
 
     Those of "normalized-covariance" need no repair.
     """
-    methods = ["nearest mean", "1-NN", *(["kernel ridge"] if metric else [])]
+    methods = ["nearest-mean", "nearest-system", *(["kernel-ridge"] if metric else [])]
     trials = {"second": TRIALS["second"]}
     kept, *changed = places("test", "second")
     streams, labels = list(data[0]), data[1].copy()
@@ -260,7 +265,7 @@ def test_another_test_clip_has_no_say(data, metric):
 @pytest.mark.parametrize("metric", [None, "normalized-covariance"])
 def test_trials_that_leave_one_group_out_agree_with_groups(data, metric):
     weights = WEIGHTS if metric is None else {"lambda_a": 0.8, "lambda_mu": 5.0}
-    options = {"methods": ["nearest mean", "1-NN"], "metric": metric, **weights}
+    options = {"methods": ["nearest-mean", "nearest-system"], "metric": metric, **weights}
     trials = {
         source: ["test" if other == source else "train" for other in SOURCES]
         for source in dict.fromkeys(SOURCES)
@@ -320,7 +325,7 @@ def test_each_trial_is_evaluated_as_if_it_were_alone(data, everything):
                 assert text in counted if isinstance(counted, dict) else counted == value
 
 
-@pytest.mark.parametrize("classifier", ["1-NN", "nearest mean", "linear SVM", "kernel ridge"])
+@pytest.mark.parametrize("classifier", ["1-NN", "nearest-mean", "linear SVM", "kernel-ridge"])
 def test_vectors_of_three_codebooks(classifier):
     """Test clips are predicted with the codebook that has seen none of them, as if there were no other."""
     rng = np.random.default_rng(0)
@@ -407,12 +412,12 @@ def test_details_and_report(data, tmp_path, names):
     np.testing.assert_allclose(
         parts, np.where(np.isinf(expected.distances), np.nan, expected.distances), atol=1e-4
     )
-    [curve] = (c for c in result.curves if (c.weight, c.classifier) == ("lambda_mu", "1-NN"))
+    [curve] = (c for c in result.curves if (c.weight, c.classifier) == ("lambda_mu", "nearest-system"))
     by_system = leave_one_out(
         cross_gram(systems), data[1][tested], groups=left_out, classifier="nearest-system", **WEIGHTS
     )
     assert curve.accuracies[curve.values.index(10.0)] == by_system.accuracy
-    result.report(tmp_path / "report.html")
+    write_report(tmp_path / "report.html", result)
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert f"{len(names)} official trial" in text
     json.loads(result.to_json(details=True))
@@ -429,7 +434,7 @@ def test_details_if_a_class_is_not_tested(data):
 
 def test_a_stream_has_the_same_name_in_all_trials(data):
     trials = {name: TRIALS[name] for name in ("first", "second", "third")}
-    result = evaluate(data[0], data[1], order=ORDER, trials=trials, methods=["1-NN"], **WEIGHTS)
+    result = evaluate(data[0], data[1], order=ORDER, trials=trials, methods=["nearest-system"], **WEIGHTS)
     tested = np.concatenate([places("test", name) for name in trials])
     assert [clip.name for clip in result.clips] == [f"{data[1][k]}/{k}" for k in tested]
     right = np.array(result.methods[0].predictions) == data[1][tested]
@@ -464,7 +469,12 @@ def test_no_codebook_is_learnt_from_test_clips(clips, tmp_path, monkeypatch):
         codebooks, "learn_words", lambda sample, *more: (learnt.append(sample), usual(sample, *more))[1]
     )
     bags = VisualWords(6, sampling="grid")
-    options = {"bags": bags, "trials": {"t": PARTS}, "methods": ["1-NN", "nearest mean"], "order": 2}
+    options = {
+        "bags": bags,
+        "trials": {"t": PARTS},
+        "methods": ["nearest-system", "nearest-mean"],
+        "order": 2,
+    }
     first = evaluate(paths, labels, **options)
     others, _ = make_clips(tmp_path / "others", 1, 14, 64, 80, textures=["fire", "wheel"])
     changed = [*paths[:7], others[0], *paths[8:11], others[1]]
@@ -490,7 +500,7 @@ def test_several_bags_and_unreadable_clips(clips, tmp_path):
     assert [clip.path for clip in result.clips] == [clip.path for clip in expected.clips]
     assert table(result) == table(expected)
     assert result.methods[0].name == "LBP + colour systems, alignment"
-    assert result.methods[0].classifier == "kernel ridge"
+    assert result.methods[0].classifier == "kernel-ridge"
     assert len(result.details.systems) == len(result.clips)
 
 
@@ -516,7 +526,7 @@ def test_the_cache_is_used_by_all_trials(clips, tmp_path, monkeypatch):
     reads, usual = [], streams.describe
     monkeypatch.setattr(streams, "describe", lambda bags, path: (reads.append(path), usual(bags, path))[1])
     trials = {"one": PARTS, "two": PARTS[1:] + PARTS[:1], "three": PARTS}
-    evaluate(paths, labels, trials=trials, methods=["1-NN"], **FIXED)
+    evaluate(paths, labels, trials=trials, methods=["nearest-system"], **FIXED)
     assert sorted(reads) == sorted(paths)
 
 
@@ -557,14 +567,14 @@ def test_small_training_sets(data):
         tested = [k for k in range(COUNT) if k not in train]
         distances = [[alignment_distance(systems[j], systems[k], **WEIGHTS) for j in train] for k in tested]
         expected = [data[1][train[row]] for row in np.argmin(distances, axis=1)]
-        assert predictions(result, classifier="1-NN") == [expected]
-        assert predictions(result, classifier="nearest mean") == [expected]
+        assert predictions(result, classifier="nearest-system") == [expected]
+        assert predictions(result, classifier="nearest-mean") == [expected]
 
 
 def test_labels_keep_their_kind(data):
     labels = np.array([int(label[-1]) * 10 for label in data[1]])
-    result = run(data, labels=labels, methods=["1-NN"], **WEIGHTS)
-    expected = run(data, methods=["1-NN"], **WEIGHTS)
+    result = run(data, labels=labels, methods=["nearest-system"], **WEIGHTS)
+    expected = run(data, methods=["nearest-system"], **WEIGHTS)
     assert result.predictions.dtype.kind == "i"
     assert [f"class {label // 10}" for label in result.predictions] == expected.predictions.tolist()
 
@@ -577,6 +587,6 @@ def test_trials_are_a_mapping(data, trials):
 
 def test_a_class_that_is_tested_but_not_trained_is_named(data):
     parts = ["test" if label == "class 0" else "train" for label in data[1]]
-    result = run(data, trials={"only": parts}, methods=["1-NN"], **WEIGHTS)
+    result = run(data, trials={"only": parts}, methods=["nearest-system"], **WEIGHTS)
     assert result.facts["notes"] == ["the class class 0 is tested, but a training set has no clip of it"]
     assert result.accuracy == 0.0

@@ -68,7 +68,7 @@ def test_the_nearest_vector(metric):
 def test_the_nearest_mean(metric):
     """For "cosine" a mean is that of the vectors brought to length 1."""
     points, wrong = histograms(6), 0
-    predictor = vector_predictor(points, CODES, GROUPS, "nearest mean", metric)
+    predictor = vector_predictor(points, CODES, GROUPS, "nearest-mean", metric)
     if metric == "cosine":
         points = points / np.linalg.norm(points, axis=1, keepdims=True)
     for group, i, train in cases():

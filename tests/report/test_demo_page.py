@@ -13,8 +13,8 @@ from evaluations import EVIL
 from pages import Page
 from sysbags.datasets import TEXTURES
 from sysbags.evaluate import demo
+from sysbags.evaluate.demo import Settings
 from sysbags.report import demo_page
-from sysbags.report.demo import Settings
 
 
 @pytest.fixture(scope="module")

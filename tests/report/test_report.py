@@ -19,8 +19,8 @@ from evaluations import EVIL, changed, make_evaluation, make_pictures, with_evil
 from pages import Page
 from sysbags.datasets import make_clips
 from sysbags.errors import FileError, ParameterError, VideoError, VideoWarning
+from sysbags.evaluate.results import Clip
 from sysbags.report import page as report
-from sysbags.report.results import Clip
 from sysbags.video import frames
 
 

@@ -47,7 +47,7 @@ def test_dyntex_against_a_twin_that_refits_for_each_clip(alpha):
             for label in clips.layout.counts:
                 members = np.flatnonzero(labels == label)
                 others = [systems[j] for j in members if j != k]
-                if method.classifier == "nearest mean":
+                if method.classifier == "nearest-mean":
                     near[label] = distance(system, sysbags.frechet_mean(others).system)
                 elif method.classifier == "nearest medoid":
                     sums = [sum(distance(candidate, other) for other in others) for candidate in others]
@@ -64,12 +64,12 @@ def test_dyntex_has_the_papers_tables_and_sweeps(alpha):
     evaluation = outcome.evaluation
     shown = [(m.name, m.classifier, m.settings["paper"]) for m in evaluation.methods]
     assert shown == [
-        ("LBP systems, Martin", "1-NN", 91.7),
-        ("LBP systems, maximum singular value", "1-NN", 96.7),
-        ("LBP systems, alignment", "1-NN", 98.3),
+        ("LBP systems, Martin", "nearest-system", 91.7),
+        ("LBP systems, maximum singular value", "nearest-system", 96.7),
+        ("LBP systems, alignment", "nearest-system", 98.3),
         ("LBP systems, Martin", "nearest medoid", 83.3),
         ("LBP systems, maximum singular value", "nearest medoid", 85.0),
-        ("LBP systems, alignment", "nearest mean", 88.3),
+        ("LBP systems, alignment", "nearest-mean", 88.3),
     ]
     assert evaluation.main == 5
     assert [m.p_value is None for m in evaluation.methods] == [False] * 5 + [True]
@@ -78,10 +78,10 @@ def test_dyntex_has_the_papers_tables_and_sweeps(alpha):
     np.testing.assert_array_equal(over_mu.values, 10.0 * np.arange(11))
     assert (over_a.fixed, over_mu.fixed) == (0.0, 0.25)
     assert over_mu.accuracies[0] == evaluation.methods[2].rate.share  # the untuned setting again
-    assert outcome.runtimes.keys() == {"pair", "1-NN", "nearest mean"}
-    assert outcome.runtimes["nearest mean"][1] == 539.47
+    assert outcome.runtimes.keys() == {"pair", "nearest-system", "nearest-mean"}
+    assert outcome.runtimes["nearest-mean"][1] == 539.47
     pairs = 12 * 11 / 2
-    assert outcome.runtimes["pair"][0] * pairs == pytest.approx(outcome.runtimes["1-NN"][0])
+    assert outcome.runtimes["pair"][0] * pairs == pytest.approx(outcome.runtimes["nearest-system"][0])
     assert outcome.departures == []
     assert evaluation.failures == {}
 
@@ -184,7 +184,7 @@ def test_the_command_in_json_and_in_words(alpha, capsys, tmp_path, monkeypatch):
     assert output["departures"] == [
         f"{name} has 4 clips, 16 fewer than 20" for name in ("Sea", "Grass", "Trees")
     ]
-    assert output["runtimes"]["1-NN"]["paper"] == 112.8
+    assert output["runtimes"]["nearest-system"]["paper"] == 112.8
     assert json.dumps(output["curves"])
     code, out, err = call(
         capsys, "reproduce", "dyntex-alpha", data, "--allow-incomplete", "--cache", cache, "--n-jobs", 1
@@ -194,7 +194,7 @@ def test_the_command_in_json_and_in_words(alpha, capsys, tmp_path, monkeypatch):
     assert "Not as in the paper: Sea has 4 clips" in out
     for row in ("LBP systems, alignment", "ASF-TOP (published)", "2D+T Curvelet (published)", "lambda_mu"):
         assert row in out
-    line = next(line for line in out.splitlines() if "alignment" in line and "nearest mean" in line)
+    line = next(line for line in out.splitlines() if "alignment" in line and "nearest-mean" in line)
     assert "88.3 %" in line
     assert f"{100 * outcome.evaluation.methods[5].rate.share:.1f} %" in line
     assert list(tmp_path.iterdir()) == []  # all is in the cache

@@ -66,11 +66,11 @@ def test_yupenn_has_the_papers_table_and_a_sweep(scenes):
     _, outcome, _ = scenes
     evaluation = outcome.evaluation
     assert [(m.settings["paper"], m.classifier) for m in evaluation.methods] == [
-        (83.3, "1-NN"),
-        (80.7, "1-NN"),
-        (86.4, "1-NN"),
-        (88.8, "1-NN"),
-        (88.8, "1-NN"),
+        (83.3, "nearest-system"),
+        (80.7, "nearest-system"),
+        (86.4, "nearest-system"),
+        (88.8, "nearest-system"),
+        (88.8, "nearest-system"),
     ]
     weights = [(m.settings.get("lambda_a"), m.settings.get("lambda_mu")) for m in evaluation.methods]
     assert weights[:4] == [(None, None), (None, None), (0.25, 0.0), (0.5, 0.8)]
@@ -84,7 +84,7 @@ def test_yupenn_has_the_papers_table_and_a_sweep(scenes):
     assert grid[a, mu] == grid.max()
     over_a, over_mu = evaluation.curves
     assert over_a.accuracies[over_a.values.index(0.5)] == over_mu.accuracies[over_mu.values.index(0.8)]
-    assert outcome.runtimes["1-NN"][1] == 31423.0
+    assert outcome.runtimes["nearest-system"][1] == 31423.0
     assert outcome.departures == [f"there are {WORDS} words, not 500"]
     parts = list(outcome.details["codebook_folds"].values())
     assert sorted(np.bincount(parts)) == [4, 4, 4]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -18,6 +18,7 @@ from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels, check_weight, seed_of
 from sysbags.classifiers.calibration import Calibration, ConfidenceMixin, cross_fitted_scores
 from sysbags.classifiers.explanation import Explanation
+from sysbags.classifiers.scores import ClassScores, ScorePredictor, TrainingSet, half_mean
 from sysbags.distances import METRICS
 from sysbags.distances.alignment import align
 from sysbags.distances.alignment_matrix import mean_term
@@ -29,38 +30,9 @@ from sysbags.errors import ParameterError
 from sysbags.systems.collection import check_systems
 from sysbags.systems.system import System
 
-__all__ = [
-    "Comparison",
-    "Item",
-    "SystemClassifier",
-    "TrainingClips",
-    "by_bag",
-    "half_mean",
-    "nearest_of_each_class",
-]
+__all__ = ["Item", "SystemClassifier", "TrainingClips", "by_bag"]
 
 Item = System | Sequence[System]  # a clip: its system, or one per bag
-
-
-class Comparison(NamedTuple):
-    """Clips compared with what a classifier has learnt.
-
-    Attributes
-    ----------
-    codes : (K,) array of int
-        Index of the class that is predicted.
-    scores : (K, C) array
-        Of each class, larger is better.
-    distances : (K, C) array
-        Squared distance to each class.
-    nearest : (K, C) array of int
-        What of each class the distance is to: the index of a training clip or center.
-    """
-
-    codes: IntArray
-    scores: Array
-    distances: Array
-    nearest: IntArray
 
 
 class TrainingClips(NamedTuple):
@@ -94,8 +66,9 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     With an `embedding`, the kernel is evaluated between each clip and the landmarks instead of all pairs of
     clips, and all distances are approximate, with the error of `Embedding`.
 
-    A subclass has the parameters below and implements `_learn` and `_compare`. `kept` names the attribute of
-    what clips are compared with.
+    A subclass has the parameters below and implements `_learn` and `_compare`, which wrap one of
+    `sysbags.classifiers.scores`, and `candidates`, by which evaluations and `sysbags fit` choose its other
+    parameters. `kept` names the attribute of what clips are compared with.
     """
 
     kept: ClassVar[str] = "systems_"
@@ -171,8 +144,27 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     def _learn(self, clips: TrainingClips) -> tuple[list[list[System]], npt.NDArray[Any]]:
         """Learn from clips; return what to compare with, bag by bag, and its labels."""
 
+    @classmethod
     @abstractmethod
-    def _compare(self, bags: list[list[System]]) -> Comparison:
+    def candidates(
+        cls, clips: TrainingSet, *, tune: bool = False
+    ) -> Iterator[tuple[dict[str, Any], ScorePredictor]]:
+        """Yield parameters to choose from, with the scores of all training clips without their group.
+
+        Parameters
+        ----------
+        clips : TrainingSet
+        tune : bool, default=False
+            Whether more parameters than usual are tried.
+        """
+
+    @classmethod
+    def metrics_to_try(cls, metrics: Sequence[str]) -> Sequence[str]:
+        """Return those of some metrics among which the classifier should be chosen; by default all."""
+        return metrics
+
+    @abstractmethod
+    def _compare(self, bags: list[list[System]]) -> ClassScores:
         """Compare clips, given bag by bag, with what was learnt."""
 
     def predict(self, systems: Sequence[Item]) -> npt.NDArray[Any]:
@@ -194,7 +186,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         scores = self.compare(systems).scores
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def compare(self, systems: Sequence[Item]) -> Comparison:
+    def compare(self, systems: Sequence[Item]) -> ClassScores:
         """Compare clips with what was learnt: predicted classes, scores and distances."""
         check_is_fitted(self)
         return self._compare(self._by_bag(systems))
@@ -431,37 +423,3 @@ def by_bag(systems: Any) -> list[list[System]]:
             else "each clip must have the same number of systems, at least one"
         )
     return [list(check_systems(list(bag))) for bag in zip(*items, strict=True)]
-
-
-def half_mean(squared: Array) -> float:
-    """Return half the mean squared distance of two items: the variance, if the distances are Euclidean.
-
-    Examples
-    --------
-    >>> points = np.array([0.0, 1.0, 5.0])
-    >>> half_mean((points[:, None] - points) ** 2), float(points.var(ddof=1))
-    (7.0, 7.0)
-    """
-    return 0.5 * float(squared.sum()) / max(1, len(squared) * (len(squared) - 1))
-
-
-def nearest_of_each_class(distances: Array, codes: IntArray, classes: int) -> tuple[Array, IntArray]:
-    """Return the smallest distance to an item of each class, (K, C), and which item that is.
-
-    Parameters
-    ----------
-    distances : (K, L) array
-        To L items.
-    codes : (L,) array of int
-        Class index of each of them.
-    classes : int
-        Number of classes; each has an item.
-
-    Examples
-    --------
-    >>> nearest_of_each_class(np.array([[3.0, 1.0, 2.0]]), np.array([0, 1, 0]), 2)
-    (array([[2., 1.]]), array([[2, 1]]))
-    """
-    same_class = codes == np.arange(classes)[:, None]
-    nearest = np.where(same_class, distances[:, None, :], np.inf).argmin(axis=2)
-    return np.take_along_axis(distances, nearest, axis=1), nearest

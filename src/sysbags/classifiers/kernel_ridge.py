@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,13 +12,21 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_positive
-from sysbags.classifiers.base import (
-    Comparison,
-    Item,
-    SystemClassifier,
-    TrainingClips,
+from sysbags.classifiers.base import Item, SystemClassifier, TrainingClips
+from sysbags.classifiers.scores import (
+    ClassScores,
+    ScorePredictor,
+    TrainingSet,
     half_mean,
     nearest_of_each_class,
+)
+from sysbags.classifiers.scores.ridge import (
+    Ridge,
+    euclidean_part,
+    fit_ridge,
+    gaussian_distances,
+    log_shares,
+    ridge_scores,
 )
 from sysbags.distances import METRICS
 from sysbags.distances.embedding import Embedding
@@ -26,16 +34,10 @@ from sysbags.distances.pairwise import Weight
 from sysbags.errors import DistanceWarning, ParameterError
 from sysbags.systems.system import System
 
-__all__ = [
-    "KernelRidgeClassifier",
-    "bordered",
-    "euclidean_part",
-    "gaussian_distances",
-    "log_shares",
-    "targets",
-]
+__all__ = ["KernelRidgeClassifier"]
 
-SMALLEST_SHARE = 0.01  # scores may be below -1
+RIDGES = (1.0, 0.3, 0.1, 0.03)  # to choose from, the strongest first, which the rule prefers
+WIDTHS = (None, 1.0)
 LARGE_REPAIR = 0.05  # of the spectrum; it is then worth a warning
 
 WEIGHTED_METRICS = tuple(name for name, metric in METRICS.items() if metric.weighted)  # always finite
@@ -187,7 +189,8 @@ class KernelRidgeClassifier(SystemClassifier):
         self.variance_ = half_mean(squared)
         if self.width is not None:
             squared = gaussian_distances(squared, self.width * self.variance_)
-        eigenvalues, vectors, self.negative_share_ = _positive_part(squared)
+        fit = fit_ridge(squared, codes, len(classes), self.ridge, self._weights(classes, codes))
+        self.coefficients_, self.intercepts_, self.negative_share_ = fit
         if self.negative_share_ > LARGE_REPAIR:
             warnings.warn(
                 f"the distances are far from Euclidean: {100 * self.negative_share_:.0f} % of their spectrum "
@@ -195,14 +198,27 @@ class KernelRidgeClassifier(SystemClassifier):
                 DistanceWarning,
                 stacklevel=3,
             )
-        values, weights = targets(codes, len(classes)), self._weights(classes, codes)
-        unit = half_mean(squared) or 1.0  # where all distances are 0, any penalty gives the same
-        matrix = bordered(_between_points(eigenvalues, vectors) / unit, self.ridge / weights)
-        solved = np.linalg.solve(matrix, np.pad(values, ((0, 1), (0, 0)))) / unit
-        coefficients = vectors @ (vectors.T @ solved[:-1])  # no part in directions of negative eigenvalues
-        self.coefficients_ = coefficients - coefficients.mean(axis=0)  # their sum is 0 but for round-off
-        self.intercepts_ = np.average(values + 0.5 * squared @ self.coefficients_, axis=0, weights=weights)
         return bags, classes[codes]
+
+    @classmethod
+    def candidates(
+        cls, clips: TrainingSet, *, tune: bool = False
+    ) -> Iterator[tuple[dict[str, Any], ScorePredictor]]:
+        """Yield all ridges for each width; see `SystemClassifier.candidates`.
+
+        Distances that are not Euclidean are repaired for all clips at once, which uses no label. Classes have
+        the same weight.
+        """
+        class_size = len(clips.training) / len(np.unique(clips.codes[clips.training]))
+        for width in WIDTHS:
+            squared = clips.squared
+            if width is not None:
+                squared = gaussian_distances(squared, width * clips.variance(squared))
+            squared = euclidean_part(squared)
+            unit = clips.variance(squared) or 1.0  # where all distances are 0, any penalty gives the same
+            for ridge in RIDGES:
+                predictor = Ridge(squared, clips.codes, clips.groups, ridge * unit, class_size, clips.squared)
+                yield {"width": width, "ridge": ridge}, predictor
 
     def _weights(self, classes: npt.NDArray[Any], codes: IntArray) -> Array:
         """Return the weight of each training clip."""
@@ -228,95 +244,13 @@ class KernelRidgeClassifier(SystemClassifier):
     def _calibrated_scores(self, scores: Array) -> Array:
         return log_shares(scores)
 
-    def _compare(self, bags: list[list[System]]) -> Comparison:
+    def _compare(self, bags: list[list[System]]) -> ClassScores:
         """Compute the scores, and the distances to the nearest training clip of each class."""
         between = self._to_members(bags)
         classes, codes = np.unique(self.labels_, return_inverse=True)
         squared = between
         if self.width is not None:
             squared = gaussian_distances(between, self.width * self.variance_)
-        scores = self.intercepts_ - 0.5 * squared @ self.coefficients_
-        return Comparison(scores.argmax(axis=1), scores, *nearest_of_each_class(between, codes, len(classes)))
-
-
-def gaussian_distances(squared: Array, width: float) -> Array:
-    """Return the squared distances in the feature space of a Gaussian, ``2 - 2 exp(-D / (2 width))``."""
-    return np.asarray(-2.0 * np.expm1(squared / (-2.0 * width)) if width > 0.0 else squared)
-
-
-def euclidean_part(squared: Array) -> Array:
-    """Return the squared distances of the positive part of the centred `-D / 2`: these are Euclidean.
-
-    Distances that are Euclidean do not change.
-
-    Examples
-    --------
-    >>> points = np.array([0.0, 1.0, 3.0])
-    >>> squared = (points[:, None] - points) ** 2
-    >>> bool(np.allclose(euclidean_part(squared), squared))
-    True
-    >>> triangle = np.array([[0.0, 1.0, 9.0], [1.0, 0.0, 1.0], [9.0, 1.0, 0.0]])  # 1 + 1 is less than 3
-    >>> euclidean_part(triangle).round(6)[0]
-    array([0.  , 2.25, 9.  ])
-    """
-    eigenvalues, vectors, negative_share = _positive_part(squared)
-    if negative_share == 0.0:
-        return squared
-    return _between_points(eigenvalues, vectors)
-
-
-def _between_points(eigenvalues: Array, vectors: Array) -> Array:
-    """Return the squared distances of points with these eigenvalues and eigenvectors of inner products."""
-    kernel = (vectors * eigenvalues) @ vectors.T
-    norms = np.diag(kernel)
-    return np.maximum(norms[:, None] + norms - kernel - kernel.T, 0.0)
-
-
-def _positive_part(squared: Array) -> tuple[Array, Array, float]:
-    """Return the eigenvalues of the centred `-D / 2` from 0 on, their vectors, and the negative share.
-
-    Those that are 0 but for round-off are kept: their directions are not determined.
-    """
-    centred = -0.5 * squared
-    centred = centred - centred.mean(axis=0)
-    centred = centred - centred.mean(axis=1, keepdims=True)
-    eigenvalues, vectors = np.linalg.eigh(0.5 * (centred + centred.T))
-    # Round-off is not counted.
-    noise = len(squared) * np.finfo(float).eps * float(np.abs(centred).max(initial=0.0))
-    total = float(np.abs(eigenvalues).sum())
-    negative = float(-eigenvalues[eigenvalues < -noise].sum())
-    kept = eigenvalues > -noise
-    return np.maximum(eigenvalues[kept], 0.0), vectors[:, kept], negative / total if negative else 0.0
-
-
-def bordered(squared: Array, penalties: Array) -> Array:
-    """Return the matrix of the linear equations of Euclidean distances, given the penalty of each item.
-
-    ``[[-D / 2 + penalties, 1], [1', 0]] [a; b] = [Y; 0]`` gives the coefficients of all classes at once.
-    """
-    items = len(squared)
-    matrix = np.ones((items + 1, items + 1))
-    matrix[:items, :items] = -0.5 * squared
-    matrix[np.arange(items), np.arange(items)] = penalties
-    matrix[items, items] = 0.0
-    return matrix
-
-
-def log_shares(scores: Array) -> Array:
-    """Return the logarithm of ``(1 + scores) / 2``, what least squares estimate the probabilities by.
-
-    Scores are fitted to 1 for a class and to -1 for the others, so that they estimate 2 p - 1. Values
-    below 0.01 are set to it; -inf stays. The temperature of a calibration is then a power of these numbers.
-
-    Examples
-    --------
-    >>> np.exp(log_shares(np.array([1.0, 0.0, -0.5, -1.2, -np.inf])))
-    array([1.  , 0.5 , 0.25, 0.01, 0.  ])
-    """
-    shares = np.log(np.maximum(0.5 * (1.0 + scores), SMALLEST_SHARE))
-    return np.where(np.isfinite(scores), shares, -np.inf)
-
-
-def targets(codes: IntArray, classes: int) -> Array:
-    """Return 1 for the own class and -1 for the others, (K, C)."""
-    return np.where(codes[:, None] == np.arange(classes), 1.0, -1.0)
+        scores = ridge_scores(squared, self.coefficients_, self.intercepts_)
+        nearest = nearest_of_each_class(between, codes, len(classes))
+        return ClassScores(scores.argmax(axis=1), scores, *nearest)

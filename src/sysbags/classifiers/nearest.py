@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -12,14 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer
-from sysbags.classifiers.base import (
-    Comparison,
-    Item,
-    SystemClassifier,
-    TrainingClips,
-    nearest_of_each_class,
-)
-from sysbags.classifiers.votes import majority_vote
+from sysbags.classifiers.base import Item, SystemClassifier, TrainingClips
+from sysbags.classifiers.scores import ClassScores, ScorePredictor, TrainingSet
+from sysbags.classifiers.scores.centers import center_scores
+from sysbags.classifiers.scores.neighbors import Neighbors, majority_vote, neighbor_scores
 from sysbags.distances import METRICS
 from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
@@ -30,6 +26,8 @@ from sysbags.means.frechet import covariance_mean, frechet_mean, medoid
 from sysbags.systems.system import System
 
 __all__ = ["NearestMean", "NearestSystem"]
+
+TUNED_NEIGHBORS = (1, 3, 5)
 
 
 class NearestSystem(SystemClassifier):
@@ -183,13 +181,20 @@ class NearestSystem(SystemClassifier):
         twin.index = None
         return twin
 
-    def _compare(self, bags: list[list[System]]) -> Comparison:
-        """Vote among the nearest training clips; ties go to the nearest. A score is minus a distance."""
-        between = self._to_members(bags)
+    @classmethod
+    def candidates(
+        cls, clips: TrainingSet, *, tune: bool = False
+    ) -> Iterator[tuple[dict[str, Any], ScorePredictor]]:
+        """Yield the nearest clip; to tune, more neighbours too. See `SystemClassifier.candidates`."""
+        for count in TUNED_NEIGHBORS if tune else (1,):
+            parameters = {"n_neighbors": count} if tune else {}
+            yield parameters, Neighbors(clips.squared, clips.codes, clips.groups, count)
+
+    def _compare(self, bags: list[list[System]]) -> ClassScores:
+        """Vote among the nearest training clips."""
         classes, codes = np.unique(self.labels_, return_inverse=True)
-        nearest = np.argsort(between, axis=1, kind="stable")[:, : self._count(self.n_neighbors, len(codes))]
-        distances, members = nearest_of_each_class(between, codes, len(classes))
-        return Comparison(majority_vote(codes[nearest], len(classes)), -distances, distances, members)
+        count = self._count(self.n_neighbors, len(codes))
+        return neighbor_scores(self._to_members(bags), codes, len(classes), count)
 
     def _check_index(self, bags: list[list[System]]) -> None:
         """Raise an error unless the index, if there is one, is of these systems and for these distances."""
@@ -384,8 +389,22 @@ class NearestMean(SystemClassifier):
             return frechet_mean(group, **options).system
         return group[medoid(group, self.metric, **options)]
 
-    def _compare(self, bags: list[list[System]]) -> Comparison:
-        """Compare with the centers; a score is minus a distance."""
-        distances = self._to_members(bags)
-        members = np.broadcast_to(np.arange(len(self.centers_)), distances.shape)
-        return Comparison(distances.argmin(axis=1), -distances, distances, members)
+    @classmethod
+    def candidates(
+        cls, clips: TrainingSet, *, tune: bool = False
+    ) -> Iterator[tuple[dict[str, Any], ScorePredictor]]:
+        """Yield the nearest center; there is nothing to choose. See `SystemClassifier.candidates`."""
+        yield {}, clips.centers
+
+    @classmethod
+    def metrics_to_try(cls, metrics: Sequence[str]) -> Sequence[str]:
+        """Return the metrics whose means are small, if there are any.
+
+        The average of covariances is a system whose order is the sum of all orders: too large to be saved and
+        used for large classes.
+        """
+        return [metric for metric in metrics if not METRICS[metric].averages] or metrics
+
+    def _compare(self, bags: list[list[System]]) -> ClassScores:
+        """Compare with the centers."""
+        return center_scores(self._to_members(bags))

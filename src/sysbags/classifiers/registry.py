@@ -1,32 +1,38 @@
-"""The list of classifiers that `sysbags fit` offers and that model files hold."""
+"""The list of classifiers: what `sysbags fit` and evaluations offer, and what model files hold."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
 
-__all__ = ["CLASSIFIERS", "DISTANCE_CLASSIFIERS", "NamedClassifier"]
+if TYPE_CHECKING:
+    from sysbags.classifiers.base import SystemClassifier
+
+__all__ = ["AUTO", "CLASSIFIERS", "NamedClassifier"]
+
+AUTO = "auto"  # choose among the classifiers
 
 
 class NamedClassifier(NamedTuple):
-    """A classifier with a name at the command line.
+    """A classifier of systems.
 
     Attributes
     ----------
-    title : str
-        The name in tables.
-    predictor : str
-        What evaluations call it.
     module, class_name : str
     learnt : mapping
         The attributes that `fit` learns, and their form in a model file: see `sysbags.storage.kinds.Kind`.
     """
 
-    title: str
-    predictor: str
     module: str
     class_name: str
     learnt: Mapping[str, str]
+
+    @property
+    def estimator(self) -> type[SystemClassifier]:
+        """The class; its module is imported when it is first used."""
+        found: type[SystemClassifier] = getattr(import_module(self.module), self.class_name)
+        return found
 
 
 COMMON = {
@@ -38,24 +44,10 @@ COMMON = {
     "calibration_": "Calibration?",
 }
 
+# One name for each, at the command line, in tables, reports and JSON documents, in the order of tables, which
+# is that of preference among equals.
 CLASSIFIERS = {
-    "nearest-system": NamedClassifier(
-        "nearest system",
-        "1-NN",
-        "sysbags.classifiers.nearest",
-        "NearestSystem",
-        {"systems_": "Clip K B", "labels_": "label K C", **COMMON},
-    ),
-    "nearest-mean": NamedClassifier(
-        "nearest mean",
-        "nearest mean",
-        "sysbags.classifiers.nearest",
-        "NearestMean",
-        {"centers_": "Clip K B", "labels_": "label K K", **COMMON},
-    ),
     "kernel-ridge": NamedClassifier(
-        "kernel ridge",
-        "kernel ridge",
         "sysbags.classifiers.kernel_ridge",
         "KernelRidgeClassifier",
         {
@@ -68,7 +60,14 @@ CLASSIFIERS = {
             "negative_share_": "number",
         },
     ),
+    "nearest-mean": NamedClassifier(
+        "sysbags.classifiers.nearest",
+        "NearestMean",
+        {"centers_": "Clip K B", "labels_": "label K K", **COMMON},
+    ),
+    "nearest-system": NamedClassifier(
+        "sysbags.classifiers.nearest",
+        "NearestSystem",
+        {"systems_": "Clip K B", "labels_": "label K C", **COMMON},
+    ),
 }
-
-# Those that need nothing but distances, and so take every metric.
-DISTANCE_CLASSIFIERS = {name: CLASSIFIERS[name] for name in ("nearest-system", "nearest-mean")}

@@ -35,7 +35,7 @@ def demo(
     Example: sysbags demo --out demo, then open demo/report.html
     """
     from sysbags.evaluate.demo import experiment
-    from sysbags.report.demo import Settings
+    from sysbags.evaluate.demo import Settings
     from sysbags.report.demo_page import page
     from sysbags.report.templates import write_page
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from sysbags._common.messages import Stages
-from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.cli._clips import note_single_groups, note_skipped, warnings_as_notes, without_class
 from sysbags.cli._config import from_file, given
 from sysbags.cli._options import (
@@ -31,7 +30,7 @@ from sysbags.cli._output import check_out, note, number, print_json, say, show_t
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
-    from sysbags.report.results import Evaluation, Method
+    from sysbags.evaluate.results import Evaluation, Method
 
 __all__ = ["evaluate"]
 
@@ -128,14 +127,13 @@ def evaluate(
     resolved, stages = _protocol(data, protocol, folder), Stages()
     if folds is not None and not from_file("folds") and resolved not in (Protocol.FOLDS, Protocol.PREDEFINED):
         raise ParameterError("--folds goes with --protocol folds or predefined")
-    predictors = {name: entry.predictor for name, entry in CLASSIFIERS.items()} | {"auto": "auto"}
     with connected(scheduler) as client, warnings_as_notes():
         outcome = evaluation.evaluate(
             data.clips,
             data.labels,
             data.groups,
             bags=settings.make_all_bags(random_state),
-            methods=evaluation.METHODS if classifier is None else [predictors[classifier]],
+            methods=evaluation.METHODS if classifier is None else [str(classifier)],
             protocol=resolved,
             trials=data.trials,
             clip_names=data.names,
@@ -162,9 +160,11 @@ def evaluate(
     for text in outcome.facts["notes"]:
         note(text)
     if report is not None:
+        from sysbags.report import write_report
+
         _ = outcome.details  # computed here, so that their stages are not part of the report's
         with stages("report"):
-            outcome.report(report, n_jobs=n_jobs)
+            write_report(report, outcome, n_jobs=n_jobs)
     if as_json:
         document = outcome.to_dict(details=report is not None)
         document["skipped"] += data.skipped

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sysbags._common.messages import QUIET, VERBOSITY, Stages
-from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.cli._clips import note_single_groups, note_skipped, warnings_as_notes, without_class
 from sysbags.cli._options import (
     ChosenForm,
@@ -81,7 +80,7 @@ def fit(
     Example: sysbags fit clips --out scenes.model --bags lbp,colour
     """
     from sysbags.datasets.folder import class_folders
-    from sysbags.evaluate.alternatives import matching_grids
+    from sysbags.evaluate.candidates import matching_grids
     from sysbags.evaluate.training import train
     from sysbags.storage import save
 
@@ -105,7 +104,7 @@ def fit(
             data.paths,
             data.labels,
             groups,
-            classifier="auto" if classifier == AUTO else CLASSIFIERS[classifier].predictor,
+            classifier=str(classifier),
             compress=size,
             bags=bags,
             order=None if settings.order is None else identifier.order,
@@ -145,7 +144,7 @@ def _size(compress: str) -> int | str | None:
 
 
 def _facts(trained: TrainedModel, out: Path, by_source: bool, stages: Stages) -> dict[str, Any]:
-    from sysbags.report.results import most_frequent_share
+    from sysbags.evaluate.results import most_frequent_share
 
     items, method, chosen = trained.items, trained.method, trained.settings
     labels = items.labels.tolist()

@@ -17,7 +17,7 @@ from sysbags.errors import ParameterError
 
 if TYPE_CHECKING:
     from sysbags.datasets.layouts import LayoutClips
-    from sysbags.report.results import Method
+    from sysbags.evaluate.results import Method
     from sysbags.reproduce import Outcome
 
 __all__ = ["reproduce"]
@@ -101,8 +101,10 @@ def reproduce(
     note_skipped(outcome.evaluation.failures.values())
     _ = outcome.evaluation.details  # computed here, so that their stages are not part of the report's
     if report is not None:
+        from sysbags.report import write_report
+
         with stages("report"):
-            outcome.evaluation.report(report, n_jobs=n_jobs)
+            write_report(report, outcome.evaluation, n_jobs=n_jobs)
     if as_json:
         print_json(_document(name, data, clips, outcome, stages, cache, report))
     else:

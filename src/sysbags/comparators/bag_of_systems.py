@@ -91,7 +91,7 @@ class BagOfSystems(Comparator):
     """
 
     title: ClassVar[str] = "Bag of Systems"
-    classifiers: ClassVar[tuple[str, ...]] = ("1-NN", "nearest mean", "linear SVM")
+    classifiers: ClassVar[tuple[str, ...]] = ("1-NN", "nearest-mean", "linear SVM")
     metric: ClassVar[str] = "chi2"
     requires_fit: ClassVar[bool] = True
 

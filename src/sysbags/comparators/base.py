@@ -32,9 +32,9 @@ class Comparator(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
     title : str
         The name of the method in tables.
     classifiers : tuple of str
-        The classifiers of its vectors: "1-NN", "nearest mean" and those of the method's own paper.
+        The classifiers of its vectors: "1-NN", "nearest-mean" and those of the method's own paper.
     metric : str
-        "chi2", "cosine" or "euclidean", for "1-NN" and "nearest mean".
+        "chi2", "cosine" or "euclidean", for "1-NN" and "nearest-mean".
     requires_fit : bool
         Whether `fit` learns from videos, so that the test videos must not be among them.
     colour : str

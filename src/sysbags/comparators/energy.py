@@ -111,7 +111,7 @@ class SpatiotemporalEnergy(Comparator):
     """
 
     title = "SOE"
-    classifiers = ("1-NN", "nearest mean")
+    classifiers = ("1-NN", "nearest-mean")
     metric = "chi2"
 
     def __init__(

@@ -44,7 +44,7 @@ class LBPTOP(Comparator):
     """
 
     title = "LBP-TOP"
-    classifiers = ("1-NN", "nearest mean", "linear SVM")
+    classifiers = ("1-NN", "nearest-mean", "linear SVM")
     metric = "chi2"
 
     def __init__(

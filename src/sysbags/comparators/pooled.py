@@ -71,7 +71,7 @@ class PooledActivations(Comparator):
     """
 
     title = "st-TCoF idea (EfficientNet-lite0)"
-    classifiers = ("1-NN", "nearest mean", "linear SVM", "logistic regression")
+    classifiers = ("1-NN", "nearest-mean", "linear SVM", "logistic regression")
     metric = "cosine"
     colour = "rgb"
 

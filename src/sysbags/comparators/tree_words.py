@@ -79,7 +79,7 @@ class TreeWords(Comparator):
     """
 
     title: ClassVar[str] = "TSVQ"
-    classifiers: ClassVar[tuple[str, ...]] = ("1-NN", "nearest mean", "linear SVM")
+    classifiers: ClassVar[tuple[str, ...]] = ("1-NN", "nearest-mean", "linear SVM")
     metric: ClassVar[str] = "chi2"
     requires_fit: ClassVar[bool] = True
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sysbags.evaluate.cross_validation import leave_one_out
 from sysbags.evaluate.evaluation import METHODS, evaluate, single_group_classes
+from sysbags.evaluate.results import Evaluation, LeaveOneOut
 from sysbags.evaluate.training import TrainedModel, train
-from sysbags.report.results import Evaluation, LeaveOneOut
 
 __all__ = [
     "METHODS",

@@ -14,8 +14,8 @@ from sysbags._common.validation import check_integer, check_labels, seed_of
 from sysbags.distances.alignment_matrix import alignment_matrix
 from sysbags.distances.gram import CrossGram
 from sysbags.errors import ParameterError
+from sysbags.evaluate.results import ClassMean
 from sysbags.means.frechet import BlockMean, mean_gram, mean_of_gram
-from sysbags.report.results import ClassMean
 from sysbags.systems.system import System
 
 __all__ = ["atlas", "simulate_states"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sysbags.evaluate.alternatives import Systems, SystemSet, matching_grids
 from sysbags.evaluate.cached import cached_gram
+from sysbags.evaluate.candidates import Systems, SystemSet, matching_grids
 from sysbags.evaluate.features import ClipFeatures
 from sysbags.evaluate.methods import MethodSpec, baseline_methods, system_methods, vector_methods
 from sysbags.evaluate.splits import EvaluationSet
@@ -55,6 +55,6 @@ def comparator_methods(
     known = Systems([SystemSet(systems, cached_gram(features.cache, systems, items.n_jobs).gram)], items)
     grids = matching_grids(lambda_a=LAMBDA_A if lambda_a is None else lambda_a, lambda_mu=lambda_mu)
     return [
-        *system_methods(kind.title, "comparator", {name: known}, ("nearest mean", "1-NN"), grids),
+        *system_methods(kind.title, "comparator", {name: known}, ("nearest-mean", "nearest-system"), grids),
         *baseline_methods(kind.title, "comparator", known, ["martin"]),
     ]

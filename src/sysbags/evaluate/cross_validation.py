@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,17 +10,20 @@ import numpy.typing as npt
 
 from sysbags._common.types import IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels, check_weight
-from sysbags.classifiers.registry import DISTANCE_CLASSIFIERS
+from sysbags.classifiers.scores import ScorePredictor
+from sysbags.classifiers.scores.centers import Centers, metric_centers
+from sysbags.classifiers.scores.neighbors import Neighbors
 from sysbags.distances import METRICS
+from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.gram import CrossGram
+from sysbags.distances.pairwise import distance_matrix
 from sysbags.errors import ParameterError
-from sysbags.evaluate.system_predictors import metric_predictors
-from sysbags.report.results import LeaveOneOut
+from sysbags.evaluate.results import LeaveOneOut
 
-__all__ = ["LeaveOneOut", "leave_one_out"]
+__all__ = ["DISTANCE_CLASSIFIERS", "LeaveOneOut", "leave_one_out", "metric_predictors"]
 
-# What the predictors call the classifiers.
-SYSTEM_CLASSIFIER = {name: entry.predictor for name, entry in DISTANCE_CLASSIFIERS.items()}
+# Those that need nothing but distances, and so take every metric.
+DISTANCE_CLASSIFIERS = ("nearest-system", "nearest-mean")
 
 
 def leave_one_out(
@@ -39,8 +43,8 @@ def leave_one_out(
 
     "nearest-system" compares an item with every other. "nearest-mean" compares it with one center per
     class: the Frechet mean for the alignment distance, the average for the metrics of covariances, the medoid
-    for the others. The center of the item's own class is computed without it (`frechet_centers`). With
-    `groups`, whole groups are left out: an item is compared with nothing that its own group had a part in.
+    for the others. The center of the item's own class is computed without it. With `groups`, whole groups are
+    left out: an item is compared with nothing that its own group had a part in.
 
     Parameters
     ----------
@@ -84,17 +88,40 @@ def leave_one_out(
     check_choice(metric, "metric", METRICS)
     weight, weight_mu = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
     neighbors = check_integer(n_neighbors, "n_neighbors")
-    kind = SYSTEM_CLASSIFIER[check_choice(classifier, "classifier", SYSTEM_CLASSIFIER)]
-    family = metric_predictors(
-        gram, codes, units, kind, metric, weight, random_state=random_state, n_jobs=n_jobs
-    )
-    predictor = family(weight_mu, neighbors)
+    predictor = metric_predictors(
+        gram, codes, units, classifier, metric, weight, random_state=random_state, n_jobs=n_jobs
+    )(weight_mu, neighbors)
     return LeaveOneOut(
         classes=classes,
         labels=classes[codes],
         predictions=classes[predictor.predict()],
         distances=predictor.distances(),
     )
+
+
+def metric_predictors(
+    gram: CrossGram,
+    codes: IntArray,
+    groups: IntArray,
+    classifier: str,
+    metric: str,
+    lambda_a: float,
+    *,
+    random_state: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+) -> Callable[[float, int], ScorePredictor]:
+    """Return predictors by a metric, as a function of `lambda_mu` and of a number of neighbours.
+
+    One pass serves every `lambda_mu`. Metrics without weights ignore them; means ignore the number of
+    neighbours.
+    """
+    options: Any = {"random_state": random_state, "n_jobs": n_jobs}
+    if check_choice(classifier, "classifier", DISTANCE_CLASSIFIERS) == "nearest-mean":
+        centers = metric_centers(gram, codes, groups, metric, lambda_a, **options)
+        return lambda mu, count: Centers((centers, (1.0, check_weight(mu, "lambda_mu")), 1.0))
+    squared = distance_matrix(gram, metric, lambda_a=lambda_a, **options)
+    means = mean_term(gram) if METRICS[metric].weighted else np.zeros_like(squared)
+    return lambda mu, count: Neighbors(squared + mu * means, codes, groups, count)
 
 
 def _check_protocol(gram: Any, labels: Any, groups: Any) -> tuple[npt.NDArray[Any], IntArray, IntArray]:

@@ -10,13 +10,14 @@ import numpy.typing as npt
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels, seed_of
+from sysbags.classifiers.scores import Predictor
 from sysbags.distances.alignment_matrix import alignment_matrix, alignment_parts
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import classical_scaling
-from sysbags.evaluate.predictors import CodebookFolds, Predictor
-from sysbags.evaluate.system_predictors import SYSTEM_CLASSIFIERS, metric_predictors
+from sysbags.evaluate.cross_validation import DISTANCE_CLASSIFIERS, metric_predictors
+from sysbags.evaluate.results import Curve, Relations
+from sysbags.evaluate.selection import CodebookFolds
 from sysbags.means.frechet import mean_gram, mean_of_gram
-from sysbags.report.results import Curve, Relations
 
 __all__ = ["class_parts", "curves", "relations"]
 
@@ -34,7 +35,7 @@ def curves(
     lambda_mu: float = 0.0,
     grid_a: Sequence[float] = GRID_A,
     grid_mu: Sequence[float] = GRID_MU,
-    classifiers: Sequence[str] = ("1-NN",),
+    classifiers: Sequence[str] = ("nearest-system",),
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> tuple[Curve, ...]:
@@ -48,12 +49,12 @@ def curves(
     groups : (K,) array_like or None
         What is left out together, see `leave_one_out`.
     codebook_folds : (K,) array of int, optional
-        For several codebooks, see `sysbags.evaluate.predictors.CodebookFolds`.
+        For several codebooks, see `sysbags.evaluate.selection.CodebookFolds`.
     lambda_a, lambda_mu : float, default=0.25, 0.0
         Where the other weight is fixed.
     grid_a, grid_mu : sequence of float
         By default the paper's: 0.15 to 1.95 by 0.2, and 0 to 100 by 10.
-    classifiers : sequence of {"1-NN", "nearest mean"}
+    classifiers : sequence of {"nearest-system", "nearest-mean"}
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
 
@@ -79,7 +80,7 @@ def curves(
     fixed_a, fixed_mu = float(lambda_a), float(lambda_mu)
     lines: list[Curve] = []
     for name in classifiers:
-        check_choice(name, "classifier", SYSTEM_CLASSIFIERS)
+        check_choice(name, "classifier", DISTANCE_CLASSIFIERS)
         accuracies: dict[tuple[float, float], float] = {}
         for a in dict.fromkeys((*values_a, fixed_a)):
             families = [

@@ -21,12 +21,13 @@ from sysbags._common.parallel import use_client
 from sysbags._common.validation import check_choice, check_integer, check_labels, seed_of
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.registry import BAGS, make_bag
+from sysbags.classifiers.registry import AUTO, CLASSIFIERS
 from sysbags.distances.projection import EmbeddingLoss
 from sysbags.errors import FileError, ParameterError
-from sysbags.evaluate.alternatives import AND, matching_grids
+from sysbags.evaluate.candidates import AND, matching_grids
 from sysbags.evaluate.comparators import COMPARATORS
 from sysbags.evaluate.experiment import Experiment, Request, Shown
-from sysbags.evaluate.methods import AUTO, METHODS
+from sysbags.evaluate.methods import METHODS
 from sysbags.evaluate.reading import (
     DescribedClips,
     LabelledClips,
@@ -34,10 +35,10 @@ from sysbags.evaluate.reading import (
     describe_files,
     describe_streams,
 )
+from sysbags.evaluate.results import Details, Evaluation
 from sysbags.evaluate.splits import PROTOCOLS
 from sysbags.evaluate.trials import check_trials, merge_trials
 from sysbags.means.compilation import compiled_ahead
-from sysbags.report.results import Details, Evaluation
 from sysbags.systems.identification import identify_first
 
 __all__ = ["METHODS", "Prepared", "evaluate", "make_experiment", "prepare", "single_group_classes"]
@@ -94,7 +95,7 @@ def evaluate(
         How clips are described, by name (`sysbags.bags.registry.BAGS`) or as an object; the keys of a mapping
         are what tables call them. With several, distances are sums over all or some of them, which is chosen
         too. Ignored for streams.
-    methods : sequence of {"kernel ridge", "nearest mean", "1-NN", "auto"}
+    methods : sequence of {"kernel-ridge", "nearest-mean", "nearest-system", "auto"}
         Classifiers of systems; "auto" chooses among the others.
     protocol : {"leave-one-out", "folds", "by-source", "predefined"}, optional
         What is left out together; by default the trials, where there are any, or else the groups, where there
@@ -157,9 +158,9 @@ def evaluate(
     >>> result = evaluate(streams, labels, order=2, lambda_a=0.25, lambda_mu=0.0)
     >>> for method in result.methods:
     ...     print(method.name, method.classifier, method.rate.total)
-    stream systems, alignment kernel ridge 8
-    stream systems, alignment nearest mean 8
-    stream systems, alignment 1-NN 8
+    stream systems, alignment kernel-ridge 8
+    stream systems, alignment nearest-mean 8
+    stream systems, alignment nearest-system 8
     >>> result.predictions.shape, result.confusion.shape
     ((8,), (2, 2))
     """
@@ -191,7 +192,7 @@ def prepare(
     bound.apply_defaults()
     chosen = SimpleNamespace(**bound.arguments)
     for method in chosen.methods:
-        check_choice(method, "methods", (*METHODS, AUTO))
+        check_choice(method, "methods", (*CLASSIFIERS, AUTO))
     if chosen.protocol is not None:
         check_choice(chosen.protocol, "protocol", PROTOCOLS)
     if not chosen.methods:

@@ -21,9 +21,16 @@ from sysbags.distances.embedding import Embedding
 from sysbags.distances.pairwise import scaled_weights
 from sysbags.distances.projection import EmbeddingLoss
 from sysbags.errors import SysbagsError
-from sysbags.evaluate.alternatives import AND, Systems, SystemSet, WeightGrid
 from sysbags.evaluate.atlas import atlas
 from sysbags.evaluate.cached import cached_gram
+from sysbags.evaluate.candidates import (
+    AND,
+    Systems,
+    SystemSet,
+    WeightGrid,
+    bag_settings,
+    tuning_candidates,
+)
 from sysbags.evaluate.comparators import comparator_methods
 from sysbags.evaluate.details import curves, relations
 from sysbags.evaluate.features import ClipFeatures
@@ -37,13 +44,12 @@ from sysbags.evaluate.methods import (
     vector_methods,
 )
 from sysbags.evaluate.reading import DescribedClips, RunContext
-from sysbags.evaluate.tuning import bag_settings, tuning_alternatives
-from sysbags.report.results import Details, Evaluation, Method
+from sysbags.evaluate.results import Details, Evaluation, Method
 from sysbags.systems.identification import descending_orders, identify_first
 
 __all__ = ["Experiment", "Request", "Shown"]
 
-AVERAGE_CLASSIFIERS = ("1-NN", "nearest mean", "kernel ridge", "logistic regression")
+AVERAGE_CLASSIFIERS = ("1-NN", "nearest-mean", "kernel-ridge", "logistic regression")
 MULTIPLES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # of the scaled weights, for curves
 TIMED_PAIRS = 2000  # are aligned to measure what one takes
 
@@ -222,7 +228,7 @@ class Experiment:
         title = f"{self.request.main_bag[0]} systems"
         specs = system_methods(title, "systems", self.bags, self.request.methods, self.request.grids)
         if len(self.bags) > 1:
-            specs.sort(key=lambda spec: spec.classifier != "kernel ridge")
+            specs.sort(key=lambda spec: spec.classifier != "kernel-ridge")
         return specs
 
     def _specs(self) -> list[MethodSpec]:
@@ -232,8 +238,8 @@ class Experiment:
         title = f"{name} systems"
         specs = self.methods()
         if request.tune:
-            alternatives = partial(
-                tuning_alternatives,
+            candidates = partial(
+                tuning_candidates,
                 self._streams,
                 self._systems,
                 bags,
@@ -245,7 +251,7 @@ class Experiment:
                 note=self.notes.append,
             )
             tuned = MethodSpec(
-                name=f"{title}, tuned", classifier="chosen", kind="systems", alternatives=alternatives
+                name=f"{title}, tuned", classifier="chosen", kind="systems", candidates=candidates
             )
             specs.insert(0, tuned)
         if request.compare:
@@ -342,7 +348,7 @@ class Experiment:
                 codebook_folds=items.codebook_folds if len(sets) > 1 else None,
                 lambda_a=weights[0],
                 lambda_mu=weights[1],
-                classifiers=("1-NN", "nearest mean"),
+                classifiers=("nearest-system", "nearest-mean"),
                 **grids,
                 **common,
             )

@@ -13,48 +13,36 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
+from sysbags.classifiers.calibration import Calibration
+from sysbags.classifiers.registry import CLASSIFIERS
+from sysbags.classifiers.scores import Predictor, ScorePredictor
 from sysbags.distances import METRICS
 from sysbags.distances.alignment_matrix import mean_term
-from sysbags.evaluate.alternatives import (
-    Alternative,
-    Systems,
-    WeightGrid,
-    neighbour_alternatives,
-    ridge_alternatives,
-    system_ridge_alternatives,
-)
-from sysbags.evaluate.confidence import nested_confidence
-from sysbags.evaluate.predictors import (
-    NearestCenter,
-    NearestNeighbors,
-    Predictor,
-    ScorePredictor,
-    average_centers,
-)
-from sysbags.evaluate.selection import nested_choice, nested_predictions
+from sysbags.errors import ParameterError
+from sysbags.evaluate.candidates import Systems, WeightGrid, squared_candidates, system_candidates
+from sysbags.evaluate.results import Confidence, Method
+from sysbags.evaluate.selection import Candidate, nested_choice, nested_predictions
 from sysbags.evaluate.splits import EvaluationSet
 from sysbags.evaluate.vector_predictors import between_vectors, vector_predictor
-from sysbags.report.results import Confidence, Method
 from sysbags.statistics.rates import mcnemar, rate
 
 __all__ = [
-    "AUTO",
     "METHODS",
     "MethodSpec",
     "average_ridge_method",
     "baseline_methods",
-    "classifier_alternatives",
     "counts",
     "evaluate_method",
     "make_method",
     "mean_methods",
+    "nested_confidence",
     "system_methods",
     "vector_methods",
 ]
 
-METHODS = ("kernel ridge", "nearest mean", "1-NN")  # the order of tables, and of preference among equals
-AUTO = "auto"
+METHODS = tuple(CLASSIFIERS)  # of systems
 UNWEIGHTED = tuple(name for name, metric in METRICS.items() if not metric.weighted)
 
 
@@ -68,7 +56,7 @@ class MethodSpec:
         What clips are described by.
     classifier : str
     kind : {"systems", "comparator"}
-    alternatives : callable
+    candidates : callable
         Returns pairs of settings and predictors, the most usual first. Of several, one is chosen for each
         group that is left out, without that group, by `nested_choice`.
     """
@@ -76,7 +64,7 @@ class MethodSpec:
     name: str
     classifier: str
     kind: str
-    alternatives: Callable[[], Iterable[Alternative]] = field(repr=False)
+    candidates: Callable[[], Iterable[Candidate]] = field(repr=False)
 
 
 def evaluate_method(
@@ -94,13 +82,13 @@ def evaluate_method(
     Returns
     -------
     method : Method
-        Its settings are those of the only alternative; of several, the values and for how many of the
+        Its settings are those of the only candidate; of several, the values and for how many of the
         groups that are left out each was chosen.
     settings : dict
-        The alternative that was chosen most often.
+        The candidate that was chosen most often.
     """
     started = time.perf_counter()
-    settings, predictors = zip(*spec.alternatives(), strict=True)
+    settings, predictors = zip(*spec.candidates(), strict=True)
     wanted = None if items.test_group is None else [items.test_group]
     if len(settings) == 1:
         codes, usual = predictors[0].predict(), settings[0]
@@ -143,6 +131,69 @@ def _confidence(
     # A test set takes one pass. If it were left for later, the predictors of every trial would have to stay.
     found = nested_confidence(kept, places, items)
     return lambda: found
+
+
+def nested_confidence(
+    predictors: Sequence[ScorePredictor], chosen: IntArray, items: EvaluationSet
+) -> Confidence | None:
+    """Probabilities and p-values of every item that is tested, by a calibration that has not seen its group.
+
+    For a group that is left out, the calibration items are all others, with their scores without that group
+    and their own: what a classifier that is fitted without the group could know. So probabilities and sets
+    are as honest as the predictions of `sysbags.evaluate.selection.nested_predictions`. The units of the
+    calibration are sources, or items where there are none.
+
+    Parameters
+    ----------
+    predictors : sequence of ScorePredictor
+    chosen : (G,) array of int
+        Which of them each group that is tested is predicted with, in ascending order of the groups.
+    items : EvaluationSet
+
+    Returns
+    -------
+    Confidence or None
+        None if for some group nothing is left to calibrate with.
+
+    Examples
+    --------
+    >>> from sysbags.classifiers.scores.neighbors import Neighbors
+    >>> from sysbags.evaluate.results import Clip
+    >>> points, codes = np.array([0.0, 1.0, 2.0, 6.0, 7.0, 8.0]), np.array([0, 0, 0, 1, 1, 1])
+    >>> clips = tuple(Clip(f"{k}", None, "ab"[code]) for k, code in enumerate(codes))
+    >>> items = EvaluationSet(clips=clips, groups=np.arange(6), codebook_folds=None, protocol="")
+    >>> nearest = Neighbors((points[:, None] - points) ** 2, items.codes, items.groups)
+    >>> found = nested_confidence([nearest], np.zeros(6, dtype=int), items)
+    >>> found.probabilities.argmax(axis=1), found.p_values.shape
+    (array([0, 0, 0, 1, 1, 1]), (6, 2))
+    """
+    codes, groups = items.codes, items.groups
+    units = np.arange(len(codes)) if items.sources is None else items.sources
+    names = np.unique(groups) if items.test_group is None else np.array([items.test_group])
+    known = {int(k): (predictors[k].scores(), predictors[k].distances()) for k in np.unique(chosen)}
+    probabilities, p_values = np.empty((2, len(codes), int(codes.max()) + 1))
+
+    def fill(task: tuple[int, int]) -> float:
+        group, k = task
+        others, own = groups != group, groups == group
+        scores, distances = predictors[k].scores(group), predictors[k].distances(group)
+        calibration = Calibration.fit(scores[others], distances[others], codes[others], units[others])
+        scores, distances = known[k][0][own], known[k][1][own]
+        probabilities[own] = calibration.probabilities(scores)
+        p_values[own] = calibration.p_values(scores, distances)
+        return calibration.smallest_alpha
+
+    try:
+        tasks = list(zip(names.tolist(), chosen.tolist(), strict=True))
+        smallest = max(run(fill, tasks, items.n_jobs, "calibration"))
+    except ParameterError:
+        return None
+    return Confidence(
+        classes=tuple(np.unique(items.labels).tolist()),
+        probabilities=probabilities[items.tested],
+        p_values=p_values[items.tested],
+        smallest_alpha=smallest,
+    )
 
 
 def make_method(
@@ -193,7 +244,7 @@ def system_methods(
     kind : {"systems", "comparator"}
     bags : mapping
         The systems of each bag; with several, distances are sums over all or some of them.
-    classifiers : sequence of {"kernel ridge", "nearest mean", "1-NN", "auto"}
+    classifiers : sequence of {"kernel-ridge", "nearest-mean", "nearest-system", "auto"}
     grids : sequence of WeightGrid
     """
     described = name if len(bags) == 1 else f"{' + '.join(bags)} systems"
@@ -203,21 +254,10 @@ def system_methods(
             name=described + metric,
             classifier=classifier,
             kind=kind,
-            alternatives=partial(classifier_alternatives, classifier, bags, grids),
+            candidates=partial(system_candidates, classifier, bags, grids),
         )
         for classifier in classifiers
     ]
-
-
-def classifier_alternatives(
-    classifier: str, bags: Mapping[str, Systems], grids: Sequence[WeightGrid]
-) -> list[Alternative]:
-    """Return the alternatives of a classifier of systems, or of all of them for "auto"."""
-    if classifier == AUTO:
-        return [alternative for kind in METHODS for alternative in classifier_alternatives(kind, bags, grids)]
-    if classifier == "kernel ridge":
-        return system_ridge_alternatives(bags, grids)
-    return neighbour_alternatives(bags, classifier, grids)
 
 
 def baseline_methods(
@@ -225,49 +265,35 @@ def baseline_methods(
 ) -> list[MethodSpec]:
     """Return metrics without weights, with the nearest medoid and the nearest system."""
 
-    def alternatives(metric: str, classifier: str) -> list[Alternative]:
-        families = systems.families(classifier, WeightGrid(metric, "orthonormal", (0.0,), (0.0,)), 0.0)
-        return [({}, systems.items.combine([family(0.0, 1) for family in families]))]
+    def candidates(metric: str, classifier: str) -> list[Candidate]:
+        grid = WeightGrid(metric, "orthonormal", (0.0,), (0.0,), scaled=(False, False))
+        [(_, predictor)] = system_candidates(classifier, {name: systems}, [grid])
+        return [({}, predictor)]
 
     return [
         MethodSpec(
             name=f"{name}, {METRICS[metric].title}",
             classifier=title,
             kind=kind,
-            alternatives=partial(alternatives, metric, classifier),
+            candidates=partial(candidates, metric, classifier),
         )
         for metric, (title, classifier) in product(
-            metrics, (("nearest medoid", "nearest mean"), ("1-NN", "1-NN"))
+            metrics, (("nearest medoid", "nearest-mean"), ("nearest-system", "nearest-system"))
         )
     ]
 
 
 def mean_methods(name: str, systems: Systems) -> list[MethodSpec]:
     """Return the means of systems without dynamics: averages of streams in the kernel's feature space."""
-    items = systems.items
     squared = [mean_term(gram) for _, gram in systems.sets("orthonormal")]
-
-    def alternatives(classifier: str) -> Iterable[Alternative]:
-        if classifier == "kernel ridge":
-            return ridge_alternatives([name], [squared], items, {})
-        predictors: list[Predictor] = []
-        for between in squared:
-            if classifier == "1-NN":
-                predictors.append(NearestNeighbors(between, items.codes, items.groups))
-            else:
-                nothing = np.zeros_like(between)
-                centers = average_centers(between, nothing, items.codes, items.groups)
-                predictors.append(NearestCenter(centers, (1.0, 0.0)))
-        return [({}, items.combine(predictors))]
-
     return [
         MethodSpec(
             name=name,
             classifier=classifier,
             kind="comparator",
-            alternatives=partial(alternatives, classifier),
+            candidates=partial(squared_candidates, classifier, [name], [squared], systems.items),
         )
-        for classifier in METHODS
+        for classifier in CLASSIFIERS
     ]
 
 
@@ -276,10 +302,10 @@ def vector_methods(
 ) -> list[MethodSpec]:
     """Return vectors, one per clip, with some classifiers."""
 
-    def alternatives(classifier: str) -> Iterable[Alternative]:
-        if classifier == "kernel ridge":
+    def candidates(classifier: str) -> Iterable[Candidate]:
+        if classifier == "kernel-ridge":
             squared = [between_vectors(vectors, vectors, metric) for vectors in points]
-            return ridge_alternatives([name], [squared], items, {})
+            return squared_candidates(classifier, [name], [squared], items)
         # With codebooks, only the fold that a codebook has not seen is predicted with it.
         folds = items.codebook_folds if len(points) > 1 else None
         predictors = [
@@ -301,7 +327,7 @@ def vector_methods(
             name=name,
             classifier=classifier,
             kind="comparator",
-            alternatives=partial(alternatives, classifier),
+            candidates=partial(candidates, classifier),
         )
         for classifier in classifiers
     ]
@@ -312,15 +338,15 @@ def average_ridge_method(
 ) -> MethodSpec:
     """Return kernel ridge on the averages of several bags, each once or once per codebook fold."""
 
-    def alternatives() -> Iterable[Alternative]:
+    def candidates() -> Iterable[Candidate]:
         squared = [[between_vectors(points, points, "chi2") for points in bag] for bag in averages]
-        return ridge_alternatives(names, squared, items, {})
+        return squared_candidates("kernel-ridge", names, squared, items)
 
     return MethodSpec(
         name=f"{' + '.join(names)} bags averaged over time",
-        classifier="kernel ridge",
+        classifier="kernel-ridge",
         kind="comparator",
-        alternatives=alternatives,
+        candidates=candidates,
     )
 
 

@@ -20,8 +20,8 @@ from sysbags.bags.streams import good
 from sysbags.classifiers.clips import ClipSystems, check_classes, read_clips
 from sysbags.errors import FileError, SysbagsError
 from sysbags.evaluate.features import ClipFeatures
+from sysbags.evaluate.results import Clip
 from sysbags.evaluate.splits import EvaluationSet, codebook_folds, describe, protocol_groups, trial_groups
-from sysbags.report.results import Clip
 from sysbags.systems.system import System
 
 __all__ = ["DescribedClips", "LabelledClips", "RunContext", "Versions", "describe_files", "describe_streams"]

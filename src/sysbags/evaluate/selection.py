@@ -1,23 +1,33 @@
-"""Nested selection: for each group the predictor that does best on all other groups."""
+"""Nested selection: for each group the predictor that does best on all other groups.
+
+``predict()`` of a predictor gives the cross-validated predictions. ``predict(excluding=g)`` gives those of
+all items outside group g as if g did not exist: by these a predictor is chosen for g.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, cast
 
 import numpy as np
 
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
+from sysbags.classifiers.scores import NO_PREDICTION, Predictor, ScorePredictor
 from sysbags.errors import ParameterError
-from sysbags.evaluate.predictors import NO_PREDICTION, Predictor
 
 __all__ = [
+    "Candidate",
+    "CodebookFolds",
+    "TabulatedPredictor",
     "choose",
     "nested_accuracies",
     "nested_choice",
     "nested_predictions",
     "one_standard_error_rule",
 ]
+
+Candidate = tuple[dict[str, Any], Predictor]  # settings to choose from, and their predictions
 
 
 def nested_accuracies(
@@ -50,10 +60,10 @@ def nested_accuracies(
 
     Examples
     --------
-    >>> from sysbags.evaluate.predictors import NearestNeighbors
+    >>> from sysbags.classifiers.scores.neighbors import Neighbors
     >>> codes, groups = np.array([0, 0, 0, 1, 1, 1]), np.arange(6)
     >>> useless, useful = np.array([0.0, 4.0, 2.0, 1.0, 5.0, 3.0]), np.array([0.0, 1.0, 2.0, 7.0, 8.0, 9.0])
-    >>> pair = [NearestNeighbors(np.abs(p[:, None] - p), codes, groups) for p in (useless, useful)]
+    >>> pair = [Neighbors(np.abs(p[:, None] - p), codes, groups) for p in (useless, useful)]
     >>> chosen = nested_accuracies(pair, codes, groups).argmax(axis=1)
     >>> chosen, nested_predictions(pair, chosen, groups)
     (array([1, 1, 1, 1, 1, 1]), array([0, 0, 0, 1, 1, 1]))
@@ -187,3 +197,77 @@ def _members(families: Sequence[Hashable] | None, count: int) -> list[list[int]]
     for k, family in enumerate([None] * count if families is None else families):
         found.setdefault(family, []).append(k)
     return list(found.values())
+
+
+class CodebookFolds:
+    """Each item predicted with the codebook that was learnt without its fold.
+
+    Parameters
+    ----------
+    predictors : sequence of Predictor
+        Number k is of items described by the codebook learnt without fold k.
+    folds : (K,) array of int
+        0, 1, ...; see `sysbags.evaluate.splits.codebook_folds`.
+    groups : (K,) array of int
+        None of them is in two folds.
+
+    Examples
+    --------
+    >>> from sysbags.classifiers.scores.neighbors import Neighbors
+    >>> points = np.array([[0.0, 1.0, 5.0, 6.0], [0.0, 5.0, 1.0, 6.0], [0.0, 6.0, 1.0, 5.0]])
+    >>> codes, groups = np.array([0, 0, 1, 1]), np.arange(4)
+    >>> predictors = [Neighbors(np.abs(p[:, None] - p), codes, groups) for p in points]
+    >>> CodebookFolds(predictors, np.array([0, 0, 1, 2]), groups).predict()
+    array([0, 0, 0, 0])
+    """
+
+    def __init__(self, predictors: Sequence[Predictor], folds: IntArray, groups: IntArray) -> None:
+        if len(predictors) != folds.max() + 1:
+            raise ParameterError(
+                f"there are {len(predictors)} predictors, but there must be one for each codebook fold"
+            )
+        self._predictors, self._folds = predictors, folds
+        self._fold_of = {int(group): np.unique(folds[groups == group]) for group in np.unique(groups)}
+        for group, group_folds in self._fold_of.items():
+            if len(group_folds) > 1:
+                raise ParameterError(f"group {group} is in two codebook folds, but each group must be in one")
+
+    def predict(self, excluding: int | None = None) -> IntArray:
+        """Return the class code of each item; see `Predictor`.
+
+        With a group excluded, all items are predicted with the codebook of that group's fold, which has
+        not seen the group.
+        """
+        if excluding is not None:
+            return self._predictors[int(self._fold_of[excluding][0])].predict(excluding)
+        return np.choose(self._folds, [predictor.predict() for predictor in self._predictors])
+
+    def scores(self, excluding: int | None = None) -> Array:
+        """Return the scores, if the predictors of all codebooks have them; see `ScorePredictor`."""
+        return self._by_fold(lambda predictor: predictor.scores, excluding)
+
+    def distances(self, excluding: int | None = None) -> Array:
+        """Return the distances, if the predictors of all codebooks have them; see `DistancePredictor`."""
+        return self._by_fold(lambda predictor: predictor.distances, excluding)
+
+    def _by_fold(
+        self, of: Callable[[ScorePredictor], Callable[[int | None], Array]], excluding: int | None
+    ) -> Array:
+        predictors = cast(Sequence[ScorePredictor], self._predictors)
+        if excluding is not None:
+            return of(predictors[int(self._fold_of[excluding][0])])(excluding)
+        every = np.stack([of(predictor)(None) for predictor in predictors])
+        return np.asarray(every[self._folds, np.arange(len(self._folds))])
+
+
+class TabulatedPredictor:
+    """The predictions of another predictor for every group, so that the other need not be kept."""
+
+    def __init__(self, predictor: Predictor, groups: IntArray) -> None:
+        names = np.unique(groups).tolist()
+        self._place = {None: len(names)} | {group: k for k, group in enumerate(names)}
+        self._table = np.stack([predictor.predict(group) for group in [*names, None]]).astype(np.int16)
+
+    def predict(self, excluding: int | None = None) -> IntArray:
+        """Return the class code of each item; see `Predictor`."""
+        return self._table[self._place[excluding]].astype(np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.types import IntArray
+from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels, seed_of
+from sysbags.classifiers.scores import Predictor, ScorePredictor, TrainingSet
 from sysbags.errors import ParameterError
-from sysbags.evaluate.predictors import CodebookFolds, Predictor
-from sysbags.report.results import Clip
+from sysbags.evaluate.results import Clip
+from sysbags.evaluate.selection import CodebookFolds
 
 __all__ = ["PROTOCOLS", "EvaluationSet", "codebook_folds", "describe", "protocol_groups", "trial_groups"]
 
@@ -77,6 +78,18 @@ class EvaluationSet:
         """The number of each clip's source, where all are known: errors within a source are alike."""
         sources = [clip.source for clip in self.clips]
         return None if None in sources else check_labels(sources, len(sources))[1]
+
+    def training_set(
+        self, make_squared: Callable[[], Array], make_centers: Callable[[], ScorePredictor] | None = None
+    ) -> TrainingSet:
+        """Return what the candidates of a classifier are made from."""
+        return TrainingSet(
+            codes=self.codes,
+            groups=self.groups,
+            training=self.training,
+            make_squared=make_squared,
+            make_centers=make_centers,
+        )
 
     def combine(self, predictors: Sequence[Predictor]) -> Predictor:
         """Return one predictor for one description, or for one description per codebook fold."""

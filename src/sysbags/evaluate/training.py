@@ -19,18 +19,17 @@ from sysbags.bags.union import BagUnion
 from sysbags.classifiers.base import Item, SystemClassifier, by_bag
 from sysbags.classifiers.calibration import Calibration
 from sysbags.classifiers.identifier import SystemIdentifier
-from sysbags.classifiers.kernel_ridge import KernelRidgeClassifier
-from sysbags.classifiers.nearest import NearestMean, NearestSystem
+from sysbags.classifiers.registry import AUTO, CLASSIFIERS
+from sysbags.classifiers.scores import ScorePredictor
 from sysbags.distances.gram import CrossGram
 from sysbags.errors import ParameterError, SysbagsError
-from sysbags.evaluate.alternatives import AND
+from sysbags.evaluate.candidates import AND, system_candidates
 from sysbags.evaluate.evaluation import make_experiment, prepare
 from sysbags.evaluate.experiment import Experiment
-from sysbags.evaluate.methods import AUTO, classifier_alternatives, evaluate_method
-from sysbags.evaluate.predictors import ScorePredictor
+from sysbags.evaluate.methods import evaluate_method
+from sysbags.evaluate.results import Method
 from sysbags.evaluate.selection import choose
 from sysbags.evaluate.splits import EvaluationSet, protocol_groups
-from sysbags.report.results import Method
 
 __all__ = ["Compression", "TrainedModel", "choose_size", "train"]
 
@@ -91,7 +90,7 @@ class TrainedModel:
     >>> clips, labels = make_clips(
     ...     tempfile.mkdtemp(), 3, frames=12, height=48, width=64, textures=["rain", "fire"]
     ... )
-    >>> trained = train(clips, labels, classifier="nearest mean", order=2, lambda_a=0.25, lambda_mu=0.0)
+    >>> trained = train(clips, labels, classifier="nearest-mean", order=2, lambda_a=0.25, lambda_mu=0.0)
     >>> trained.method.rate.total, trained.settings["metric"], trained.failures  # the rate is cross-validated
     (6, 'alignment', {})
     >>> trained.pipeline.predict(clips).shape
@@ -132,7 +131,7 @@ def train(
     labels : (K,) array_like
     groups : (K,) array_like, optional
         What must not be split, such as the source that a clip was cut from.
-    classifier : {"auto", "kernel ridge", "nearest mean", "1-NN"}, default="auto"
+    classifier : {"auto", "kernel-ridge", "nearest-mean", "nearest-system"}, default="auto"
     compress : int, "auto" or None, default="auto"
         Samples per system; None keeps all.
     **options
@@ -150,7 +149,7 @@ def train(
     >>> paths, labels = make_clips(
     ...     tempfile.mkdtemp(), 3, frames=12, height=48, width=64, textures=["rain", "fire"]
     ... )
-    >>> trained = train(paths, labels, classifier="kernel ridge", metric="normalized-covariance", order=2)
+    >>> trained = train(paths, labels, classifier="kernel-ridge", metric="normalized-covariance", order=2)
     >>> trained.method.rate.total, type(trained.pipeline[-1]).__name__
     (6, 'KernelRidgeClassifier')
     >>> trained.pipeline.predict_proba(paths[:1]).shape
@@ -160,12 +159,12 @@ def train(
     experiment, single_groups = make_experiment(*prepared)
     stages, items, grids = experiment.stages, experiment.items, experiment.request.grids
     with stages("settings"):
-        alternatives = classifier_alternatives(classifier, experiment.bags, grids)
-        settings, predictors = zip(*alternatives, strict=True)
+        candidates = system_candidates(classifier, experiment.bags, grids)
+        settings, predictors = zip(*candidates, strict=True)
         best, _ = choose(predictors, items.codes, [setting.get("bags") for setting in settings])
     with stages("estimate"):
         [spec] = experiment.methods()
-        method, _ = evaluate_method(replace(spec, alternatives=lambda: alternatives), items, None)
+        method, _ = evaluate_method(replace(spec, candidates=lambda: candidates), items, None)
     with stages("classifier"):
         model = _classifier(settings[best], items, experiment.request.embedding)
         parts = _final_parts(experiment, settings[best])
@@ -237,13 +236,14 @@ def _final_parts(experiment: Experiment, settings: Mapping[str, Any]) -> list[_P
 
 def _classifier(settings: Mapping[str, Any], items: EvaluationSet, embedding: int | None) -> SystemClassifier:
     """Return the classifier of some settings, not fitted."""
-    common: dict[str, Any] = {name: settings[name] for name in ("metric", "lambda_a", "lambda_mu")}
+    estimator = CLASSIFIERS[settings["classifier"]].estimator
+    parameters = {
+        name: None if settings[name] == "none" else settings[name]
+        for name in estimator._get_param_names()
+        if name in settings
+    }
     # With the seed of the experiment, its embedding is the one that the CrossGrams were computed with.
-    common |= {"embedding": embedding, "random_state": items.random_state, "n_jobs": items.n_jobs}
-    if settings["classifier"] == "kernel ridge":
-        width = None if settings["width"] == "none" else settings["width"]
-        return KernelRidgeClassifier(**common, ridge=settings["ridge"], width=width)
-    return NearestMean(**common) if settings["classifier"] == "nearest mean" else NearestSystem(**common)
+    return estimator(**parameters, embedding=embedding, random_state=items.random_state, n_jobs=items.n_jobs)
 
 
 def choose_size(

@@ -13,7 +13,7 @@ from sysbags.datasets.folder import check_trial
 from sysbags.distances.projection import EmbeddingLoss
 from sysbags.errors import ParameterError
 from sysbags.evaluate.methods import counts
-from sysbags.report.results import Confidence, Evaluation, Method
+from sysbags.evaluate.results import Confidence, Evaluation, Method
 from sysbags.statistics.rates import mcnemar, rate
 
 __all__ = ["check_trials", "merge_trials"]

@@ -10,19 +10,15 @@ import numpy.typing as npt
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_matrix
+from sysbags.classifiers.scores import NO_PREDICTION, Predictor
+from sysbags.classifiers.scores.centers import Centers, ClassCenters
+from sysbags.classifiers.scores.neighbors import Neighbors
 from sysbags.errors import ParameterError
-from sysbags.evaluate.predictors import (
-    NO_PREDICTION,
-    ClassCenters,
-    NearestCenter,
-    NearestNeighbors,
-    Predictor,
-)
 from sysbags.evaluate.splits import protocol_groups
 
 __all__ = ["VECTOR_CLASSIFIERS", "between_vectors", "vector_predictor"]
 
-VECTOR_CLASSIFIERS = ("1-NN", "nearest mean", "linear SVM", "logistic regression")
+VECTOR_CLASSIFIERS = ("1-NN", "nearest-mean", "linear SVM", "logistic regression")
 VECTOR_METRICS = ("euclidean", "cosine", "chi2")
 PENALTIES = (1.0, 10.0, 100.0, 1000.0)  # scikit-learn's C, for points of length 1 on average
 INNER_FOLDS = 3
@@ -46,7 +42,7 @@ def vector_predictor(
     points : (K, p) array
     codes, groups : (K,) array of int
         Class and group of each item.
-    classifier : {"1-NN", "nearest mean", "linear SVM", "logistic regression"}
+    classifier : {"1-NN", "nearest-mean", "linear SVM", "logistic regression"}
         The last two are fitted once for each group that is left out, see `LinearModel`.
     metric : {"euclidean", "cosine", "chi2"}, default="euclidean"
         For the first two. Means of "cosine" are means of vectors of length 1.
@@ -81,13 +77,13 @@ def vector_predictor(
     if metric == "cosine":
         points = normalize(points)
     if classifier == "1-NN":
-        return NearestNeighbors(between_vectors(points, points, metric), codes, groups)
+        return Neighbors(between_vectors(points, points, metric), codes, groups)
 
     def make(members: IntArray) -> Callable[[IntArray], Array]:
         mean = points[members].mean(axis=0, keepdims=True)
         return lambda items: between_vectors(points[items], mean, metric)
 
-    return NearestCenter(ClassCenters(codes, groups, make))
+    return Centers((ClassCenters(codes, groups, make), (1.0,), 1.0))
 
 
 def between_vectors(first: Array, second: Array, metric: str) -> Array:
@@ -122,7 +118,7 @@ class LinearModel:
         self._classifier, self._wanted, self._n_jobs = classifier, wanted, n_jobs
 
     def predict(self, excluding: int | None = None) -> IntArray:
-        """Return the class code of each item; see `sysbags.evaluate.predictors.Predictor`."""
+        """Return the class code of each item; see `sysbags.classifiers.scores.Predictor`."""
         usable = np.ones(len(self._codes), dtype=bool) if excluding is None else self._groups != excluding
         predicted = np.full(len(self._codes), NO_PREDICTION)
 

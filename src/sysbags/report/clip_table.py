@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from sysbags._common.parallel import run
 from sysbags.datasets.folder import clips_under
 from sysbags.errors import FileError, SysbagsError, VideoWarning
-from sysbags.library.search import library_map
+from sysbags.evaluate.results import Clip
+from sysbags.library.map import library_map
 from sysbags.report.page import numbers, pictures
-from sysbags.report.results import Clip
 
 if TYPE_CHECKING:
     from sysbags.library import Library

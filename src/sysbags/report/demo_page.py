@@ -12,7 +12,7 @@ from sysbags._common import __version__
 from sysbags._common.types import Array
 from sysbags.datasets.generated import RATE
 from sysbags.distances.pairwise import classical_scaling
-from sysbags.report.demo import LAMBDA_A, LAMBDA_MU, ORDER, Outcome
+from sysbags.evaluate.demo import LAMBDA_A, LAMBDA_MU, ORDER, Outcome
 from sysbags.report.templates import COLOURS, render, static
 from sysbags.video import frames
 

@@ -18,12 +18,12 @@ from markupsafe import Markup
 from sysbags._common.parallel import run
 from sysbags._common.types import Array
 from sysbags.errors import ParameterError, VideoWarning
-from sysbags.report.results import ClassMean, Clip, Evaluation
+from sysbags.evaluate.results import ClassMean, Clip, Evaluation
 from sysbags.report.templates import SPACE, p_value, percent, render, static, write_page
 from sysbags.systems.system import System
 from sysbags.video import Frame, frames
 
-__all__ = ["compact", "numbers", "page", "pictures", "write"]
+__all__ = ["compact", "numbers", "page", "pictures", "write_report"]
 
 SCRIPTS = (
     "base.js",
@@ -116,7 +116,7 @@ def pictures(
         return run(lambda pair: _picture(*pair), pairs, n_jobs, "pictures")
 
 
-def write(path: str | os.PathLike[str], evaluation: Evaluation, *, n_jobs: int | None = None) -> None:
+def write_report(path: str | os.PathLike[str], evaluation: Evaluation, *, n_jobs: int | None = None) -> None:
     """Write the report of an evaluation, whose clips are read once more, for a picture of each."""
     streams = [system.samples for system in evaluation.systems]
     write_page(path, page(evaluation, pictures(evaluation.clips, streams, n_jobs=n_jobs)))

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from sysbags._common.types import Array, IntArray
+from sysbags.classifiers.scores import NO_PREDICTION
+from sysbags.classifiers.scores.neighbors import Neighbors
 from sysbags.distances import METRICS
 from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.evaluate.cached import CachedGram
-from sysbags.evaluate.predictors import NO_PREDICTION, NearestNeighbors
 from sysbags.reproduce.common import Options
 
 __all__ = ["CodebookPredictions"]
@@ -60,7 +61,7 @@ class CodebookPredictions:
         for metric, weight in self.settings:
             distances, seconds = self._distances(part, (metric, weight), cached.key | {"rows": rows.tolist()})
             for mu in self.grid_mu if METRICS[metric].weighted else (0.0,):
-                neighbors = NearestNeighbors(distances + mu * mean_term(part), self.codes, groups, rows=rows)
+                neighbors = Neighbors(distances + mu * mean_term(part), self.codes, groups, rows=rows)
                 predicted = self.predictions.setdefault(
                     (metric, weight, mu), np.full_like(self.codes, NO_PREDICTION)
                 )

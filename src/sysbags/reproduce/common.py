@@ -14,8 +14,8 @@ from sysbags._common.parallel import check_jobs
 from sysbags.classifiers.clips import ClipSystems
 from sysbags.datasets.layouts import LayoutClips
 from sysbags.errors import FileError
+from sysbags.evaluate.results import Clip, Evaluation
 from sysbags.evaluate.splits import EvaluationSet, describe
-from sysbags.report.results import Clip, Evaluation
 from sysbags.reproduce import published
 
 __all__ = ["KERNEL", "ROWS", "Options", "Outcome", "departures", "evaluation_set", "facts"]
@@ -62,7 +62,7 @@ class Outcome:
         `settings["paper"]` of a method is the paper's figure in per cent; `failures` are the clips that no
         system could be made of, which no accuracy counts.
     runtimes : mapping
-        Seconds without features, each (ours, the paper's): "pair", and in all for "1-NN" and "nearest mean".
+        Seconds without features, each (ours, the paper's): "pair", and in all for each classifier.
     departures : list of str
         What is not as in the paper.
     details : mapping

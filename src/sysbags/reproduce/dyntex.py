@@ -18,8 +18,8 @@ from sysbags.evaluate.atlas import atlas
 from sysbags.evaluate.cached import cached_gram, cached_system
 from sysbags.evaluate.details import curves, relations
 from sysbags.evaluate.methods import make_method
+from sysbags.evaluate.results import Details, Evaluation, Method
 from sysbags.evaluate.splits import EvaluationSet
-from sysbags.report.results import Details, Evaluation, Method
 from sysbags.reproduce import published
 from sysbags.reproduce.common import (
     KERNEL,
@@ -35,7 +35,7 @@ __all__ = ["dyntex"]
 
 ORDER, LAMBDA_A, LAMBDA_MU = 5, 0.25, 0.0
 BAG = "local binary patterns of grey frames, 8 neighbours, 256 bins"
-PAPER_NAME = {"1-NN": "1-NN", "nearest mean": "NCC"}  # what the paper calls the classifiers
+PAPER_NAME = {"nearest-system": "1-NN", "nearest-mean": "NCC"}  # what the paper calls the classifiers
 
 
 def dyntex(layout: LayoutClips, options: Options, stages: Stages) -> Outcome:
@@ -91,9 +91,8 @@ def dyntex(layout: LayoutClips, options: Options, stages: Stages) -> Outcome:
     paper = published.runtimes(name)
     pairs = len(items.clips) * (len(items.clips) - 1) // 2
     runtimes = {
-        "pair": ((cached.seconds + seconds["1-NN"]) / pairs, paper["pair"]),
-        "1-NN": (cached.seconds + seconds["1-NN"], paper["1-NN"]),
-        "nearest mean": (cached.seconds + seconds["nearest mean"], paper["NCC"]),
+        "pair": ((cached.seconds + seconds["nearest-system"]) / pairs, paper["pair"]),
+        **{name: (cached.seconds + seconds[name], paper[PAPER_NAME[name]]) for name in PAPER_NAME},
     }
     listed = departures(layout, clips, options)
     evaluation = Evaluation(
@@ -125,7 +124,7 @@ def _methods(name: str, gram: CrossGram, items: EvaluationSet, stages: Stages) -
     """Return the rows of the paper's two tables; the last is the nearest mean with the alignment distance."""
     rows = [
         (metric, classifier)
-        for classifier in ("1-NN", "nearest mean")
+        for classifier in PAPER_NAME
         for metric in ("martin", "max-singular-value", "alignment")
     ]
     results = {}
@@ -134,7 +133,7 @@ def _methods(name: str, gram: CrossGram, items: EvaluationSet, stages: Stages) -
             results[metric, classifier] = leave_one_out(
                 gram,
                 items.labels,
-                classifier="nearest-system" if classifier == "1-NN" else "nearest-mean",
+                classifier=classifier,
                 metric=metric,
                 lambda_a=LAMBDA_A,
                 lambda_mu=LAMBDA_MU,
@@ -145,7 +144,7 @@ def _methods(name: str, gram: CrossGram, items: EvaluationSet, stages: Stages) -
     return tuple(
         make_method(
             f"LBP systems, {METRICS[metric].title}",
-            "nearest medoid" if classifier != "1-NN" and metric != "alignment" else classifier,
+            "nearest medoid" if classifier == "nearest-mean" and metric != "alignment" else classifier,
             "systems",
             results[metric, classifier].predictions,
             items,

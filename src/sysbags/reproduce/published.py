@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from sysbags.report.results import Published
+from sysbags.evaluate.results import Published
 
 __all__ = ["confusion", "figure", "figures", "rates", "runtimes"]
 
@@ -24,14 +24,15 @@ def figures() -> dict[str, Any]:
 def rates(name: str) -> tuple[Published, ...]:
     """Return the published accuracies for a data set, in the order of the paper's tables.
 
-    The paper's NCC is called "nearest mean", or "nearest medoid" for distances that have no means.
+    Classifiers of systems have the names of `sysbags.classifiers.registry.CLASSIFIERS`, but "nearest medoid"
+    for distances that have no means.
 
     Examples
     --------
     >>> for row in rates("yupenn")[:2]:
     ...     print(row.name, row.classifier, row.rate)
-    SoB + Martin 1-NN 83.3
-    SoB + Max SV 1-NN 80.7
+    SoB + Martin nearest-system 83.3
+    SoB + Max SV nearest-system 80.7
     """
     return tuple(Published(row["method"], _classifier(row), row["rate"], _source(row)) for row in _rows(name))
 
@@ -72,9 +73,10 @@ def _rows(name: str) -> list[dict[str, Any]]:
 
 
 def _classifier(row: dict[str, Any]) -> str:
-    if row["classifier"] != "NCC":
-        return str(row["classifier"])
-    return "nearest medoid" if row["method"] in MEDOIDS else "nearest mean"
+    if row["classifier"] == "NCC":
+        return "nearest medoid" if row["method"] in MEDOIDS else "nearest-mean"
+    is_ours = row["classifier"] == "1-NN" and row["method"].startswith("SoB")
+    return "nearest-system" if is_ours else str(row["classifier"])
 
 
 def _source(row: dict[str, Any]) -> str:

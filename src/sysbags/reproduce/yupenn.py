@@ -18,8 +18,8 @@ from sysbags.evaluate.cached import cached_gram, cached_system
 from sysbags.evaluate.codebooks import codebook_streams
 from sysbags.evaluate.details import relations
 from sysbags.evaluate.methods import make_method
+from sysbags.evaluate.results import Curve, Details, Evaluation, Method
 from sysbags.evaluate.splits import EvaluationSet, codebook_folds
-from sysbags.report.results import Curve, Details, Evaluation, Method
 from sysbags.reproduce import published
 from sysbags.reproduce.codebook_predictions import CodebookPredictions
 from sysbags.reproduce.common import KERNEL, Options, Outcome, departures, evaluation_set, facts
@@ -165,7 +165,7 @@ def _methods(predictions: CodebookPredictions, grid: Array, items: EvaluationSet
         methods.append(
             make_method(
                 f"SURF systems, {title}",
-                "1-NN",
+                "nearest-system",
                 "systems",
                 classes[predictions.predictions[metric, *weights]],
                 items,
@@ -184,14 +184,14 @@ def _curves(grid: Array) -> tuple[Curve, ...]:
     return (
         Curve(
             weight="lambda_a",
-            classifier="1-NN",
+            classifier="nearest-system",
             values=GRID_A,
             accuracies=tuple(against_a.tolist()),
             fixed=mu,
         ),
         Curve(
             weight="lambda_mu",
-            classifier="1-NN",
+            classifier="nearest-system",
             values=GRID_MU,
             accuracies=tuple(against_mu.tolist()),
             fixed=a,
@@ -204,4 +204,4 @@ def _runtimes(predictions: CodebookPredictions) -> dict[str, tuple[float, float]
     paper, clips = published.runtimes("yupenn"), len(predictions.codes)
     kernel, aligned = predictions.kernel_seconds, predictions.seconds["alignment", UNTUNED[0]]
     pair = kernel / (1.5 * clips * (clips - 1)) + aligned / clips**2
-    return {"pair": (pair, paper["pair"]), "1-NN": (kernel + aligned, paper["1-NN"])}
+    return {"pair": (pair, paper["pair"]), "nearest-system": (kernel + aligned, paper["1-NN"])}

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from helpers import vote
-from sysbags.classifiers.votes import NO_PREDICTION, majority_vote
+from sysbags.classifiers.scores import NO_PREDICTION
+from sysbags.classifiers.scores.neighbors import majority_vote
 
 
 def by_definition(codes, counted):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -97,7 +96,7 @@ class Method:
     name : str
         What clips were described by, such as "LBP systems, alignment" or "LBP-TOP".
     classifier : str
-        "1-NN", "nearest mean", "nearest medoid", "kernel ridge", "linear SVM", ...
+        One of `sysbags.classifiers.registry.CLASSIFIERS`, or "nearest medoid", "1-NN", "linear SVM", ...
     kind : {"systems", "comparator"}
     predictions : tuple of str
         One for each clip.
@@ -151,7 +150,7 @@ class Curve:
     """Accuracies against one weight, the other fixed: one line of the paper's two figures."""
 
     weight: str  # "lambda_a" or "lambda_mu"
-    classifier: str  # "1-NN" or "nearest mean"
+    classifier: str  # "nearest-system" or "nearest-mean"
     values: tuple[float, ...]
     accuracies: tuple[float, ...]
     fixed: float
@@ -275,7 +274,7 @@ class Evaluation:
     >>> streams, labels = make_streams(classes=2, per_class=4, frames=30, bins=8)
     >>> result = evaluate(streams, labels, order=2, lambda_a=0.25, lambda_mu=0.0)
     >>> result.classes, len(result.clips), [method.classifier for method in result.methods]
-    (('0', '1'), 8, ['kernel ridge', 'nearest mean', '1-NN'])
+    (('0', '1'), 8, ['kernel-ridge', 'nearest-mean', 'nearest-system'])
     >>> result.accuracy > result.most_frequent_accuracy, result.confusion.sum(axis=1)
     (True, array([4, 4]))
     """
@@ -430,19 +429,6 @@ class Evaluation:
     def to_json(self, *, details: bool = False) -> str:
         """Return `to_dict` as the text of one JSON document; numbers that are not finite are null."""
         return json_text(self.to_dict(details=details))
-
-    def report(self, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
-        """Write a report: one HTML file that shows everything.
-
-        Parameters
-        ----------
-        path : path
-        n_jobs : int, optional
-            Threads. The clips are read once more, for a picture of each.
-        """
-        from sysbags.report.page import write
-
-        write(path, self, n_jobs=n_jobs)
 
 
 def most_frequent_share(labels: Sequence[Any]) -> float:

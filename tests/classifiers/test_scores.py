@@ -20,20 +20,22 @@ from sysbags import (
     medoid,
     pairwise_distances,
 )
+from sysbags.classifiers.scores import half_mean
+from sysbags.classifiers.scores.centers import (
+    Centers,
+    ClassCenters,
+    average_centers,
+    center_scores,
+    frechet_centers,
+    medoid_centers,
+)
+from sysbags.classifiers.scores.neighbors import Neighbors, neighbor_scores
+from sysbags.classifiers.scores.ridge import Ridge, fit_ridge, log_shares, ridge_scores
 from sysbags.distances import METRICS
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.errors import ParameterError
-from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
-from sysbags.evaluate.predictors import (
-    ClassCenters,
-    CodebookFolds,
-    NearestCenter,
-    NearestNeighbors,
-    TabulatedPredictor,
-    average_centers,
-    medoid_centers,
-)
-from sysbags.evaluate.system_predictors import frechet_centers, metric_predictors
+from sysbags.evaluate.cross_validation import metric_predictors
+from sysbags.evaluate.selection import CodebookFolds, TabulatedPredictor
 from sysbags.means.frechet import covariance_mean
 
 CODES = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2])
@@ -82,7 +84,7 @@ def slow_vote(distances, codes, count):
 @pytest.mark.parametrize("n_neighbors", [1, 2, 3, 30])
 def test_neighbours_are_those_among_the_remaining_systems(systems, gram, metric, n_neighbors):
     systems, gram = in_form_of(metric, systems), gram_in_form_of(metric, gram)
-    family = metric_predictors(gram, CODES, GROUPS, "1-NN", metric, WEIGHTS["lambda_a"])
+    family = metric_predictors(gram, CODES, GROUPS, "nearest-system", metric, WEIGHTS["lambda_a"])
     predictor = family(WEIGHTS["lambda_mu"], n_neighbors)
     between = np.array([pairwise_distances([system], systems, metric, **WEIGHTS)[0] for system in systems])
     for group in LEFT_OUT:
@@ -99,9 +101,9 @@ def test_neighbours_of_any_table(seed, items, n_neighbors):
     rng = np.random.default_rng(seed)
     codes, groups = rng.integers(0, 4, size=items), rng.integers(0, 5, size=items)
     distances = rng.choice([0.0, 1.0, 2.0, 3.0, np.inf], size=(items, items))
-    predictor = NearestNeighbors(distances, codes, groups, n_neighbors)
+    predictor = Neighbors(distances, codes, groups, n_neighbors)
     rows = rng.permutation(items)[: 1 + items // 2]
-    partial = NearestNeighbors(distances[rows], codes, groups, n_neighbors, rows=rows)
+    partial = Neighbors(distances[rows], codes, groups, n_neighbors, rows=rows)
     finite = np.minimum(distances, np.finfo(float).max / (2 * items))
     for group in [None, *np.unique(groups)]:
         predicted, near = predictor.predict(group), predictor.distances(group)
@@ -123,9 +125,7 @@ def test_neighbours_vote_as_everywhere(n_neighbors):
     codes, distances = rng.integers(0, 3, size=20), rng.random((20, 20))
     masked = distances + np.diag(np.full(20, np.inf))
     expected = vote(masked, codes, 3, n_neighbors)
-    np.testing.assert_array_equal(
-        NearestNeighbors(distances, codes, np.arange(20), n_neighbors).predict(), expected
-    )
+    np.testing.assert_array_equal(Neighbors(distances, codes, np.arange(20), n_neighbors).predict(), expected)
 
 
 def slow_medoid(systems, indices, metric, weights, known):
@@ -149,7 +149,7 @@ def slow_mean_distance(systems, item, indices, weights, known):
 def test_medoids_are_those_of_the_remaining_systems(systems, gram, metric):
     weights = WEIGHTS if metric == "alignment" else {}
     centers = medoid_centers(distance_matrix(gram, metric, **weights), CODES, GROUPS)
-    predictor, known = NearestCenter(centers), {}
+    predictor, known = Centers((centers, (1.0, 0.0), 1.0)), {}
     for group in LEFT_OUT:
         predicted = predictor.predict(group)
         for i in judged(group):
@@ -175,7 +175,7 @@ def mean_distances(systems):
 @pytest.mark.parametrize("n_jobs", [1, 3])
 def test_means_are_those_of_the_remaining_systems(gram, mean_distances, n_jobs):
     centers = frechet_centers(gram, CODES, GROUPS, WEIGHTS["lambda_a"], n_jobs=n_jobs)
-    predictor = NearestCenter(centers, (1.0, WEIGHTS["lambda_mu"]))
+    predictor = Centers((centers, (1.0, WEIGHTS["lambda_mu"]), 1.0))
     wrong = 0
     for group in LEFT_OUT:
         rows, expected = judged(group), mean_distances[group]
@@ -200,7 +200,7 @@ def test_averages_are_those_of_the_remaining_systems(unit_systems, metric, lambd
     """The twin makes the mean of covariances as a system, from the bare systems that are left."""
     weights = {"lambda_a": lambda_a, "lambda_mu": 3.0}
     normalized_by = lambda_a if metric == "normalized-covariance" else None
-    family = metric_predictors(cross_gram(unit_systems), CODES, GROUPS, "nearest mean", metric, lambda_a)
+    family = metric_predictors(cross_gram(unit_systems), CODES, GROUPS, "nearest-mean", metric, lambda_a)
     predictor, known, wrong = family(weights["lambda_mu"], 1), {}, 0
     for group in LEFT_OUT:
         distances, predicted = predictor.distances(group), predictor.predict(group)
@@ -328,7 +328,7 @@ def test_threads_that_ask_at_once_make_nothing_twice():
 
 
 @pytest.mark.parametrize("metric", ["martin", "max-singular-value"])
-@pytest.mark.parametrize("classifier", ["nearest mean", "1-NN"])
+@pytest.mark.parametrize("classifier", ["nearest-mean", "nearest-system"])
 def test_metrics_without_weights_ignore_them(gram, metric, classifier):
     families = [metric_predictors(gram, CODES, GROUPS, classifier, metric, a) for a in (0.0, 5.0)]
     first, second = (family(mu, 1) for family, mu in zip(families, (0.0, 7.0), strict=True))
@@ -347,9 +347,9 @@ def test_order_of_the_questions_does_not_matter(gram):
 
 
 def test_one_pass_serves_every_weight_of_the_mean(gram, monkeypatch):
-    family = metric_predictors(gram, CODES, GROUPS, "nearest mean", "alignment", 0.4)
+    family = metric_predictors(gram, CODES, GROUPS, "nearest-mean", "alignment", 0.4)
     family(0.0, 1).predict()
-    monkeypatch.setattr("sysbags.evaluate.system_predictors.mean_of_gram", None)
+    monkeypatch.setattr("sysbags.classifiers.scores.centers.mean_of_gram", None)
     appearance = family(1e9, 1).predict()
     norms = gram.rows.mean_norm
     for i in range(len(CODES)):
@@ -393,11 +393,11 @@ def everything(systems, codes):
     between = distance_matrix(gram, **WEIGHTS)
     means = frechet_centers(gram, codes, GROUPS, WEIGHTS["lambda_a"])
     return means, [
-        NearestNeighbors(between, codes, GROUPS),
-        NearestNeighbors(between, codes, GROUPS, 3),
-        NearestCenter(medoid_centers(between, codes, GROUPS)),
-        NearestCenter(means, (1.0, 0.0)),
-        NearestCenter(means, (1.0, 2.0)),
+        Neighbors(between, codes, GROUPS),
+        Neighbors(between, codes, GROUPS, 3),
+        Centers((medoid_centers(between, codes, GROUPS), (1.0, 0.0), 1.0)),
+        Centers((means, (1.0, 0.0), 1.0)),
+        Centers((means, (1.0, 2.0), 1.0)),
     ]
 
 
@@ -450,18 +450,18 @@ def test_nobody_left_is_never_predicted(gram):
     codes, groups = np.array([0, 0, 1, 1]), np.array([0, 0, 1, 2])
     small = gram.subset(range(4))
     for predictor in (
-        NearestNeighbors(between[:4, :4], codes, groups),
-        NearestNeighbors(between[:4, :4], codes, groups, 5),
-        NearestCenter(medoid_centers(between[:4, :4], codes, groups)),
-        NearestCenter(frechet_centers(small, codes, groups, 0.25), (1.0, 0.0)),
+        Neighbors(between[:4, :4], codes, groups),
+        Neighbors(between[:4, :4], codes, groups, 5),
+        Centers((medoid_centers(between[:4, :4], codes, groups), (1.0, 0.0), 1.0)),
+        Centers((frechet_centers(small, codes, groups, 0.25), (1.0, 0.0), 1.0)),
     ):
         assert predictor.predict()[:2].tolist() == [1, 1]
         assert predictor.predict(0)[2:].tolist() == [1, 1]
         assert predictor.predict(2)[:3].tolist() == [1, 1, 0]
     two_groups = np.array([0, 0, 1, 1])
     for predictor in (
-        NearestNeighbors(between[:4, :4], codes, two_groups),
-        NearestCenter(frechet_centers(small, codes, two_groups, 0.25), (1.0, 0.0)),
+        Neighbors(between[:4, :4], codes, two_groups),
+        Centers((frechet_centers(small, codes, two_groups, 0.25), (1.0, 0.0), 1.0)),
     ):
         assert predictor.predict(1)[:2].tolist() == [-1, -1]
         assert np.isinf(predictor.distances(1)[:2]).all()
@@ -474,7 +474,7 @@ def test_kernel_ridge_of_two_groups(seed):
     points = np.random.default_rng(seed).normal(size=(8, 3))
     between = ((points[:, None] - points) ** 2).sum(axis=2)
     for groups in (np.arange(8) % 2, np.arange(8) // 4, np.array([0, 1, 1, 1, 1, 1, 1, 1])):
-        predictor = KernelRidge(between, np.repeat([0, 1], 4), groups)
+        predictor = Ridge(between, np.repeat([0, 1], 4), groups)
         assert set(predictor.predict()) <= {0, 1}
         for group in (0, 1):
             assert (predictor.predict(group)[groups != group] == -1).all()
@@ -484,11 +484,11 @@ def test_infinite_distances_lead_back_to_nobody():
     """Baselines may give infinity between others; still nothing comes from the own group."""
     far, codes = np.full((4, 4), np.inf), np.array([0, 0, 1, 1])
     for predictor in (
-        NearestNeighbors(far, codes, np.arange(4)),
-        NearestCenter(medoid_centers(far, codes, np.arange(4))),
+        Neighbors(far, codes, np.arange(4)),
+        Centers((medoid_centers(far, codes, np.arange(4)), (1.0, 0.0), 1.0)),
     ):
         assert set(predictor.predict()) <= {0, 1}
-    assert NearestNeighbors(far, codes, np.array([0, 0, 1, 1])).predict().tolist() == [1, 1, 0, 0]
+    assert Neighbors(far, codes, np.array([0, 0, 1, 1])).predict().tolist() == [1, 1, 0, 0]
 
 
 class Recorded:
@@ -517,7 +517,7 @@ def test_tabulated_predictions_are_the_same(gram):
     """Asked once for every group; later the predictor itself is no longer needed."""
     predictors = [
         family(2.0, count)
-        for count, classifier in ((1, "nearest mean"), (1, "1-NN"), (3, "1-NN"))
+        for count, classifier in ((1, "nearest-mean"), (1, "nearest-system"), (3, "nearest-system"))
         for family in [metric_predictors(gram, CODES, GROUPS, classifier, "alignment", 0.4)]
     ]
     for predictor in predictors:
@@ -533,15 +533,58 @@ def test_tabulated_predictions_are_the_same(gram):
     assert calls == []
 
 
+def left_out(rng, items):
+    """Points, their squared distances, classes and groups; and every pair of a group and one more."""
+    codes, groups = rng.integers(0, 3, size=items), rng.integers(0, 5, size=items)
+    points = rng.normal(size=(items, 3)) + codes[:, None]
+    squared = ((points[:, None] - points) ** 2).sum(axis=2)
+    pairs = [(own, more) for own in np.unique(groups) for more in [None, *np.unique(groups)] if own != more]
+    return points, squared, codes, groups, pairs
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(4, 16), st.integers(1, 3), st.floats(0.1, 5.0), st.booleans())
+def test_leaving_out_a_group_is_fitting_without_it(seed, items, n_neighbors, penalty, equal_classes):
+    """What is evaluated is what estimators compute from the items that are left, for every core."""
+    points, squared, codes, groups, pairs = left_out(np.random.default_rng(seed), items)
+    classes, size = int(codes.max()) + 1, items / 3 if equal_classes else None
+    neighbors = Neighbors(squared, codes, groups, n_neighbors)
+    centers = Centers((average_centers(squared, 0.0 * squared, codes, groups), (1.0, 0.0), 1.0))
+    ridge = Ridge(squared, codes, groups, penalty, size)
+    for own, more in pairs:
+        test, train = groups == own, (groups != own) & (groups != more)
+        present = np.unique(codes[train])
+        if not train.any():
+            continue
+        expected = neighbor_scores(squared[np.ix_(test, train)], codes[train], classes, n_neighbors)
+        np.testing.assert_array_equal(neighbors.predict(more)[test], expected.codes)
+        np.testing.assert_array_equal(neighbors.scores(more)[test], expected.scores)
+        means = np.stack([points[train & (codes == c)].mean(axis=0) for c in present])
+        expected = center_scores(((points[test, None] - means) ** 2).sum(axis=2))
+        # A difference of means of squared distances, which are of size 1 to 30.
+        np.testing.assert_allclose(centers.scores(more)[test][:, present], expected.scores, atol=1e-12)
+        weights = np.ones(train.sum())
+        if equal_classes:
+            weights = size / np.bincount(codes[train])[codes[train]]
+        rest = squared[np.ix_(train, train)]
+        fit = fit_ridge(rest, codes[train], classes, penalty / (half_mean(rest) or 1.0), weights)
+        expected = ridge_scores(squared[np.ix_(test, train)], fit.coefficients, fit.intercepts)
+        # Scores are of size 1; the smallest penalty magnifies the round-off of distances of size 30.
+        np.testing.assert_allclose(
+            ridge.scores(more)[test][:, present], log_shares(expected[:, present]), atol=1e-9
+        )
+        assert np.isneginf(np.delete(ridge.scores(more)[test], present, axis=1)).all()
+
+
 def test_mistakes(systems, gram):
     for call, sentence in [
-        (lambda: NearestNeighbors(np.zeros((11, 11)), CODES, GROUPS, 0), "n_neighbors is 0, but it must be"),
-        (lambda: NearestNeighbors(np.zeros((3, 3)), CODES, GROUPS), "distances has shape (3, 3)"),
-        (lambda: NearestNeighbors(np.full((11, 11), np.nan), CODES, GROUPS), "distances holds NaN"),
+        (lambda: Neighbors(np.zeros((11, 11)), CODES, GROUPS, 0), "n_neighbors is 0, but it must be"),
+        (lambda: Neighbors(np.zeros((3, 3)), CODES, GROUPS), "distances has shape (3, 3)"),
+        (lambda: Neighbors(np.full((11, 11), np.nan), CODES, GROUPS), "distances holds NaN"),
         (lambda: medoid_centers(np.zeros((3, 11)), CODES, GROUPS), "distances has shape (3, 11)"),
         (lambda: frechet_centers(gram, CODES, GROUPS, -1.0), "lambda_a is -1.0, but it must be"),
         (
-            lambda: metric_predictors(gram, CODES, GROUPS, "nearest mean", "alignment", 1.0)(np.nan, 1),
+            lambda: metric_predictors(gram, CODES, GROUPS, "nearest-mean", "alignment", 1.0)(np.nan, 1),
             "lambda_mu is nan, but it must be",
         ),
         (
@@ -550,10 +593,10 @@ def test_mistakes(systems, gram):
         ),
         (
             lambda: metric_predictors(gram, CODES, GROUPS, "NCC", "alignment", 1.0),
-            "classifier is 'NCC', but it must be one of 'nearest mean'",
+            "classifier is 'NCC', but it must be one of 'nearest-system'",
         ),
         (
-            lambda: metric_predictors(gram, CODES, GROUPS, "1-NN", "euclidean", 1.0),
+            lambda: metric_predictors(gram, CODES, GROUPS, "nearest-system", "euclidean", 1.0),
             "metric is 'euclidean', but it must be one of 'alignment'",
         ),
         (

@@ -1,4 +1,4 @@
-"""The predictor of kernel ridge classification: one inverse gives the scores without any group."""
+"""Kernel ridge regression on squared distances: one inverse gives the scores without any group."""
 
 from __future__ import annotations
 
@@ -9,14 +9,82 @@ import numpy as np
 
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_positive
-from sysbags.classifiers.kernel_ridge import bordered, log_shares, targets
-from sysbags.evaluate.predictors import NO_PREDICTION, nearest_distances
+from sysbags.classifiers.scores import NO_PREDICTION, half_mean, nearest_of_each_class
 
-__all__ = ["KernelRidge"]
+__all__ = [
+    "Ridge",
+    "RidgeFit",
+    "euclidean_part",
+    "fit_ridge",
+    "gaussian_distances",
+    "log_shares",
+    "ridge_scores",
+]
+
+SMALLEST_SHARE = 0.01  # scores may be below -1
 
 
-class KernelRidge:
-    """Regularised least squares on squared distances, see `sysbags.KernelRidgeClassifier`.
+class RidgeFit(NamedTuple):
+    """What `fit_ridge` has learnt.
+
+    Attributes
+    ----------
+    coefficients : (K, C) array
+    intercepts : (C,) array
+    negative_share : float
+        The share of the negative eigenvalues in the sum of the absolute values of all; 0 for Euclidean
+        distances.
+    """
+
+    coefficients: Array
+    intercepts: Array
+    negative_share: float
+
+
+def fit_ridge(squared: Array, codes: IntArray, classes: int, ridge: float, weights: Array) -> RidgeFit:
+    """Fit scores to 1 for the items of a class and to -1 for all others by weighted least squares.
+
+    With K the positive part of the centred `-D / 2`, the coefficients and intercepts are the solution of
+    ``(K + penalty W^-1) a + b = Y`` and ``sum_i a_i = 0``; see `sysbags.KernelRidgeClassifier`.
+
+    Parameters
+    ----------
+    squared : (K, K) array
+        Squared distances between all items.
+    codes : (K,) array of int
+    classes : int
+        Number of classes.
+    ridge : float
+        Penalty relative to half the mean squared distance.
+    weights : (K,) array
+        Of the items.
+
+    Examples
+    --------
+    >>> points = np.array([0.0, 1.0, 6.0, 7.0])
+    >>> squared, codes = (points[:, None] - points) ** 2, np.array([0, 0, 1, 1])
+    >>> fit = fit_ridge(squared, codes, 2, 0.1, np.ones(4))
+    >>> ridge_scores((2.0 - points[None]) ** 2, fit.coefficients, fit.intercepts).argmax(axis=1)
+    array([0])
+    """
+    eigenvalues, vectors, negative_share = _positive_part(squared)
+    values = _targets(codes, classes)
+    unit = half_mean(squared) or 1.0  # where all distances are 0, any penalty gives the same
+    matrix = _bordered(_between_points(eigenvalues, vectors) / unit, ridge / weights)
+    solved = np.linalg.solve(matrix, np.pad(values, ((0, 1), (0, 0)))) / unit
+    coefficients = vectors @ (vectors.T @ solved[:-1])  # no part in directions of negative eigenvalues
+    coefficients = coefficients - coefficients.mean(axis=0)  # their sum is 0 but for round-off
+    intercepts = np.average(values + 0.5 * squared @ coefficients, axis=0, weights=weights)
+    return RidgeFit(coefficients, intercepts, negative_share)
+
+
+def ridge_scores(squared: Array, coefficients: Array, intercepts: Array) -> Array:
+    """Return the scores of new items, (K, C), from their squared distances to the training items, (K, L)."""
+    return np.asarray(intercepts - 0.5 * squared @ coefficients)
+
+
+class Ridge:
+    """The scores of training items by a fit without their group, see `fit_ridge`.
 
     Nothing is solved again for an item that is left out. With R the inverse of the matrix of the linear
     system and ``R Y`` its coefficients, what it would have learnt without the items S predicts for them
@@ -40,7 +108,7 @@ class KernelRidge:
     --------
     >>> points = np.array([0.0, 1.0, 2.0, 6.0, 7.0, 8.0])
     >>> between = (points[:, None] - points) ** 2
-    >>> KernelRidge(between, np.array([0, 0, 0, 1, 1, 1]), np.arange(6)).predict()
+    >>> Ridge(between, np.array([0, 0, 0, 1, 1, 1]), np.arange(6)).predict()
     array([0, 0, 0, 1, 1, 1])
     """
 
@@ -55,7 +123,7 @@ class KernelRidge:
     ) -> None:
         classes = int(codes.max()) + 1
         self._distances, self._squared = distances, distances if shown is None else shown
-        self._codes, self._targets = codes, targets(codes, classes)
+        self._codes, self._targets = codes, _targets(codes, classes)
         self._penalty, self._class_size = check_positive(penalty, "the penalty"), class_size
         self._groups, self._group_indices = np.unique(groups, return_inverse=True)
         self._counts = np.zeros((len(self._groups), classes), dtype=np.int64)
@@ -142,10 +210,8 @@ class KernelRidge:
 
     def distances(self, excluding: int | None = None) -> Array:
         """Return the squared distances to the nearest item of each class; see `DistancePredictor`."""
-        usable = np.ones(len(self._codes), dtype=bool)
-        if excluding is not None:
-            usable = self._groups[self._group_indices] != excluding
-        return nearest_distances(self._to_others, self._codes, usable)
+        usable = self._groups[self._group_indices] != excluding
+        return nearest_of_each_class(self._to_others, self._codes, self._targets.shape[1], usable)[0]
 
     @cached_property
     def _inverse(self) -> Array:
@@ -153,7 +219,7 @@ class KernelRidge:
         items, penalties = len(self._codes), np.full(len(self._codes), self._penalty)
         if self._class_size is not None:
             penalties *= self._counts.sum(axis=0)[self._codes] / self._class_size
-        return np.asarray(np.linalg.inv(bordered(self._distances, penalties))[:items, :items])
+        return np.asarray(np.linalg.inv(_bordered(self._distances, penalties))[:items, :items])
 
     @cached_property
     def _coefficients(self) -> Array:
@@ -189,3 +255,86 @@ class _Spectrum(NamedTuple):
         some, factors = self.vectors[np.searchsorted(self.rows, members)], 1.0 / (1.0 + change * self.values)
         scaled = some * factors
         return (scaled * self.values) @ some.transpose(0, 2, 1), scaled @ self.rotated
+
+
+def gaussian_distances(squared: Array, width: float) -> Array:
+    """Return the squared distances in the feature space of a Gaussian, ``2 - 2 exp(-D / (2 width))``."""
+    return np.asarray(-2.0 * np.expm1(squared / (-2.0 * width)) if width > 0.0 else squared)
+
+
+def euclidean_part(squared: Array) -> Array:
+    """Return the squared distances of the positive part of the centred `-D / 2`: these are Euclidean.
+
+    Distances that are Euclidean do not change.
+
+    Examples
+    --------
+    >>> points = np.array([0.0, 1.0, 3.0])
+    >>> squared = (points[:, None] - points) ** 2
+    >>> bool(np.allclose(euclidean_part(squared), squared))
+    True
+    >>> triangle = np.array([[0.0, 1.0, 9.0], [1.0, 0.0, 1.0], [9.0, 1.0, 0.0]])  # 1 + 1 is less than 3
+    >>> euclidean_part(triangle).round(6)[0]
+    array([0.  , 2.25, 9.  ])
+    """
+    eigenvalues, vectors, negative_share = _positive_part(squared)
+    if negative_share == 0.0:
+        return squared
+    return _between_points(eigenvalues, vectors)
+
+
+def _between_points(eigenvalues: Array, vectors: Array) -> Array:
+    """Return the squared distances of points with these eigenvalues and eigenvectors of inner products."""
+    kernel = (vectors * eigenvalues) @ vectors.T
+    norms = np.diag(kernel)
+    return np.maximum(norms[:, None] + norms - kernel - kernel.T, 0.0)
+
+
+def _positive_part(squared: Array) -> tuple[Array, Array, float]:
+    """Return the eigenvalues of the centred `-D / 2` from 0 on, their vectors, and the negative share.
+
+    Those that are 0 but for round-off are kept: their directions are not determined.
+    """
+    centred = -0.5 * squared
+    centred = centred - centred.mean(axis=0)
+    centred = centred - centred.mean(axis=1, keepdims=True)
+    eigenvalues, vectors = np.linalg.eigh(0.5 * (centred + centred.T))
+    # Round-off is not counted.
+    noise = len(squared) * np.finfo(float).eps * float(np.abs(centred).max(initial=0.0))
+    total = float(np.abs(eigenvalues).sum())
+    negative = float(-eigenvalues[eigenvalues < -noise].sum())
+    kept = eigenvalues > -noise
+    return np.maximum(eigenvalues[kept], 0.0), vectors[:, kept], negative / total if negative else 0.0
+
+
+def _bordered(squared: Array, penalties: Array) -> Array:
+    """Return the matrix of the linear equations of Euclidean distances, given the penalty of each item.
+
+    ``[[-D / 2 + penalties, 1], [1', 0]] [a; b] = [Y; 0]`` gives the coefficients of all classes at once.
+    """
+    items = len(squared)
+    matrix = np.ones((items + 1, items + 1))
+    matrix[:items, :items] = -0.5 * squared
+    matrix[np.arange(items), np.arange(items)] = penalties
+    matrix[items, items] = 0.0
+    return matrix
+
+
+def log_shares(scores: Array) -> Array:
+    """Return the logarithm of ``(1 + scores) / 2``, what least squares estimate the probabilities by.
+
+    Scores are fitted to 1 for a class and to -1 for the others, so that they estimate 2 p - 1. Values
+    below 0.01 are set to it; -inf stays. The temperature of a calibration is then a power of these numbers.
+
+    Examples
+    --------
+    >>> np.exp(log_shares(np.array([1.0, 0.0, -0.5, -1.2, -np.inf])))
+    array([1.  , 0.5 , 0.25, 0.01, 0.  ])
+    """
+    shares = np.log(np.maximum(0.5 * (1.0 + scores), SMALLEST_SHARE))
+    return np.where(np.isfinite(scores), shares, -np.inf)
+
+
+def _targets(codes: IntArray, classes: int) -> Array:
+    """Return 1 for the own class and -1 for the others, (K, C)."""
+    return np.where(codes[:, None] == np.arange(classes), 1.0, -1.0)

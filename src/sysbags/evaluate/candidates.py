@@ -1,4 +1,4 @@
-"""The settings of systems that evaluations and `sysbags fit` choose from: metric, normal form and weights.
+"""The settings that evaluations and `sysbags fit` choose from: metric, normal form, weights and parameters.
 
 What comes first is the usual setting: it is chosen unless another one is clearly better, see
 `sysbags.evaluate.selection.one_standard_error_rule`.
@@ -6,48 +6,56 @@ What comes first is the usual setting: it is chosen unless another one is clearl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from sklearn.base import clone
 
 from sysbags._common.types import Array
 from sysbags._common.validation import check_choice, check_weight
-from sysbags.classifiers.base import half_mean
-from sysbags.classifiers.kernel_ridge import euclidean_part, gaussian_distances
+from sysbags.bags.base import BagTransformer
+from sysbags.bags.registry import CLASSES
+from sysbags.classifiers.registry import AUTO, CLASSIFIERS
+from sysbags.classifiers.scores import TrainingSet, half_mean
+from sysbags.classifiers.scores.centers import Centers, ClassCenters, average_centers, metric_centers
 from sysbags.distances import METRICS
 from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.gram import CrossGram, SystemStack
 from sysbags.distances.pairwise import SCALE, distance_matrix, scaled_weights
-from sysbags.distances.truncation import to_unit_variance
-from sysbags.errors import ParameterError
-from sysbags.evaluate.kernel_ridge_predictor import KernelRidge
-from sysbags.evaluate.predictors import NearestNeighbors, Predictor, SmallestSum
+from sysbags.distances.truncation import to_unit_variance, truncate
+from sysbags.errors import ParameterError, SysbagsError
+from sysbags.evaluate.selection import Candidate, TabulatedPredictor
 from sysbags.evaluate.splits import EvaluationSet
-from sysbags.evaluate.system_predictors import PredictorFamily, metric_predictors
+from sysbags.kernels import KERNELS
+from sysbags.systems.identification import descending_orders
 from sysbags.systems.system import NORMAL_FORMS, System
 
 __all__ = [
     "AND",
     "GRIDS",
-    "Alternative",
     "SystemSet",
     "Systems",
     "WeightGrid",
+    "bag_settings",
     "matching_grids",
-    "neighbour_alternatives",
-    "ridge_alternatives",
+    "squared_candidates",
     "subsets",
-    "system_ridge_alternatives",
+    "system_candidates",
+    "tuning_candidates",
 ]
 
-RIDGES = (1.0, 0.3, 0.1, 0.03)  # the strongest first, which the rule prefers
 AND = " + "  # between the names of bags, none of which has it
-WIDTHS = (None, 1.0)
 
-Alternative = tuple[dict[str, Any], Predictor]
+# What tuning chooses from.
+ORDERS = (5, 3, 8)
+HISTOGRAM_KERNELS = tuple(name for name in KERNELS if name != "linear")
+MOST_LAMBDA_A = 3  # of each metric
+TUNED_CLASSIFIERS = ("nearest-mean", "nearest-system")
+AS_GIVEN = "as given"
+
 Version = TypeVar("Version")
 
 
@@ -187,25 +195,17 @@ class Systems:
         stack = self.sets(grid.normal_form)[0].gram.rows
         return grid.weights(stack.subset(self.items.training))
 
-    def families(self, classifier: str, grid: WeightGrid, lambda_a: float) -> list[PredictorFamily]:
-        """Return the predictors of nearest systems or means, one family per codebook fold."""
-        key = (classifier, grid.metric, grid.normal_form, lambda_a)
+    def centers(self, grid: WeightGrid, lambda_a: float) -> list[ClassCenters]:
+        """Return the centers of classes, for each codebook fold."""
+        key = ("centers", grid.metric, grid.normal_form, lambda_a)
         if key not in self._known:
+            options: Any = {"random_state": self.items.random_state, "n_jobs": self.items.n_jobs}
             self._known[key] = [
-                metric_predictors(
-                    system_set.gram,
-                    self.items.codes,
-                    self.items.groups,
-                    classifier,
-                    grid.metric,
-                    lambda_a,
-                    random_state=self.items.random_state,
-                    n_jobs=self.items.n_jobs,
-                )
-                for system_set in self.sets(grid.normal_form)
+                metric_centers(gram, self.items.codes, self.items.groups, grid.metric, lambda_a, **options)
+                for _, gram in self.sets(grid.normal_form)
             ]
-        families: list[PredictorFamily] = self._known[key]
-        return families
+        centers: list[ClassCenters] = self._known[key]
+        return centers
 
     def terms(self, grid: WeightGrid, lambda_a: float) -> list[tuple[Array, Array]]:
         """Return the squared distances without means, and those of means, for each codebook fold."""
@@ -291,124 +291,208 @@ def _total(squared: Sequence[Array], items: EvaluationSet) -> Array:
     return np.asarray(sum(part / unit for part, unit in zip(squared, _units(squared, items), strict=True)))
 
 
-def _chosen_bags(names: Sequence[str], chosen: Sequence[int]) -> dict[str, Any]:
-    return {"bags": AND.join(names[k] for k in chosen)} if len(names) > 1 else {}
-
-
-def neighbour_alternatives(
-    bags: Mapping[str, Systems],
-    classifier: str,
-    grids: Sequence[WeightGrid],
-    n_neighbors: Sequence[int] = (1,),
-) -> list[Alternative]:
-    """Return "nearest mean", or "1-NN" with some numbers of neighbours, for all weights of the grids.
-
-    With several bags, distances are the sums over all or some of them, those of each bag divided by its
-    variance. Where there is a choice, means are those of the alignment distance: the average of covariances
-    is a system whose order is the sum of all orders, too large to be saved and used for large classes.
-
-    Parameters
-    ----------
-    bags : mapping
-        The systems of each bag.
-    classifier : {"nearest mean", "1-NN"}
-    grids : sequence of WeightGrid
-    n_neighbors : sequence of int
-    """
-    alternatives: list[Alternative] = []
-    names, systems = list(bags), list(bags.values())
-    items = systems[0].items
-    by_mean = classifier == "nearest mean"
-    compact = [grid for grid in grids if not (by_mean and METRICS[grid.metric].averages)]
-    for choice in _weightings(systems, compact or grids):
-        pairs = list(zip(systems, choice.numbers, strict=True))
-        needed = not by_mean or len(pairs) > 1  # alone, means need no distances between clips
-        squared = [bag.squared(choice.grid, *weights) for bag, weights in pairs] if needed else []
-        families = [bag.families(classifier, choice.grid, a) for bag, (a, _) in pairs] if by_mean else []
-        for count, chosen in product(n_neighbors, subsets(names)):
-            predictors: list[Predictor] = []
-            for version in range(max(len((families or squared)[k]) for k in chosen)):
-                between = [_cyclic(squared[k], version) for k in chosen] if needed else []
-                if by_mean:
-                    parts = [
-                        (1.0 / unit, _cyclic(families[k], version)(choice.numbers[k][1], 1))
-                        for k, unit in zip(chosen, _units(between, items), strict=True)
-                    ]
-                    predictors.append(parts[0][1] if len(parts) == 1 else SmallestSum(parts))
-                else:
-                    total = _total(between, items)
-                    predictors.append(NearestNeighbors(total, items.codes, items.groups, count))
-            title = classifier if count == 1 else f"{count}-NN"
-            settings = _settings(title, choice.grid, *choice.shown) | _chosen_bags(names, chosen)
-            alternatives.append((settings, items.combine(predictors)))
-    return alternatives
-
-
 def _cyclic(versions: Sequence[Version], k: int) -> Version:
     """Return the version for codebook fold k; a bag without codebook has a single one."""
     return versions[k % len(versions)]
 
 
-def system_ridge_alternatives(bags: Mapping[str, Systems], grids: Sequence[WeightGrid]) -> list[Alternative]:
-    """Return the alternatives of kernel ridge on the sum of the squared distances of all bags or some.
+def _chosen_bags(names: Sequence[str], chosen: Sequence[int]) -> dict[str, Any]:
+    return {"bags": AND.join(names[k] for k in chosen)} if len(names) > 1 else {}
 
-    Weights of the metric, the ridge and the width vary; with several bags, only the first weights of each
-    grid, which are the same multiples for all bags.
+
+def system_candidates(
+    classifier: str, bags: Mapping[str, Systems], grids: Sequence[WeightGrid], *, tune: bool = False
+) -> list[Candidate]:
+    """Return the settings of a classifier of systems to choose from; those of all classifiers for "auto".
+
+    With several bags, distances are the sums over all or some of them, those of each bag divided by its
+    variance, and only the first weights of each grid are tried, the same multiples for all bags.
 
     Parameters
     ----------
+    classifier : str
+        One of `CLASSIFIERS`, or "auto".
     bags : mapping
         The systems of each bag, of all clips, once or once per codebook fold.
     grids : sequence of WeightGrid
+    tune : bool, default=False
+        Whether more parameters of the classifier than usual are tried.
     """
-    alternatives: list[Alternative] = []
-    names, systems = list(bags), list(bags.values())
-    for choice in _weightings(systems, grids):
-        squared = [
-            bag.squared(choice.grid, *weights) for bag, weights in zip(systems, choice.numbers, strict=True)
-        ]
-        settings = _settings("kernel ridge", choice.grid, *choice.shown)
-        alternatives += ridge_alternatives(names, squared, systems[0].items, settings)
-    return alternatives
+    if classifier == AUTO:
+        return [each for name in CLASSIFIERS for each in system_candidates(name, bags, grids, tune=tune)]
+    metrics = CLASSIFIERS[classifier].estimator.metrics_to_try([grid.metric for grid in grids])
+    names, systems, candidates = list(bags), list(bags.values()), list[Candidate]()
+    for choice in _weightings(systems, [grid for grid in grids if grid.metric in metrics]):
+        known = {
+            "classifier": classifier,
+            "metric": choice.grid.metric,
+            "normal form": choice.grid.normal_form,
+            "lambda_a": choice.shown[0],
+            "lambda_mu": choice.shown[1],
+        }
+        for chosen in subsets(names):
+            parts = [(systems[k], *choice.numbers[k]) for k in chosen]
+            versions = [
+                _training_set(choice.grid, parts, version)
+                for version in range(max(len(bag.sets(choice.grid.normal_form)) for bag, _, _ in parts))
+            ]
+            settings = known | _chosen_bags(names, chosen)
+            candidates += _of_versions(classifier, versions, systems[0].items, settings, tune)
+    return candidates
 
 
-def ridge_alternatives(
-    names: Sequence[str],
-    bags: Sequence[Sequence[Array]],
-    items: EvaluationSet,
-    settings: Mapping[str, Any],
-) -> Iterator[Alternative]:
-    """Yield kernel ridge on sums of squared distances over all or some bags, for all ridges and widths.
+def _training_set(
+    grid: WeightGrid, parts: Sequence[tuple[Systems, float, float]], version: int
+) -> TrainingSet:
+    """Return what candidates are made from, for some bags with their weights and one codebook fold."""
+    items = parts[0][0].items
 
-    In a sum, the distances of each bag are divided by the variance of the training clips first. Those that
-    are not Euclidean are repaired for all items at once, which uses no label. Classes have the same weight.
+    def squared() -> list[Array]:
+        return [_cyclic(bag.squared(grid, a, mu), version) for bag, a, mu in parts]
+
+    def centers() -> Centers:
+        # Alone, means need no distances between clips.
+        units = [1.0] if len(parts) == 1 else _units(squared(), items)
+        every = [_cyclic(bag.centers(grid, a), version) for bag, a, _ in parts]
+        return Centers(*zip(every, [(1.0, mu) for _, _, mu in parts], units, strict=True))
+
+    return items.training_set(lambda: _total(squared(), items), centers)
+
+
+def squared_candidates(
+    classifier: str, names: Sequence[str], bags: Sequence[Sequence[Array]], items: EvaluationSet
+) -> list[Candidate]:
+    """Return the settings of a classifier of squared Euclidean distances; centers are averages.
 
     Parameters
     ----------
+    classifier : str
+        One of `CLASSIFIERS`.
     names : sequence of str
         What tables call the bags.
     bags : sequence of sequences of (K, K) array
-        Squared distances for each bag, once or once per codebook fold.
+        Squared distances for each bag, once or once per codebook fold; they are summed over all or some bags,
+        those of each bag divided by its variance.
     items : EvaluationSet
-    settings : mapping
-        What else there is to say.
     """
-    training = np.ix_(items.training, items.training)
-    class_size = len(items.training) / len(np.unique(items.codes[items.training]))
-    for chosen, width in product(subsets(names), WIDTHS):
-        repaired = []
-        for version in range(max(len(bags[k]) for k in chosen)):
-            total = _total([_cyclic(bags[k], version) for k in chosen], items)
-            squared = (
-                total if width is None else gaussian_distances(total, width * half_mean(total[training]))
-            )
-            squared = euclidean_part(squared)
-            # Where all distances are 0, any penalty gives the same.
-            repaired.append((squared, half_mean(squared[training]) or 1.0, total))
-        known = {**settings, **_chosen_bags(names, chosen), "width": "none" if width is None else width}
-        for ridge in RIDGES:
-            predictors = [
-                KernelRidge(squared, items.codes, items.groups, ridge * variance, class_size, total)
-                for squared, variance, total in repaired
-            ]
-            yield {**known, "ridge": ridge}, items.combine(predictors)
+
+    def training_set(chosen: Sequence[int], version: int) -> TrainingSet:
+        total = _total([_cyclic(bags[k], version) for k in chosen], items)
+
+        def centers() -> Centers:
+            averages = average_centers(total, np.zeros_like(total), items.codes, items.groups)
+            return Centers((averages, (1.0, 0.0), 1.0))
+
+        return items.training_set(lambda: total, centers)
+
+    candidates: list[Candidate] = []
+    for chosen in subsets(names):
+        versions = [training_set(chosen, k) for k in range(max(len(bags[bag]) for bag in chosen))]
+        candidates += _of_versions(classifier, versions, items, _chosen_bags(names, chosen))
+    return candidates
+
+
+def _of_versions(
+    classifier: str,
+    versions: Sequence[TrainingSet],
+    items: EvaluationSet,
+    settings: Mapping[str, Any],
+    tune: bool = False,
+) -> list[Candidate]:
+    """Return the candidates of a classifier for one description of the clips, or one per codebook fold."""
+    estimator, candidates = CLASSIFIERS[classifier].estimator, list[Candidate]()
+    for pairs in zip(*(estimator.candidates(version, tune=tune) for version in versions), strict=True):
+        parameters = {name: "none" if value is None else value for name, value in pairs[0][0].items()}
+        predictors = [predictor for _, predictor in pairs]
+        candidates.append(({**settings, **parameters}, items.combine(predictors)))
+    return candidates
+
+
+def bag_settings(bags: BagTransformer, fixed: Sequence[str] = ()) -> dict[str, BagTransformer]:
+    """Return bags with other parameters by a description of them; parameters that are fixed do not change.
+
+    Examples
+    --------
+    >>> from sysbags.bags import OpticalFlow
+    >>> list(bag_settings(OpticalFlow(), fixed=["window"]))
+    ['as given', 'grid 2']
+    """
+    name = type(bags).__name__
+    changes = CLASSES[name].tuning if name in CLASSES else ({},)
+    return {
+        ", ".join(f"{name} {value}" for name, value in change.items()) or AS_GIVEN: clone(bags).set_params(
+            **change
+        )
+        for change in changes
+        if not set(change) & set(fixed)
+    }
+
+
+def tuning_candidates(
+    streams: Callable[[BagTransformer | None], Sequence[Sequence[Array]]],
+    make_systems: Callable[[Sequence[Sequence[Array]], str, Sequence[int | str]], Systems],
+    bags: BagTransformer | None,
+    items: EvaluationSet,
+    *,
+    order: int | str | None,
+    kernel: str | None,
+    grids: Sequence[WeightGrid],
+    fixed: Sequence[str],
+    note: Callable[[str], None],
+) -> list[Candidate]:
+    """All settings that can be chosen: one CrossGram for each setting of the bags and each kernel.
+
+    Predictions are tabulated at once, so that no CrossGram need be kept.
+
+    Parameters
+    ----------
+    streams : callable
+        From bags to one collection of streams, or one per codebook fold.
+    make_systems : callable
+        From those, a kernel and orders to try to systems and their CrossGram.
+    bags : BagTransformer or None
+        None where there are only streams.
+    items : EvaluationSet
+    order, kernel : optional
+        What is given does not change.
+    grids : sequence of WeightGrid
+        Metrics and weights; the first values of `lambda_a` of each are tried.
+    fixed : sequence of str
+        Parameters of the bags that do not change.
+    note : callable
+        Called with a sentence about settings that cannot be used.
+    """
+    candidates: list[Candidate] = []
+    orders: Sequence[int | str] = ORDERS if order is None else (order,)
+    some = [replace(grid, lambda_a=grid.lambda_a[:MOST_LAMBDA_A]) for grid in grids]
+    choices: dict[str, BagTransformer | None] = (
+        {AS_GIVEN: None} if bags is None else {**bag_settings(bags, fixed)}
+    )
+    for name, changed in choices.items():
+        try:
+            described = streams(changed)
+            for kernel_name in HISTOGRAM_KERNELS if kernel is None else (kernel,):
+                largest = make_systems(described, kernel_name, descending_orders(orders))
+                for n, systems in _orders(largest, orders):
+                    known: dict[str, Any] = {"bag parameters": name, "kernel": kernel_name, "order": n}
+                    for classifier in TUNED_CLASSIFIERS:
+                        found = system_candidates(classifier, {name: systems}, some, tune=True)
+                        candidates += [
+                            ({**known, **settings}, TabulatedPredictor(predictor, items.groups))
+                            for settings, predictor in found
+                        ]
+        except SysbagsError as error:
+            note(f"the bags with {name} were left out of the tuning: {error}")
+    return candidates
+
+
+def _orders(systems: Systems, orders: Sequence[int | str]) -> Iterator[tuple[int | str, Systems]]:
+    """The systems at each of some orders that at least one clip has."""
+    sets = systems.sets("orthonormal")
+    largest = max(system.order for system_set in sets for system in system_set.systems)
+    for order in orders:
+        if isinstance(order, str) or order == largest:
+            yield order, systems
+        elif order < largest:
+            cut = [SystemSet(*truncate(*system_set, order)) for system_set in sets]
+            yield order, Systems(cut, systems.items)
