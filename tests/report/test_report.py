@@ -294,19 +294,19 @@ def test_write(tmp_path, monkeypatch):
     paths, _ = make_clips(tmp_path, 2, frames=3, height=32, width=48, textures=["fire", "rain"])
     evaluation = make_evaluation(2, 2, names=("fire", "rain"), neighbours=2, paths=paths)
     target = tmp_path / "new folder" / "report.html"
-    report.write(target, evaluation, n_jobs=2)
+    report.write_report(target, evaluation, n_jobs=2)
     assert target.read_text(encoding="utf-8") == report.page(evaluation, report.pictures(evaluation.clips))
     # Half a surrogate pair is what a file name that is no text looks like.
     strange = changed(evaluation, title="caf\udce9")
-    report.write(target, strange)
+    report.write_report(target, strange)
     assert "<title>caf?: " in target.read_text(encoding="utf-8")
 
     before = target.read_bytes()
     with pytest.raises(FileError, match="folder"):
-        report.write(tmp_path, evaluation)
+        report.write_report(tmp_path, evaluation)
     monkeypatch.setattr(report, "page", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        report.write(target, evaluation)
+        report.write_report(target, evaluation)
     assert target.read_bytes() == before
     assert [file.name for file in target.parent.iterdir()] == ["report.html"]
 
