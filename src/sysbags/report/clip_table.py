@@ -16,7 +16,7 @@ from sysbags._common.parallel import run
 from sysbags.datasets.folder import clips_under
 from sysbags.errors import FileError, SysbagsError, VideoWarning
 from sysbags.evaluate.results import Clip
-from sysbags.library.map import library_map
+from sysbags.library.search import library_map
 from sysbags.report.page import numbers, pictures
 
 if TYPE_CHECKING:
