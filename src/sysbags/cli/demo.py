@@ -34,8 +34,7 @@ def demo(
 
     Example: sysbags demo --out demo, then open demo/report.html
     """
-    from sysbags.evaluate.demo import experiment
-    from sysbags.evaluate.demo import Settings
+    from sysbags.evaluate.demo import Settings, experiment
     from sysbags.report.demo_page import page
     from sysbags.report.templates import write_page
 
