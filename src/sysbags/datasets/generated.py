@@ -7,7 +7,6 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from threading import Lock
 
 import numpy as np
 
@@ -150,26 +149,15 @@ def write_clips(
         if check_integer(pixels, side, SMALLEST) % 2:
             raise ParameterError(f"{side} is {pixels}, but the codec needs an even number of pixels")
 
-    def write(clip: tuple[str, int]) -> Path:
-        name, number = clip
-        content = _encode(film(name, number))
-        path = Path(folder) / name / f"{number:02d}.mp4"
-        with writing:
-            if not stopped:
-                with atomic_write(path) as temporary:
-                    temporary.write_bytes(content)
-        return path
+    def write(place: int, content: bytes) -> None:
+        with atomic_write(paths[place]) as temporary:
+            temporary.write_bytes(content)
 
-    # A thread that is still writing when Python ends would leave an incomplete file. So files are written
-    # under a lock, and none is begun after an error or Ctrl-C.
-    writing, stopped = Lock(), False
     clips = [(name, number) for name in names for number in range(per_class)]
-    try:
-        return run(write, clips, n_jobs, "clips"), [name for name, _ in clips]
-    except BaseException:
-        with writing:
-            stopped = True
-        raise
+    paths = [Path(folder) / name / f"{number:02d}.mp4" for name, number in clips]
+    # Threads encode, and this one writes: a thread that writes when Python ends would leave a part of a file.
+    run(lambda clip: _encode(film(*clip)), clips, n_jobs, "clips", consume=write)
+    return paths, [name for name, _ in clips]
 
 
 def _encode(film: Film) -> bytes:

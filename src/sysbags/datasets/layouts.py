@@ -68,10 +68,6 @@ class Layout:
         allow_incomplete : bool, default=False
             Accept missing and surplus clips. Folders that are none of the classes are ignored.
 
-        Returns
-        -------
-        LayoutClips
-
         Raises
         ------
         FileError

@@ -71,10 +71,6 @@ def read_streams(path: str | os.PathLike[str]) -> LabelledStreams:
     ----------
     path : path
 
-    Returns
-    -------
-    LabelledStreams
-
     Raises
     ------
     FileError

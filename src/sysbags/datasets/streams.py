@@ -112,7 +112,7 @@ def _softmax(logits: Array) -> Array:
 
 
 def make_random_network(*, units: int = 40, steps: int = 400, random_state: RandomState = 0) -> Array:
-    """Simulate a network ``dx = -x + g W tanh(x)`` with random weights, driven by noise.
+    """Simulate a network ``dx = -x + g W tanh(x)`` with random weights, driven by noise: (steps, units).
 
     The gain g is between 0.8 and 1.6: the network is quiet below 1 and chaotic above it.
 
@@ -120,10 +120,6 @@ def make_random_network(*, units: int = 40, steps: int = 400, random_state: Rand
     ----------
     units, steps : int, default=40, 400
     random_state : int, Generator or None, default=0
-
-    Returns
-    -------
-    (steps, units) array
 
     Examples
     --------
@@ -144,8 +140,8 @@ def make_ring_attractor(
 ) -> Array:
     """Simulate a ring attractor: a bump of activity that stays at any angle and diffuses by noise.
 
-    Units with similar preferred angles excite each other and inhibit the others. The units are in random
-    order. A velocity turns the weights, and the bump moves along the ring.
+    The result has the shape (steps, units). Units with similar preferred angles excite each other and inhibit
+    the others. The units are in random order. A velocity turns the weights, and the bump moves along the ring.
 
     Parameters
     ----------
@@ -154,10 +150,6 @@ def make_ring_attractor(
         Speed of the bump in radians per time constant of a unit, which is ten steps; approximate, and good
         for small speeds.
     random_state : int, Generator or None, default=0
-
-    Returns
-    -------
-    (steps, units) array
 
     Examples
     --------
@@ -187,16 +179,14 @@ def make_line_attractor(
 ) -> Array:
     """Simulate a line attractor: a network that integrates along one direction and forgets all others.
 
+    The result has the shape (steps, units).
+
     Parameters
     ----------
     units, steps : int, default=40, 400
     velocity : (steps,) array_like, optional
         Input along the direction that is remembered; by default the network integrates its noise alone.
     random_state : int, Generator or None, default=0
-
-    Returns
-    -------
-    (steps, units) array
 
     Examples
     --------
@@ -215,7 +205,8 @@ def make_line_attractor(
 def make_lorenz(*, rho: float = 28.0, steps: int = 400, random_state: RandomState = 0) -> Array:
     """Simulate the Lorenz system from a random state, with sigma = 10 and beta = 8/3.
 
-    Rows are 0.02 units of time apart. The coordinates are ``x / 10``, ``y / 10`` and ``(z - 25) / 10``.
+    The result has the shape (steps, 3). Rows are 0.02 units of time apart, and the coordinates are ``x / 10``,
+    ``y / 10`` and ``(z - 25) / 10``.
 
     Parameters
     ----------
@@ -223,10 +214,6 @@ def make_lorenz(*, rho: float = 28.0, steps: int = 400, random_state: RandomStat
         The default is Lorenz's own value, for which the system is chaotic.
     steps : int, default=400
     random_state : int, Generator or None, default=0
-
-    Returns
-    -------
-    (steps, 3) array
 
     Examples
     --------

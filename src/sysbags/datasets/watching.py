@@ -145,10 +145,6 @@ def make_watching(
           process continues unseen; the strength has no effect.
     random_state : int, Generator or None, default=0
 
-    Returns
-    -------
-    WatchingVideo
-
     Examples
     --------
     >>> slower = WatchedEvent(start=40.0, stop=60.0, kind="dynamics", strength=0.5)

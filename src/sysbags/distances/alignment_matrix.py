@@ -14,7 +14,7 @@ from sysbags.distances.alignment import pad, start_tables
 from sysbags.distances.certificates import spectral_bound, transition_spectra
 from sysbags.distances.gram import CrossGram, SystemStack
 
-__all__ = ["alignment_bounds", "alignment_matrix", "alignment_parts", "alignment_rotations", "mean_term"]
+__all__ = ["alignment_bounds", "alignment_matrix", "alignment_parts", "mean_term"]
 
 PAIRS_PER_CHUNK = 256
 
@@ -117,61 +117,6 @@ def alignment_parts(
 
     _align(gram, pairs, weight, split, None, seed_of(random_state), n_jobs)
     return np.maximum(parts, 0.0)
-
-
-def alignment_rotations(
-    gram: CrossGram,
-    pairs: IntArray,
-    lambda_a: float = 0.25,
-    lambda_mu: float = 0.0,
-    *,
-    random_state: int | np.random.Generator | None = 0,
-    n_jobs: int | None = None,
-) -> tuple[Array, Array]:
-    """Return the squared alignment distances of pairs, and the rotations of the columns onto the rows.
-
-    Parameters
-    ----------
-    gram : CrossGram
-    pairs : (P, 2) array of int
-        Row and column of each pair.
-    lambda_a, lambda_mu : float, default=0.25, 0.0
-    random_state : int, Generator or None, default=0
-    n_jobs : int, optional
-        Threads; the result does not depend on it.
-
-    Returns
-    -------
-    distances : (P,) array
-    rotations : (P, n, n) array
-        With n the larger order of the two collections. A pair is padded to the larger of its own two orders;
-        the other entries are 0.
-
-    Examples
-    --------
-    >>> import sysbags
-    >>> streams = np.random.default_rng(0).dirichlet(np.ones(6), size=(3, 30))
-    >>> systems = [sysbags.identify(stream, order=2) for stream in streams]
-    >>> gram = sysbags.cross_gram(systems)
-    >>> distances, (rotation, _) = alignment_rotations(gram, np.array([[0, 1], [0, 2]]))
-    >>> bool(np.allclose(distances, alignment_matrix(gram)[0, 1:]))
-    True
-    >>> bool(np.allclose(rotation, sysbags.align(systems[0], systems[1]).rotation))
-    True
-    """
-    weight, weight_mu = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
-    i, j = pairs.T
-    distances = _norms(gram.rows, weight)[i] + _norms(gram.columns, weight)[j]
-    distances += weight_mu * mean_term(gram)[i, j]
-    n = max(gram.rows.transition.shape[1], gram.columns.transition.shape[1])
-    rotations = np.zeros((len(pairs), n, n))
-
-    def keep(chunk: IntArray, values: Array, found: Array) -> None:
-        distances[chunk] -= 2.0 * values
-        rotations[chunk, : found.shape[1], : found.shape[2]] = found
-
-    _align(gram, pairs, weight, keep, None, seed_of(random_state), n_jobs)
-    return np.maximum(distances, 0.0), rotations
 
 
 def alignment_bounds(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -117,10 +117,6 @@ class EmbeddedStack(NamedTuple):
         return embedded_cross_gram(
             self.observers, columns.observers, self.stack, columns.stack, approximate=False, restore=False
         )
-
-    def subset(self, indices: Any) -> EmbeddedStack:
-        """Return the systems at these indices, still padded to the order n of all."""
-        return EmbeddedStack(self.embedding, self.stack.subset(indices), self.observers[indices])
 
 
 class EmbeddingLoss(NamedTuple):

@@ -257,10 +257,6 @@ class Library:
             Read and embed the clips on the cluster of this client. Its workers must have the clips under the
             same paths, but not the library.
 
-        Returns
-        -------
-        Added
-
         Raises
         ------
         ParameterError

@@ -198,10 +198,6 @@ def timeline(
     n_jobs : int, optional
         Threads; the result does not depend on it.
 
-    Returns
-    -------
-    Timeline
-
     Raises
     ------
     StreamError
