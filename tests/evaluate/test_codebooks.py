@@ -54,21 +54,15 @@ def frames_seen(monkeypatch):
     return sizes
 
 
-def torch_bags():
-    torch = pytest.importorskip("torch")
-    return PatchWords(3, torch.nn.Conv2d(3, 4, 4, stride=4), size=8, temperature=None)
-
-
 @pytest.mark.parametrize(
     "make",
     [
         lambda: PatchWords(4, "tiny"),
         lambda: PatchWords(4, "tiny", temperature=None, window=3, step=2, fit_stride=2),
         lambda: PatchWords(4, tiny_onnx(), **PREPROCESSING),
-        torch_bags,
         lambda: VisualWords(4, sampling="grid", assignment="soft"),
     ],
-    ids=["soft", "hard", "bytes", "torch", "descriptors"],
+    ids=["soft", "hard", "bytes", "descriptors"],
 )
 def test_streams_are_those_of_bags_fitted_without_the_fold(clips, make):
     paths, labels = clips

@@ -17,12 +17,12 @@ from sysbags._common.cache import fingerprint
 from sysbags._common.types import Array
 from sysbags._common.validation import check_choice, check_integer
 from sysbags.bags.base import BagTransformer
+from sysbags.bags.network_files import check_size
 from sysbags.bags.networks import (
     NetworkRunner,
     backbone,
     check_layers,
     check_saved,
-    check_size,
     check_tokens,
     default_layers,
     describe_network,

@@ -27,14 +27,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sysbags._common.files import atomic_write
 from sysbags._common.parallel import with_progress
+from sysbags._common.validation import check_integer
 from sysbags.errors import FileError, ParameterError
 
 __all__ = [
     "NETWORKS",
     "OUTPUTS",
     "NetworkFile",
+    "check_colours",
+    "check_size",
     "checksum",
     "data_folder",
     "described",
@@ -265,25 +270,32 @@ def described(path: Path, fields: Any, where: str) -> NetworkFile:
     for name, value in (("licence", licence), ("source", source)):
         if not isinstance(value, str):
             raise ParameterError(f"{name} in {where} is {value!r}, but it must be text")
-    mean, std = (_colours(fields[name], name, where) for name in ("mean", "std"))
-    if min(std) <= 0.0:
-        raise ParameterError(f"std in {where} is {fields['std']!r}, but it must be above 0")
-    size = fields["size"]
-    pair = tuple(size) if isinstance(size, (list, tuple)) else (size, size)
-    if len(pair) != 2 or not all(type(side) is int and side > 0 for side in pair):
-        raise ParameterError(
-            f"size in {where} is {size!r}, but it must be a whole number, or height and width"
-        )
-    return NetworkFile(path.stem, path.name, pair, mean, std, output, "", licence, source)
+    mean = check_colours(fields["mean"], f"mean in {where}")
+    std = check_colours(fields["std"], f"std in {where}", positive=True)
+    size = check_size(fields["size"], f"size in {where}")
+    return NetworkFile(path.stem, path.name, size, mean, std, output, "", licence, source)
 
 
-def _colours(value: Any, name: str, where: str) -> Colours:
-    values = tuple(value) if isinstance(value, (list, tuple)) else (value,) * 3
-    if len(values) != 3 or not all(type(x) in (int, float) and math.isfinite(x) for x in values):
+def check_size(size: Any, name: str = "size") -> tuple[int, int]:
+    """Return the height and the width of a size, a whole number or a pair."""
+    if isinstance(size, (tuple, list)) and len(size) == 2:
+        return check_integer(size[0], f"the height in {name}"), check_integer(size[1], f"the width in {name}")
+    side = check_integer(size, name)
+    return side, side
+
+
+def check_colours(value: Any, name: str, positive: bool = False) -> Colours:
+    """Return three numbers for one number or three."""
+    try:
+        red, green, blue = map(float, np.broadcast_to(value, 3))
+    except (TypeError, ValueError):
+        red = green = blue = math.nan
+    if not all(map(math.isfinite, (red, green, blue))):
         raise ParameterError(
-            f"{name} in {where} is {value!r}, but it must be a number, or three for the colours"
+            f"{name} is {value!r}, but it must be a number, or three numbers for the three colours"
         )
-    red, green, blue = map(float, values)
+    if positive and min(red, green, blue) <= 0.0:
+        raise ParameterError(f"{name} is {value!r}, but it must be above 0")
     return red, green, blue
 
 

@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.validation import check_choice, check_integer
+from sysbags._common.validation import check_choice
 from sysbags.bags.efficientnet import CLASSES, WORDS, build_graph, layer_names, read_weights
 from sysbags.bags.network_files import (
     OUTPUTS,
     NetworkFile,
+    check_colours,
+    check_size,
     checksum,
     find_network,
     is_name,
@@ -38,11 +40,9 @@ __all__ = [
     "Network",
     "NetworkRunner",
     "backbone",
-    "check_colours",
     "check_layers",
     "check_network",
     "check_saved",
-    "check_size",
     "check_tokens",
     "default_layers",
     "describe_network",
@@ -105,10 +105,8 @@ class NetworkRunner:
     ) -> None:
         own = describe_network(model)
         self.size = own.size if size is None else check_size(size)
-        self.mean = check_colours(own.mean if mean is None else mean, "mean")
-        self.std = check_colours(own.std if std is None else std, "std")
-        if self.std.min() <= 0.0:
-            raise ParameterError(f"std is {std!r}, but it must be above 0")
+        self.mean = np.array(check_colours(own.mean if mean is None else mean, "mean"), np.float32)
+        self.std = np.array(check_colours(own.std if std is None else std, "std", True), np.float32)
         self.output = own.output if output is None else output
         check_choice(self.output, "output", OUTPUTS)
         self.run = network(model, check_layers(layers), self.size)
@@ -418,14 +416,6 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().split("\n")[0]
 
 
-def check_size(size: Any) -> tuple[int, int]:
-    """Return the height and the width of a size, a number or a pair."""
-    if isinstance(size, (tuple, list)) and len(size) == 2:
-        return check_integer(size[0], "the height in size"), check_integer(size[1], "the width in size")
-    side = check_integer(size, "size")
-    return side, side
-
-
 def check_layers(layers: Any) -> tuple[str, ...] | None:
     """Return the names of one layer or several; None for the default of the network."""
     if layers is None or isinstance(layers, str):
@@ -434,16 +424,3 @@ def check_layers(layers: Any) -> tuple[str, ...] | None:
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise ParameterError(f"layers is {layers!r}, but it must be a name, several different names or None")
     return names
-
-
-def check_colours(value: Any, name: str) -> npt.NDArray[np.float32]:
-    """Return one number or three as float32."""
-    try:
-        array = np.asarray(value, dtype=np.float32)
-    except (TypeError, ValueError):
-        array = np.empty(0, dtype=np.float32)
-    if array.shape not in ((), (3,)) or not np.isfinite(array).all():
-        raise ParameterError(
-            f"{name} is {value!r}, but it must be a number, or three numbers for the three colours"
-        )
-    return array

@@ -14,9 +14,9 @@ from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
 from sysbags.bags.base import video_name
 from sysbags.bags.deep import channel_masses, signed_halves
+from sysbags.bags.network_files import check_size
 from sysbags.bags.networks import (
     NetworkRunner,
-    check_size,
     check_tokens,
     describe_network,
     layer_name,
