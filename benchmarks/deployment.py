@@ -24,18 +24,17 @@ from benchmarks.video import best_seconds
 from sysbags import video
 from sysbags.bags.registry import PRESETS, preset_bags
 from sysbags.datasets import class_folders, make_clips
-from sysbags.evaluate import train
+from sysbags.evaluate import Settings, train
 
 REPEATS = 5
 TEXTURES = ("fire", "grass", "rain", "waves")
 PER_CLASS = 8
+SETTINGS = Settings(metric="normalized-covariance")
 
 
 def fitted(paths: list[Path], labels: list[str], bags: Any, folder: Path) -> tuple[Pipeline, int]:
     """A model as `sysbags fit --classifier kernel-ridge` saves it, read again, and the size of its file."""
-    trained = train(
-        paths, labels, classifier="kernel-ridge", bags=bags, metric="normalized-covariance", n_jobs=-1
-    )
+    trained = train(paths, labels, classifier="kernel-ridge", bags=bags, settings=SETTINGS, n_jobs=-1)
     path = folder / "benchmark.model"
     sysbags.save(path, trained.pipeline)
     return sysbags.load(path).set_params(classify__n_jobs=-1), path.stat().st_size

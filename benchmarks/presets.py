@@ -32,12 +32,12 @@ from sysbags.bags.streams import clip_records, good
 from sysbags.classifiers.calibration import Calibration
 from sysbags.classifiers.registry import AUTO, CLASSIFIERS
 from sysbags.datasets.folder import ClipFolder, class_folders
-from sysbags.evaluate import Evaluation, evaluate
+from sysbags.evaluate import Evaluation, Protocol, evaluate
 from sysbags.evaluate.candidates import GRIDS, Systems, system_candidates
-from sysbags.evaluate.evaluation import make_experiment, prepare
+from sysbags.evaluate.evaluation import METHODS, labelled_clips, make_experiment, make_request
 from sysbags.evaluate.experiment import Experiment
 from sysbags.evaluate.methods import evaluate_method, vector_methods
-from sysbags.evaluate.reading import LabelledClips
+from sysbags.evaluate.reading import LabelledClips, RunContext
 from sysbags.evaluate.results import Clip, Method
 from sysbags.evaluate.selection import nested_choice
 from sysbags.evaluate.splits import EvaluationSet, protocol_groups
@@ -253,8 +253,11 @@ def main() -> None:
     print(f"#### {arguments.set}, preset {arguments.preset}{f', {network}' if network else ''}\n")
     print("\n".join(facts(command, ("numpy", "scikit-learn", "numba", "av", "onnxruntime"))), end="\n\n")
     if arguments.unknown:
-        prepared = prepare(clips.paths, clips.labels, clips.sources, **options)
-        experiment, _ = make_experiment(*prepared)
+        experiment, _ = make_experiment(
+            labelled_clips(clips.paths, clips.labels, clips.sources),
+            make_request(clips.paths, options["bags"], METHODS),
+            RunContext.of(options["cache"], 0, options["n_jobs"], None),
+        )
         print(
             "| class left out | largest p-value | largest score | maximum softmax of logistic regression "
             "| bags |\n| --- | ---: | ---: | ---: | --- |",
@@ -265,7 +268,12 @@ def main() -> None:
         return
     sources = clips.sources
     outcome = evaluate(
-        clips.paths, clips.labels, sources, methods=arguments.methods, trials=clips.trials or None, **options
+        clips.paths,
+        clips.labels,
+        sources,
+        methods=arguments.methods,
+        protocol=Protocol(trials=clips.trials or None),
+        **options,
     )
     print(f"{len(outcome.clips)} clips tested, {len(outcome.failures)} skipped; {outcome.protocol}.\n")
     others = rivals(clips, points)

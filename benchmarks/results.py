@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from sysbags._common.parallel import run
 from sysbags._common.types import Array
 from sysbags.bags import ColourHistogram, DeepActivations, LocalBinaryPatterns, OpticalFlow
 from sysbags.datasets import class_folders
-from sysbags.evaluate import Evaluation, evaluate
+from sysbags.evaluate import Evaluation, Protocol, evaluate
 from sysbags.evaluate.results import Method
 
 Runs = Iterator[tuple[str, Callable[[], Evaluation]]]
@@ -38,8 +38,9 @@ def traffic(folder: Path, options: dict[str, Any]) -> Runs:
     """Four official trials; the first frame of every clip is damaged."""
     clips, frames = class_folders(folder), {"start": 1}
     bags = {"LBP": LocalBinaryPatterns(frames=frames), "flow": OpticalFlow(frames=frames)}
-    options |= {"trials": clips.trials, "compare_frames": frames}
-    yield from _runs(clips.paths, clips.labels, None, bags, ["LBPTOP", "LinearSystem"], options)
+    options |= {"protocol": Protocol(trials=clips.trials)}
+    compare = {"LBPTOP": frames, "LinearSystem": frames}
+    yield from _runs(clips.paths, clips.labels, None, bags, compare, options)
 
 
 def gait_speed(folder: Path, options: dict[str, Any]) -> Runs:
@@ -97,12 +98,12 @@ def _runs(
     labels: list[str],
     sources: list[str] | None,
     bags: dict[str, Any],
-    compare: list[str],
+    compare: Sequence[str] | Mapping[str, dict[str, int]],
     options: dict[str, Any],
 ) -> Runs:
     """Each bag alone, with published methods beside the first, and all together."""
     for k, (name, bag) in enumerate(bags.items()):
-        rivals = compare if k == 0 else ()
+        rivals: Any = compare if k == 0 else ()
         yield (
             name,
             lambda name=name, bag=bag, rivals=rivals: evaluate(  # type: ignore[misc]

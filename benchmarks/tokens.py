@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from sysbags.bags.networks import NetworkRunner, patch_features
 from sysbags.bags.registry import PRESETS
 from sysbags.bags.streams import clip_records, good
 from sysbags.datasets.folder import class_folders
-from sysbags.evaluate import Evaluation, evaluate
+from sysbags.evaluate import Evaluation, Settings, evaluate
 
 BATCH = 16
 
@@ -55,9 +56,9 @@ def main() -> None:
     key = {"raw tokens": arguments.network, "frames": frames}
     outcomes = clip_records(Cache(arguments.cache), "vector", key, raw, clips.paths, -1)
     streams = [good(outcome)["vector"] for outcome in outcomes]
+    settings = Settings(metric="normalized-covariance")
     options: dict[str, Any] = {
         "methods": ["kernel-ridge"],
-        "metric": "normalized-covariance",
         "cache": arguments.cache,
         "n_jobs": -1,
     }
@@ -69,11 +70,13 @@ def main() -> None:
 
     def of_streams(place: int) -> Evaluation:
         some = [stream[place] for stream in streams]
-        return evaluate(some, clips.labels, clips.sources, kernel="linear", **options)
+        return evaluate(
+            some, clips.labels, clips.sources, settings=replace(settings, kernel="linear"), **options
+        )
 
     def of_bags(*names: str) -> Evaluation:
         chosen = {name: bags[name] for name in names}
-        return evaluate(clips.paths, clips.labels, clips.sources, bags=chosen, **options)
+        return evaluate(clips.paths, clips.labels, clips.sources, bags=chosen, settings=settings, **options)
 
     print("\n".join(facts("python -m benchmarks.tokens FOLDER", ("numpy", "onnxruntime"))), end="\n\n")
     print("| stream | kernel | accuracy | 95 % interval |\n| --- | --- | ---: | ---: |", flush=True)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+import sysbags.evaluate
 from sysbags import align, cross_gram, frechet_mean, identify, pairwise_distances
 from sysbags.classifiers.calibration import Calibration
 from sysbags.datasets import TEXTURES, make_frames, make_streams
@@ -25,6 +26,7 @@ from sysbags.evaluate.results import (
     Relations,
 )
 from sysbags.evaluate.selection import choose
+from sysbags.evaluate.settings import Protocol, Settings
 from sysbags.evaluate.splits import EvaluationSet
 
 LAMBDA_A, LAMBDA_MU = 0.25, 2.0
@@ -269,3 +271,25 @@ def chosen_settings(systems, labels, *, groups=None, classifier="nearest-mean", 
 def class_size(labels):
     """Clips per class: the weight of each class in the sum of squares."""
     return len(labels) / len(np.unique(labels))
+
+
+SETTINGS = {each.name for each in fields(Settings)}
+
+
+def _grouped(options):
+    """Options by their names, in the dataclasses that `evaluate` and `train` take."""
+    settings = Settings(**{name: options.pop(name) for name in SETTINGS & set(options)})
+    splits = {name: options.pop(name) for name in ("folds", "trials") if name in options}
+    if "protocol" in options or splits:
+        options["protocol"] = Protocol(name=options.pop("protocol", None), **splits)
+    return options | {"settings": settings}
+
+
+def evaluate(clips, labels, groups=None, **options):
+    """`sysbags.evaluate.evaluate` with all options by their names."""
+    return sysbags.evaluate.evaluate(clips, labels, groups, **_grouped(options))
+
+
+def train(clips, labels, groups=None, **options):
+    """`sysbags.evaluate.train` with all options by their names."""
+    return sysbags.evaluate.train(clips, labels, groups, **_grouped(options))

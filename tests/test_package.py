@@ -32,7 +32,8 @@ def test_an_evaluation_loads_no_comparators():
     code = """
 import sys, sysbags
 streams, labels = sysbags.datasets.make_streams(classes=2, per_class=3, frames=12, bins=8)
-sysbags.evaluate.evaluate(streams, labels, order=2, methods=["1-NN"], lambda_a=0.25, lambda_mu=0.0)
+settings = sysbags.evaluate.Settings(order=2, lambda_a=0.25, lambda_mu=0.0)
+sysbags.evaluate.evaluate(streams, labels, methods=["nearest-system"], settings=settings)
 research = ("sysbags.comparators", "sysbags.reproduce", "sysbags.dsa")
 print([name for name in sys.modules if name.startswith(research)])
 """

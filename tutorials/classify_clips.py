@@ -27,7 +27,7 @@ import numpy as np
 
 import sysbags
 from sysbags.datasets import make_clips
-from sysbags.evaluate import evaluate, train
+from sysbags.evaluate import Settings, evaluate, train
 from sysbags.report import write_report
 
 folder = Path(tempfile.mkdtemp())  # or a folder of your own, to keep the files
@@ -51,7 +51,8 @@ print(len(paths), "clips to learn from,", len(new_paths), "new ones")
 # Without options, several metrics, which are distances between systems, are tried, too. One is fixed
 # here, so that this page is quick.
 
-trained = train(paths, labels, metric="normalized-covariance")
+settings = Settings(metric="normalized-covariance")
+trained = train(paths, labels, settings=settings)
 print(trained.settings["classifier"])
 print(trained.method.rate)
 
@@ -153,9 +154,7 @@ print((loaded.predict(new_paths) == model.predict(new_paths)).all())
 # ``evaluate`` compares several classifiers on the same clips, and its result can be written as a
 # page.
 
-result = evaluate(
-    paths, labels, metric="normalized-covariance", title="Moving textures"
-)
+result = evaluate(paths, labels, settings=settings, title="Moving textures")
 print(result)
 write_report(folder / "report.html", result)
 

@@ -10,11 +10,11 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 import sysbags
+from evaluations import evaluate, train
 from sysbags.classifiers.base import SystemClassifier
 from sysbags.classifiers.registry import CLASSIFIERS, COMMON, NamedClassifier
 from sysbags.classifiers.scores import ClassScores, half_mean, nearest_of_each_class
 from sysbags.datasets import make_clips, make_streams
-from sysbags.evaluate import evaluate, train
 from sysbags.storage import kinds
 
 

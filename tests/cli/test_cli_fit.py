@@ -13,7 +13,7 @@ import pytest
 import sysbags
 from cli_folder import FRAMES, call, call_json, flicker, make_classes, waves
 from clips import write_clip
-from evaluations import chosen_settings
+from evaluations import chosen_settings, evaluate
 from sysbags.cli import main
 from sysbags.distances.gram import SystemStack
 from sysbags.distances.pairwise import scaled_weights
@@ -112,7 +112,7 @@ def test_settings_are_chosen_by_leave_one_out_on_the_training_clips(capsys, clas
     # The accuracy is honest: that of the evaluation, in which the choice is made without each clip.
     paths = sorted(classes.glob("*/*.mp4"))
     kind = classifier
-    estimate = sysbags.evaluate.evaluate(paths, labels, methods=[kind], order=3).methods[0].rate
+    estimate = evaluate(paths, labels, methods=[kind], order=3).methods[0].rate
     assert (output["right"], output["accuracy"]) == (estimate.right, estimate.share)
     assert output["accuracy_interval"] == [estimate.low, estimate.high]
     # The nearest mean is that of the alignment distance.
@@ -227,7 +227,7 @@ def test_sources_are_left_out_together(capsys, classes, tmp_path):
     for name, key in SETTINGS.items():
         assert output[name] == chosen.settings[key]
     paths, labels = sorted(folder.glob("*/*.mp4")), ["flicker"] * 3 + ["waves"] * 3
-    estimate = sysbags.evaluate.evaluate(paths, labels, groups, methods=["nearest-mean"], order=3)
+    estimate = evaluate(paths, labels, groups, methods=["nearest-mean"], order=3)
     assert output["accuracy"] == estimate.methods[0].rate.share
     model = sysbags.load(tmp_path / "m")
     assert output["smallest_alpha"] == model[-1].calibration_.smallest_alpha == 1 / 4  # three sources

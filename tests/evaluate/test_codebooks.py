@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+from evaluations import evaluate, train
 from sysbags import NearestSystem, identify
 from sysbags._common.cache import Cache
 from sysbags.bags import DeepActivations, LocalBinaryPatterns, PatchWords, VisualWords, networks
 from sysbags.datasets import make_clips
 from sysbags.errors import ParameterError, SysbagsError
-from sysbags.evaluate import evaluate
 from sysbags.evaluate.codebooks import codebook_streams, fitted_by_folds
 from sysbags.evaluate.features import ClipFeatures
 from sysbags.evaluate.splits import codebook_folds
-from sysbags.evaluate.training import train
 from tiny_networks import tiny_onnx, write_network
 
 pytest.importorskip("onnxruntime")

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from evaluations import evaluate
 from sysbags.classifiers.calibration import Calibration
 from sysbags.classifiers.scores import ScorePredictor
 from sysbags.classifiers.scores.centers import Centers, average_centers, medoid_centers
 from sysbags.classifiers.scores.neighbors import Neighbors
 from sysbags.classifiers.scores.ridge import Ridge
 from sysbags.datasets import make_streams
-from sysbags.evaluate import evaluate
 from sysbags.evaluate.methods import nested_confidence
 from sysbags.evaluate.results import Clip, Confidence
 from sysbags.evaluate.selection import CodebookFolds, TabulatedPredictor

@@ -7,14 +7,14 @@ import json
 import numpy as np
 import pytest
 
+from evaluations import evaluate, train
 from sysbags._common.cache import Cache
 from sysbags.datasets import make_clips, make_streams
 from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import cross_gram
 from sysbags.errors import ParameterError
-from sysbags.evaluate import cached, evaluate
+from sysbags.evaluate import cached
 from sysbags.evaluate.cached import cached_gram
-from sysbags.evaluate.training import train
 from sysbags.systems.identification import identify
 
 PAPER = {"order": 2, "lambda_a": 0.25, "lambda_mu": 1.0}

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from clips import moving_frames, write_clip
+from evaluations import evaluate
 from sysbags import (
     NearestMean,
     alignment_distance,
@@ -33,7 +34,7 @@ from sysbags.comparators.base import Comparator
 from sysbags.datasets import make_clips, make_streams
 from sysbags.distances.pairwise import scaled_weights
 from sysbags.errors import FileError, OrderError, ParameterError, StreamError, SysbagsError, VideoError
-from sysbags.evaluate import cached, evaluate, experiment, leave_one_out
+from sysbags.evaluate import cached, experiment, leave_one_out
 from sysbags.evaluate.cached import cached_gram
 from sysbags.evaluate.candidates import GRIDS, bag_settings
 from sysbags.evaluate.evaluation import single_group_classes
@@ -597,7 +598,7 @@ def test_clips_are_compared_with_other_methods(clips, monkeypatch):
 
     monkeypatch.setattr(experiment, "comparator_methods", methods)
     compare = ("LBPTOP", "PooledActivations")
-    result = evaluate(paths, labels, compare=compare, compare_frames={"max_frames": 8}, **FIXED)
+    result = evaluate(paths, labels, compare={name: {"max_frames": 8} for name in compare}, **FIXED)
     assert result.facts["notes"] == ["PooledActivations was left out: no such package"]
     assert [(m.kind, m.classifier) for m in result.methods if "LBP-TOP" in m.name] == [
         ("comparator", classifier) for classifier in LBPTOP.classifiers

@@ -8,11 +8,12 @@ from sklearn.base import clone
 
 import sysbags
 from clips import moving_frames, write_clip
+from evaluations import evaluate, train
 from sysbags.bags import ColourHistogram, LocalBinaryPatterns, VisualWords
 from sysbags.classifiers.calibration import Calibration
 from sysbags.datasets import make_clips, make_streams
 from sysbags.errors import ParameterError
-from sysbags.evaluate import evaluate, train, training
+from sysbags.evaluate import training
 from sysbags.evaluate.splits import protocol_groups
 from sysbags.evaluate.training import SIZES, choose_size
 

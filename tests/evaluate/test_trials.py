@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from clips import moving_frames, write_clip
-from evaluations import class_size, make_evaluation
+from evaluations import class_size, evaluate, make_evaluation
 from sysbags import (
     KernelRidgeClassifier,
     NearestMean,
@@ -25,7 +25,7 @@ from sysbags.classifiers.scores import half_mean
 from sysbags.classifiers.scores.ridge import gaussian_distances
 from sysbags.datasets import make_clips, make_streams
 from sysbags.errors import ParameterError, SysbagsError, VideoError
-from sysbags.evaluate import codebooks, evaluate, leave_one_out
+from sysbags.evaluate import codebooks, leave_one_out
 from sysbags.evaluate.candidates import GRIDS
 from sysbags.evaluate.methods import evaluate_method, vector_methods
 from sysbags.evaluate.results import Clip

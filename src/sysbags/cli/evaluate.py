@@ -119,7 +119,6 @@ def evaluate(
     from sysbags import evaluate as evaluation
     from sysbags._common.parallel import connected
 
-    weights = [number_or_auto(lambda_a, "--lambda-a"), number_or_auto(lambda_mu, "--lambda-mu")]
     identifier = settings.make_identifier()
     if report is not None:
         check_out(report, [folder])
@@ -127,6 +126,17 @@ def evaluate(
     resolved, stages = _protocol(data, protocol, folder), Stages()
     if folds is not None and not from_file("folds") and resolved not in (Protocol.FOLDS, Protocol.PREDEFINED):
         raise ParameterError("--folds goes with --protocol folds or predefined")
+    chosen = evaluation.Settings(
+        order=None if settings.order is None else identifier.order,
+        kernel=None if settings.kernel is None else str(settings.kernel),
+        metric=metric,
+        normal_form=normal_form,
+        lambda_a=number_or_auto(lambda_a, "--lambda-a"),
+        lambda_mu=number_or_auto(lambda_mu, "--lambda-mu"),
+        embedding=embedding,
+        tune=tune,
+        fixed=[name for name in ("window", "words") if getattr(settings, name) is not None],
+    )
     with connected(scheduler) as client, warnings_as_notes():
         outcome = evaluation.evaluate(
             data.clips,
@@ -134,20 +144,10 @@ def evaluate(
             data.groups,
             bags=settings.make_all_bags(random_state),
             methods=evaluation.METHODS if classifier is None else [str(classifier)],
-            protocol=resolved,
-            trials=data.trials,
-            clip_names=data.names,
-            folds=10 if folds is None else folds,
-            order=None if settings.order is None else identifier.order,
-            kernel=None if settings.kernel is None else str(settings.kernel),
-            metric=metric,
-            normal_form=normal_form,
-            lambda_a=weights[0],
-            lambda_mu=weights[1],
-            embedding=embedding,
+            settings=chosen,
+            protocol=evaluation.Protocol(name=resolved, folds=folds or 10, trials=data.trials),
             compare=compare,
-            tune=tune,
-            fixed=[name for name in ("window", "words") if getattr(settings, name) is not None],
+            clip_names=data.names,
             title=folder.absolute().name,
             cache=cache,
             random_state=random_state,

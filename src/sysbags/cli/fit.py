@@ -79,17 +79,23 @@ def fit(
 
     Example: sysbags fit clips --out scenes.model --bags lbp,colour
     """
+    from sysbags import evaluate
     from sysbags.datasets.folder import class_folders
-    from sysbags.evaluate.candidates import matching_grids
-    from sysbags.evaluate.training import train
     from sysbags.storage import save
 
-    fixed_a, fixed_mu = number_or_auto(lambda_a, "--lambda-a"), number_or_auto(lambda_mu, "--lambda-mu")
     size = _size(compress)
     check_out(out, [folder])
-    matching_grids(metric, normal_form, fixed_a, fixed_mu)  # raises for a mistake before clips are read
     settings = settings.with_preset(preset)
     bags, identifier, stages = settings.make_all_bags(random_state), settings.make_identifier(), Stages()
+    chosen = evaluate.Settings(
+        order=None if settings.order is None else identifier.order,
+        kernel=None if settings.kernel is None else str(settings.kernel),
+        metric=metric,
+        normal_form=normal_form,
+        lambda_a=number_or_auto(lambda_a, "--lambda-a"),
+        lambda_mu=number_or_auto(lambda_mu, "--lambda-mu"),
+        embedding=embedding,
+    )
     data = class_folders(folder)
     for text in data.notes():
         note(text)
@@ -100,20 +106,14 @@ def fit(
         note("all clips have the same source, so clips are left out, not sources")
         groups = None
     with warnings_as_notes():
-        trained = train(
+        trained = evaluate.train(
             data.paths,
             data.labels,
             groups,
             classifier=str(classifier),
             compress=size,
             bags=bags,
-            order=None if settings.order is None else identifier.order,
-            kernel=None if settings.kernel is None else str(settings.kernel),
-            metric=metric,
-            normal_form=normal_form,
-            lambda_a=fixed_a,
-            lambda_mu=fixed_mu,
-            embedding=embedding,
+            settings=chosen,
             cache=cache,
             random_state=random_state,
             n_jobs=n_jobs,

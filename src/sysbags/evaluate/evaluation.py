@@ -7,10 +7,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from inspect import signature
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +16,15 @@ import numpy.typing as npt
 from sysbags._common.cache import Cache
 from sysbags._common.messages import Stages
 from sysbags._common.parallel import use_client
-from sysbags._common.validation import check_choice, check_integer, check_labels, seed_of
+from sysbags._common.validation import check_choice, check_labels
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.registry import BAGS, make_bag
 from sysbags.classifiers.registry import AUTO, CLASSIFIERS
 from sysbags.distances.projection import EmbeddingLoss
 from sysbags.errors import FileError, ParameterError
-from sysbags.evaluate.candidates import AND, matching_grids
+from sysbags.evaluate.candidates import AND
 from sysbags.evaluate.comparators import COMPARATORS
-from sysbags.evaluate.experiment import Experiment, Request, Shown
+from sysbags.evaluate.experiment import Experiment, Shown
 from sysbags.evaluate.methods import METHODS
 from sysbags.evaluate.reading import (
     DescribedClips,
@@ -36,12 +34,19 @@ from sysbags.evaluate.reading import (
     describe_streams,
 )
 from sysbags.evaluate.results import Details, Evaluation
-from sysbags.evaluate.splits import PROTOCOLS
+from sysbags.evaluate.settings import Protocol, Request, Settings
 from sysbags.evaluate.trials import check_trials, merge_trials
 from sysbags.means.compilation import compiled_ahead
 from sysbags.systems.identification import identify_first
 
-__all__ = ["METHODS", "Prepared", "evaluate", "make_experiment", "prepare", "single_group_classes"]
+__all__ = [
+    "METHODS",
+    "evaluate",
+    "labelled_clips",
+    "make_experiment",
+    "make_request",
+    "single_group_classes",
+]
 
 BagsLike = str | BagTransformer | Sequence[str | BagTransformer] | Mapping[str, BagTransformer]
 
@@ -53,20 +58,9 @@ def evaluate(
     *,
     bags: BagsLike = "lbp",
     methods: Sequence[str] = METHODS,
-    protocol: str | None = None,
-    folds: int = 10,
-    trials: Mapping[str, Sequence[str]] | None = None,
-    order: int | str | None = None,
-    kernel: str | None = None,
-    metric: str | None = None,
-    normal_form: str | None = None,
-    lambda_a: float | None = None,
-    lambda_mu: float | None = None,
-    compare: bool | Sequence[str] = False,
-    compare_frames: Mapping[str, Any] | None = None,
-    tune: bool = False,
-    fixed: Sequence[str] = (),
-    embedding: int | None = None,
+    settings: Settings | None = None,
+    protocol: Protocol | str | None = None,
+    compare: bool | Sequence[str] | Mapping[str, Mapping[str, Any]] = False,
     title: str = "clips",
     clip_names: Sequence[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
@@ -78,7 +72,7 @@ def evaluate(
     """Evaluate how well clips or streams are classified, each by others alone.
 
     The first row of the table is the main method: the first of `methods`; with several bags kernel ridge;
-    with `tune` the tuned ones. Whatever has several settings, such as the metric and
+    with `tune` in the settings the tuned ones. Whatever has several settings, such as the metric and
     its weights, is chosen by nested selection, never by the clips that are predicted. Codebooks are learnt
     without them too. The units of weights, ridge and width are averages over all clips, without labels; in
     trials they are those of the training set.
@@ -97,38 +91,15 @@ def evaluate(
         too. Ignored for streams.
     methods : sequence of {"kernel-ridge", "nearest-mean", "nearest-system", "auto"}
         Classifiers of systems; "auto" chooses among the others.
-    protocol : {"leave-one-out", "folds", "by-source", "predefined"}, optional
-        What is left out together; by default the trials, where there are any, or else the groups, where there
-        are two of them, or else each clip.
-    folds : int, default=10
-        For the protocol "folds", and inside the training set of a trial.
-    trials : mapping of str to sequence of {"train", "test", ""}, optional
-        For the protocol "predefined": official splits by name, each with a word for each clip; "" if the clip
-        is not used. Settings are chosen inside each training set.
-    order, kernel : optional
-        By default 5, or less for a clip that is too short or too still for it, and "chi2"; with `tune` they
-        are chosen.
-    metric : {"alignment", "covariance", "normalized-covariance"}, optional
-        Distance between systems, see `sysbags.pairwise_distances`. By default it is chosen.
-    normal_form : {"orthonormal", "unit-variance"}, optional
-        Unit of the states, see `sysbags.identify`. By default it is chosen.
-    lambda_a, lambda_mu : float, optional
-        Weights of the transition and of the mean; by default chosen. If one is given without a metric, the
-        metric is the alignment distance in the orthonormal form, the paper's.
-    compare : bool or sequence of str, default=False
+    settings : Settings, optional
+        Order, kernel, metric, weights and whether to tune; by default metric and weights are chosen, and the
+        rest is usual. With an embedding, a note and `facts["embedding"]` say what is lost.
+    protocol : Protocol or str, optional
+        What is left out together; a text is the name of a `Protocol`.
+    compare : bool, sequence of str or mapping, default=False
         Also each metric by itself, averages of the bags over time, and, for clips, other people's methods:
-        all of `sysbags.comparators`, or those named.
-    compare_frames : mapping, optional
-        How other people's methods read clips, see `sysbags.video.frames`.
-    tune : bool, default=False
-        Choose order, kernel, weights, neighbours and parameters of the bags.
-    fixed : sequence of str
-        Parameters of the bags that are not tuned.
-    embedding : int, optional
-        Approximate distances, which are faster for many clips: the number of landmarks of an `Embedding` of
-        each bag, which is fitted to all systems without labels, in trials to those of the training set. A
-        note and `facts["embedding"]` say what is lost. By default distances are exact; those of other
-        people's methods always are.
+        all of `sysbags.comparators`, or those named; a mapping tells how each of them reads clips, see
+        `sysbags.video.frames`.
     title : str, default="clips"
     clip_names : sequence of str, optional
         By default the paths of clips from the folder that holds them all, or class and number of streams.
@@ -155,7 +126,7 @@ def evaluate(
     --------
     >>> from sysbags.datasets import make_streams
     >>> streams, labels = make_streams(classes=2, per_class=4, frames=30, bins=8)
-    >>> result = evaluate(streams, labels, order=2, lambda_a=0.25, lambda_mu=0.0)
+    >>> result = evaluate(streams, labels, settings=Settings(order=2, lambda_a=0.25, lambda_mu=0.0))
     >>> for method in result.methods:
     ...     print(method.name, method.classifier, method.rate.total)
     stream systems, alignment kernel-ridge 8
@@ -164,88 +135,80 @@ def evaluate(
     >>> result.predictions.shape, result.confusion.shape
     ((8,), (2, 2))
     """
-    given, request, context = prepare(**locals())
-    values = dict(zip(given.labels, np.asarray(labels), strict=True))
+    chosen = protocol if isinstance(protocol, Protocol) else Protocol(name=protocol)
+    request = make_request(clips, bags, methods, settings, compare)
+    given = labelled_clips(clips, labels, groups, chosen, title=title, clip_names=clip_names)
+    context = RunContext.of(cache, random_state, n_jobs, stages)
     with use_client(client):
         if given.protocol == "predefined":
-            outcome = _evaluate_trials(given, check_trials(trials, len(clips)), request, context)
+            outcome = _evaluate_trials(given, check_trials(chosen.trials, len(clips)), request, context)
         else:
             outcome, _ = _evaluate(given, request, context)
     if outcome.facts["embedding"] is not None:
         outcome.facts["notes"].append(EmbeddingLoss(**outcome.facts["embedding"]).sentence())
-    return replace(outcome, label_values=values)
+    return replace(outcome, label_values=dict(zip(given.labels, np.asarray(labels), strict=True)))
 
 
-class Prepared(NamedTuple):
-    """Arguments of `evaluate`, checked."""
-
-    given: LabelledClips
-    request: Request
-    context: RunContext
-
-
-def prepare(
-    clips: Sequence[Any], labels: npt.ArrayLike, groups: npt.ArrayLike | None = None, **options: Any
-) -> Prepared:
-    """Check the arguments of `evaluate`, which has the defaults of all options; nothing is read."""
-    bound = signature(evaluate).bind(clips, labels, groups, **options)
-    bound.apply_defaults()
-    chosen = SimpleNamespace(**bound.arguments)
-    for method in chosen.methods:
+def make_request(
+    clips: Sequence[Any],
+    bags: BagsLike,
+    methods: Sequence[str],
+    settings: Settings | None = None,
+    compare: bool | Sequence[str] | Mapping[str, Mapping[str, Any]] = False,
+) -> Request:
+    """Check what is asked for; see `evaluate`. Streams need no bags."""
+    for method in methods:
         check_choice(method, "methods", (*CLASSIFIERS, AUTO))
-    if chosen.protocol is not None:
-        check_choice(chosen.protocol, "protocol", PROTOCOLS)
-    if not chosen.methods:
+    if not methods:
         raise ParameterError("methods is empty, but there must be at least one")
-    count = len(clips)
-    if not count:
-        raise ParameterError("clips is empty, but there must be at least two")
-    check_labels(labels, count)
-    grids = matching_grids(chosen.metric, chosen.normal_form, chosen.lambda_a, chosen.lambda_mu)
-    names = [str(label) for label in np.asarray(labels)]
-    sources = None if groups is None else [str(group) for group in np.asarray(groups)]
-    request = Request(
-        bags=_named_bags(chosen.bags),
-        methods=tuple(chosen.methods),
-        order=chosen.order,
-        kernel=chosen.kernel,
-        grids=tuple(grids),
-        lambda_a=chosen.lambda_a,
-        lambda_mu=chosen.lambda_mu,
-        compare=bool(chosen.compare) or not isinstance(chosen.compare, bool),
-        comparators=_comparator_names(chosen.compare),
-        compare_frames=dict(chosen.compare_frames or {}),
-        tune=chosen.tune,
-        fixed=tuple(chosen.fixed),
-        embedding=None if chosen.embedding is None else check_integer(chosen.embedding, "embedding"),
+    names = list(COMPARATORS) if compare is True else [] if compare is False else list(compare)
+    for name in names:
+        check_choice(name, "compare", COMPARATORS)
+    return Request(
+        bags=_named_bags(bags) if _are_paths(clips) else {"stream": None},
+        methods=tuple(methods),
+        settings=settings or Settings(),
+        compare=compare is not False,
+        comparators={name: compare[name] if isinstance(compare, Mapping) else {} for name in names},
     )
+
+
+def labelled_clips(
+    clips: Sequence[Any],
+    labels: npt.ArrayLike,
+    groups: npt.ArrayLike | None = None,
+    protocol: Protocol | None = None,
+    *,
+    title: str = "clips",
+    clip_names: Sequence[str] | None = None,
+) -> LabelledClips:
+    """Check clips, labels and groups; see `evaluate`. Nothing is read."""
+    if not len(clips):
+        raise ParameterError("clips is empty, but there must be at least two")
+    check_labels(labels, len(clips))
+    names = [str(label) for label in np.asarray(labels)]
     if len(set(names)) < 2:
         raise ParameterError(f"all clips have the class {names[0]}, but there must be at least two classes")
-    several = sources is not None and len(set(sources)) > 1
-    usual = "predefined" if chosen.trials else "by-source" if several else "leave-one-out"
-    if not all(isinstance(clip, (str, os.PathLike)) for clip in clips):
-        request = replace(request, bags={"stream": None})
-    given = LabelledClips(
-        title=chosen.title,
+    sources = None if groups is None else [str(group) for group in np.asarray(groups)]
+    protocol = protocol or Protocol()
+    return LabelledClips(
+        title=title,
         clips=clips,
-        names=_clip_names(clips, names) if chosen.clip_names is None else list(chosen.clip_names),
+        names=_clip_names(clips, names) if clip_names is None else list(clip_names),
         labels=names,
         sources=sources,
-        protocol=usual if chosen.protocol is None else chosen.protocol,
-        folds=chosen.folds,
+        protocol=protocol.resolved(sources),
+        folds=protocol.folds,
     )
-    context = RunContext(
-        cache=Cache(chosen.cache),
-        stages=chosen.stages or Stages(),
-        random_state=seed_of(chosen.random_state),
-        n_jobs=chosen.n_jobs,
-    )
-    return Prepared(given, request, context)
+
+
+def _are_paths(clips: Sequence[Any]) -> bool:
+    return all(isinstance(clip, (str, os.PathLike)) for clip in clips)
 
 
 def _clip_names(clips: Sequence[Any], labels: Sequence[str]) -> list[str]:
     """Return a name for each clip: its path from the folder that holds all, or class and number."""
-    if not all(isinstance(clip, (str, os.PathLike)) for clip in clips):
+    if not _are_paths(clips):
         return [f"{label}/{k}" for k, label in enumerate(labels)]
     paths = [Path(os.path.abspath(clip)) for clip in clips]
     parents = {path.parent for path in paths}
@@ -256,10 +219,10 @@ def _clip_names(clips: Sequence[Any], labels: Sequence[str]) -> list[str]:
 
 def _describe(given: LabelledClips, request: Request, context: RunContext) -> DescribedClips:
     """Read the clips with every bag of a request, or check the streams; identify those of the first."""
-    identify_one = partial(identify_first, orders=request.orders, kernel=request.kernel_name)
+    identify_one = partial(identify_first, orders=request.orders, kernel=request.settings.usual_kernel)
     bags = {name: bag for name, bag in request.bags.items() if bag is not None}
     if not bags:
-        return describe_streams(given, request.kernel_name, identify_one, context)
+        return describe_streams(given, request.settings.usual_kernel, identify_one, context)
     with compiled_ahead("metrics"):
         return describe_files(given, bags, identify_one, context)
 
@@ -348,12 +311,6 @@ def single_group_classes(labels: Sequence[str], groups: Sequence[Any]) -> list[s
     """
     pairs = set(zip(labels, groups, strict=True))
     return [name for name in dict.fromkeys(labels) if sum(label == name for label, _ in pairs) < 2]
-
-
-def _comparator_names(compare: bool | Sequence[str]) -> tuple[str, ...]:
-    if isinstance(compare, bool):
-        return tuple(COMPARATORS) if compare else ()
-    return tuple(check_choice(name, "compare", COMPARATORS) for name in compare)
 
 
 def _named_bags(bags: BagsLike) -> dict[str, BagTransformer | None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -27,7 +26,6 @@ from sysbags.evaluate.candidates import (
     AND,
     Systems,
     SystemSet,
-    WeightGrid,
     bag_settings,
     tuning_candidates,
 )
@@ -45,9 +43,10 @@ from sysbags.evaluate.methods import (
 )
 from sysbags.evaluate.reading import DescribedClips, RunContext
 from sysbags.evaluate.results import Details, Evaluation, Method
+from sysbags.evaluate.settings import Request
 from sysbags.systems.identification import descending_orders, identify_first
 
-__all__ = ["Experiment", "Request", "Shown"]
+__all__ = ["Experiment", "Shown"]
 
 AVERAGE_CLASSIFIERS = ("1-NN", "nearest-mean", "kernel-ridge", "logistic regression")
 MULTIPLES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # of the scaled weights, for curves
@@ -63,47 +62,6 @@ class Shown(NamedTuple):
     normal_form: str
     lambda_a: float
     lambda_mu: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What is asked for; what is None is left to the evaluation."""
-
-    bags: Mapping[str, BagTransformer | None]
-    methods: tuple[str, ...]
-    order: int | str | None
-    kernel: str | None
-    grids: tuple[WeightGrid, ...]
-    lambda_a: float | None
-    lambda_mu: float | None
-    compare: bool
-    comparators: tuple[str, ...]
-    compare_frames: dict[str, Any] = field(default_factory=dict)
-    tune: bool
-    fixed: tuple[str, ...]
-    embedding: int | None
-
-    @property
-    def orders(self) -> list[int | str]:
-        """The orders to try for a clip: a given order is strict, unless bags have different frames."""
-        if self.smaller_orders:
-            return descending_orders([self.order or 5])
-        return [self.order or 5]
-
-    @property
-    def smaller_orders(self) -> bool:
-        """Whether a clip that is too short or too still for the order has a smaller one."""
-        return self.order is None or len(self.bags) > 1
-
-    @property
-    def kernel_name(self) -> str:
-        """The kernel that is given, or the usual one."""
-        return self.kernel or "chi2"
-
-    @property
-    def main_bag(self) -> tuple[str, BagTransformer | None]:
-        """The first bag and its name; None for streams."""
-        return next(iter(self.bags.items()))
 
 
 class Experiment:
@@ -124,7 +82,7 @@ class Experiment:
         self.features = ClipFeatures(
             self.main.paths, self.items.codebook_folds, context.cache, context.n_jobs
         )
-        order, self.notes = request.order or 5, list[str]()
+        order, self.notes = request.settings.usual_order, list[str]()
         self._embedded: list[tuple[int | None, Array]] = []  # sizes of embeddings, and what systems lose
         short = [
             name
@@ -213,9 +171,10 @@ class Experiment:
         """Return the setting of the main method, if that is an alignment distance, or else the usual one."""
         request = self.request
         bags = request.main_bag[1]
-        if request.tune and bags is not None:
-            bags = bag_settings(bags, request.fixed)[main["bag parameters"]]
-        order, kernel = main.get("order", request.order or 5), main.get("kernel", request.kernel_name)
+        if request.settings.tune and bags is not None:
+            bags = bag_settings(bags, request.settings.fixed)[main["bag parameters"]]
+        order = main.get("order", request.settings.usual_order)
+        kernel = main.get("kernel", request.settings.usual_kernel)
         if main["metric"] == "alignment":
             form, weights = main["normal form"], (main["lambda_a"], main["lambda_mu"])
         else:
@@ -226,7 +185,7 @@ class Experiment:
     def methods(self) -> list[MethodSpec]:
         """The classifiers that are asked for, with all bags; of several bags kernel ridge first."""
         title = f"{self.request.main_bag[0]} systems"
-        specs = system_methods(title, "systems", self.bags, self.request.methods, self.request.grids)
+        specs = system_methods(title, "systems", self.bags, self.request.methods, self.request.settings.grids)
         if len(self.bags) > 1:
             specs.sort(key=lambda spec: spec.classifier != "kernel-ridge")
         return specs
@@ -237,17 +196,17 @@ class Experiment:
         name, bags = request.main_bag
         title = f"{name} systems"
         specs = self.methods()
-        if request.tune:
+        if request.settings.tune:
             candidates = partial(
                 tuning_candidates,
                 self._streams,
                 self._systems,
                 bags,
                 self.items,
-                order=request.order,
-                kernel=request.kernel,
-                grids=request.grids,
-                fixed=request.fixed,
+                order=request.settings.order,
+                kernel=request.settings.kernel,
+                grids=request.settings.grids,
+                fixed=request.settings.fixed,
                 note=self.notes.append,
             )
             tuned = MethodSpec(
@@ -255,8 +214,8 @@ class Experiment:
             )
             specs.insert(0, tuned)
         if request.compare:
-            if len(request.grids) > 1:
-                for grid in request.grids:
+            if len(request.settings.grids) > 1:
+                for grid in request.settings.grids:
                     specs += system_methods(title, "systems", {name: self.systems}, request.methods, [grid])
             specs += baseline_methods(title, "systems", self.systems)
             specs += self._rivals(name)
@@ -276,16 +235,16 @@ class Experiment:
         if self.request.main_bag[1] is None:
             self.notes.append("other people's methods were left out: they need clips, but there are streams")
             return specs
-        for comparator in self.request.comparators:
+        for comparator, frames in self.request.comparators.items():
             try:
                 with self.stages(comparator):
                     specs += comparator_methods(
                         comparator,
-                        self.request.compare_frames,
+                        frames,
                         self.features,
                         self.items,
-                        self.request.lambda_a,
-                        self.request.lambda_mu,
+                        self.request.settings.lambda_a,
+                        self.request.settings.lambda_mu,
                     )
             except (SysbagsError, ImportError) as error:
                 self.notes.append(f"{comparator} was left out: {error}")
@@ -296,7 +255,7 @@ class Experiment:
         cache, n_jobs = self.features.cache, self.items.n_jobs
         (streams,) = clip_streams([bags], self.main.paths, cache, n_jobs=n_jobs)
         return self._systems(
-            [[good(stream) for stream in streams]], self.request.kernel_name, self.request.orders
+            [[good(stream) for stream in streams]], self.request.settings.usual_kernel, self.request.orders
         )
 
     def _streams(self, bags: BagTransformer | None) -> Sequence[Sequence[Array]]:
@@ -314,9 +273,11 @@ class Experiment:
     def _system_set(self, systems: list[Any]) -> SystemSet:
         """Return systems with their CrossGram; an embedding is fitted to those of the training clips."""
         embedding, items = None, self.items
-        if self.request.embedding is not None:
+        if self.request.settings.embedding is not None:
             training = [systems[k] for k in items.training]
-            embedding = Embedding.fit(training, self.request.embedding, random_state=items.random_state)
+            embedding = Embedding.fit(
+                training, self.request.settings.embedding, random_state=items.random_state
+            )
         cached = cached_gram(self.features.cache, systems, items.n_jobs, embedding)
         if embedding is not None:
             self._embedded.append((embedding.size, cached.lost))
@@ -327,7 +288,7 @@ class Experiment:
         items, stages = self.items, self.stages
         common: dict[str, Any] = {"random_state": items.random_state, "n_jobs": items.n_jobs}
         systems = self.systems
-        if self.request.tune:
+        if self.request.settings.tune:
             with stages("systems and kernel"):
                 orders = descending_orders([shown.order])
                 systems = self._systems(self._streams(shown.bags), shown.kernel, orders)

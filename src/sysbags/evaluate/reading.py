@@ -14,7 +14,7 @@ from sysbags._common.cache import Cache
 from sysbags._common.messages import Stages
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_stream
+from sysbags._common.validation import check_stream, seed_of
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.streams import good
 from sysbags.classifiers.clips import ClipSystems, check_classes, read_clips
@@ -38,6 +38,22 @@ class RunContext:
     stages: Stages
     random_state: int
     n_jobs: int | None
+
+    @classmethod
+    def of(
+        cls,
+        cache: str | os.PathLike[str] | None,
+        random_state: int | np.random.Generator | None,
+        n_jobs: int | None,
+        stages: Stages | None,
+    ) -> RunContext:
+        """Return the context for the parameters of `evaluate`."""
+        return cls(
+            cache=Cache(cache),
+            stages=stages or Stages(),
+            random_state=seed_of(random_state),
+            n_jobs=n_jobs,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

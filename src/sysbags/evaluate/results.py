@@ -270,9 +270,9 @@ class Evaluation:
     Examples
     --------
     >>> from sysbags.datasets import make_streams
-    >>> from sysbags.evaluate import evaluate
+    >>> from sysbags.evaluate import Settings, evaluate
     >>> streams, labels = make_streams(classes=2, per_class=4, frames=30, bins=8)
-    >>> result = evaluate(streams, labels, order=2, lambda_a=0.25, lambda_mu=0.0)
+    >>> result = evaluate(streams, labels, settings=Settings(order=2, lambda_a=0.25, lambda_mu=0.0))
     >>> result.classes, len(result.clips), [method.classifier for method in result.methods]
     (('0', '1'), 8, ['kernel-ridge', 'nearest-mean', 'nearest-system'])
     >>> result.accuracy > result.most_frequent_accuracy, result.confusion.sum(axis=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from sysbags._common.messages import Stages
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer
 from sysbags.bags.base import BagTransformer
@@ -24,11 +26,13 @@ from sysbags.classifiers.scores import ScorePredictor
 from sysbags.distances.gram import CrossGram
 from sysbags.errors import ParameterError, SysbagsError
 from sysbags.evaluate.candidates import AND, system_candidates
-from sysbags.evaluate.evaluation import make_experiment, prepare
+from sysbags.evaluate.evaluation import BagsLike, labelled_clips, make_experiment, make_request
 from sysbags.evaluate.experiment import Experiment
 from sysbags.evaluate.methods import evaluate_method
+from sysbags.evaluate.reading import RunContext
 from sysbags.evaluate.results import Method
 from sysbags.evaluate.selection import choose
+from sysbags.evaluate.settings import Settings
 from sysbags.evaluate.splits import EvaluationSet, protocol_groups
 
 __all__ = ["Compression", "TrainedModel", "choose_size", "train"]
@@ -86,11 +90,12 @@ class TrainedModel:
     --------
     >>> import tempfile
     >>> from sysbags.datasets import make_clips
-    >>> from sysbags.evaluate import train
+    >>> from sysbags.evaluate import Settings, train
     >>> clips, labels = make_clips(
     ...     tempfile.mkdtemp(), 3, frames=12, height=48, width=64, textures=["rain", "fire"]
     ... )
-    >>> trained = train(clips, labels, classifier="nearest-mean", order=2, lambda_a=0.25, lambda_mu=0.0)
+    >>> settings = Settings(order=2, lambda_a=0.25, lambda_mu=0.0)
+    >>> trained = train(clips, labels, classifier="nearest-mean", settings=settings)
     >>> trained.method.rate.total, trained.settings["metric"], trained.failures  # the rate is cross-validated
     (6, 'alignment', {})
     >>> trained.pipeline.predict(clips).shape
@@ -115,7 +120,12 @@ def train(
     *,
     classifier: str = AUTO,
     compress: int | str | None = "auto",
-    **options: Any,
+    bags: BagsLike = "lbp",
+    settings: Settings | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    random_state: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+    stages: Stages | None = None,
 ) -> TrainedModel:
     """Train a model on clips: what `evaluate` estimates with the same options is what is returned.
 
@@ -134,9 +144,8 @@ def train(
     classifier : {"auto", "kernel-ridge", "nearest-mean", "nearest-system"}, default="auto"
     compress : int, "auto" or None, default="auto"
         Samples per system; None keeps all.
-    **options
-        See `sysbags.evaluate.evaluate`: `bags`, `order`, `kernel`, `metric`, `normal_form`, `lambda_a`,
-        `lambda_mu`, `embedding`, `cache`, `random_state`, `n_jobs`, `stages`.
+    bags, settings, cache, random_state, n_jobs, stages : optional
+        See `sysbags.evaluate.evaluate`.
 
     Returns
     -------
@@ -149,25 +158,30 @@ def train(
     >>> paths, labels = make_clips(
     ...     tempfile.mkdtemp(), 3, frames=12, height=48, width=64, textures=["rain", "fire"]
     ... )
-    >>> trained = train(paths, labels, classifier="kernel-ridge", metric="normalized-covariance", order=2)
+    >>> settings = Settings(metric="normalized-covariance", order=2)
+    >>> trained = train(paths, labels, classifier="kernel-ridge", settings=settings)
     >>> trained.method.rate.total, type(trained.pipeline[-1]).__name__
     (6, 'KernelRidgeClassifier')
     >>> trained.pipeline.predict_proba(paths[:1]).shape
     (1, 2)
     """
-    prepared = prepare(clips, labels, groups, methods=[classifier], **options)
-    experiment, single_groups = make_experiment(*prepared)
-    stages, items, grids = experiment.stages, experiment.items, experiment.request.grids
-    with stages("settings"):
+    experiment, single_groups = make_experiment(
+        labelled_clips(clips, labels, groups),
+        make_request(clips, bags, [classifier], settings),
+        RunContext.of(cache, random_state, n_jobs, stages),
+    )
+    stage, items, grids = experiment.stages, experiment.items, experiment.request.settings.grids
+    with stage("settings"):
         candidates = system_candidates(classifier, experiment.bags, grids)
-        settings, predictors = zip(*candidates, strict=True)
-        best, _ = choose(predictors, items.codes, [setting.get("bags") for setting in settings])
-    with stages("estimate"):
+        tried, predictors = zip(*candidates, strict=True)
+        best, _ = choose(predictors, items.codes, [setting.get("bags") for setting in tried])
+        chosen = tried[best]
+    with stage("estimate"):
         [spec] = experiment.methods()
         method, _ = evaluate_method(replace(spec, candidates=lambda: candidates), items, None)
-    with stages("classifier"):
-        model = _classifier(settings[best], items, experiment.request.embedding)
-        parts = _final_parts(experiment, settings[best])
+    with stage("classifier"):
+        model = _classifier(chosen, items, experiment.request.settings.embedding)
+        parts = _final_parts(experiment, chosen)
         systems = [part.systems for part in parts]
         training: list[Item] = systems[0] if len(parts) == 1 else list(zip(*systems, strict=True))
         units = np.arange(len(items.codes)) if items.sources is None else items.sources
@@ -175,7 +189,7 @@ def train(
         if isinstance(predictors[best], ScorePredictor):
             scores, distances = predictors[best].scores(), predictors[best].distances()
             model.calibration_ = Calibration.fit(scores, distances, items.codes, units)
-    with stages("compression"):
+    with stage("compression"):
         found = Compression(None, 0.0, 0, 0)
         if compress == "auto":
             found = choose_size(model, training, items.labels, units)
@@ -183,14 +197,14 @@ def train(
             found = Compression(check_integer(compress, "compress"), np.nan, 0, 0)
         if found.size is not None:
             model = model.compressed(found.size)
-    bags = {name: part.bags for name, part in zip(_chosen(experiment, settings[best]), parts, strict=True)}
-    bag = next(iter(bags.values())) if len(bags) == 1 else BagUnion(list(bags.items()))
+    members = {name: part.bags for name, part in zip(_chosen(experiment, chosen), parts, strict=True)}
+    bag = next(iter(members.values())) if len(members) == 1 else BagUnion(list(members.items()))
     if isinstance(bag, BagUnion):
-        bag.bags_ = list(bags.values())
+        bag.bags_ = list(members.values())
     identifier = SystemIdentifier(
-        experiment.request.order or 5,
-        experiment.request.kernel_name,
-        normal_form=settings[best]["normal form"],
+        experiment.request.settings.usual_order,
+        experiment.request.settings.usual_kernel,
+        normal_form=chosen["normal form"],
         smaller_orders=experiment.request.smaller_orders,
     )
     return TrainedModel(
@@ -198,8 +212,8 @@ def train(
             [("bags", bag), ("systems", identifier), ("classify", model.set_params(n_jobs=None))]
         ),
         method=method,
-        settings=settings[best],
-        tried=list(settings),
+        settings=chosen,
+        tried=list(tried),
         items=items,
         compression=found,
         failures=experiment.main.failures,
