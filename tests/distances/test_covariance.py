@@ -88,8 +88,8 @@ def test_lags_are_the_covariances_with_later_frames():
     """Of a long stationary stream that obeys the model; the linear kernel."""
     rng = np.random.default_rng(1)
     transition = np.array([[0.6, 0.5], [-0.5, 0.6]])  # 0.61 is its squared norm
-    noise = rng.standard_normal((4000, 2)) * np.sqrt(1 - 0.61)
-    states = np.zeros((4000, 2))
+    noise = rng.standard_normal((1500, 2)) * np.sqrt(1 - 0.61)
+    states = np.zeros((1500, 2))
     for t in range(1, len(states)):
         states[t] = transition @ states[t - 1] + noise[t]
     stream = states @ rng.standard_normal((2, 4))
@@ -100,7 +100,7 @@ def test_lags_are_the_covariances_with_later_frames():
     for lag in range(4):
         empirical = centred[lag:].T @ centred[: len(centred) - lag] / len(centred)
         model = observer @ np.linalg.matrix_power(theta.transition, lag) @ observer.T
-        # The model has the lag 1 of the sample; the error of later lags is statistical, about 1 / sqrt(4000).
+        # The model has the lag 1 of the sample; the error of later lags is statistical, about 1 / sqrt(1500).
         assert np.abs(model - empirical).max() < 0.1 * variance
 
 

@@ -23,6 +23,7 @@ def outcome(tmp_path_factory):
     return demo.experiment(Settings(out, per_class=4, frames=32, random_state=0, n_jobs=2))
 
 
+@pytest.mark.long
 def test_the_table_is_above_chance_and_below_certainty(outcome):
     """Stated margin: the nearest mean of the alignment distance is 40 points above chance, 12.5 %."""
     assert outcome.chance == 1 / 8
@@ -39,6 +40,7 @@ def test_the_table_is_above_chance_and_below_certainty(outcome):
     assert right["alignment", "nearest-mean"] == outcome.means.accuracy
 
 
+@pytest.mark.long
 def test_the_outcome_is_consistent(outcome):
     assert len(outcome.clips) == len(outcome.labels) == len(outcome.systems) == 32
     assert all(system.order == ORDER for system in outcome.systems)
