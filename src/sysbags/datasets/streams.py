@@ -141,7 +141,7 @@ def make_ring_attractor(
     """Simulate a ring attractor: a bump of activity that stays at any angle and diffuses by noise.
 
     The result has the shape (steps, units). Units with similar preferred angles excite each other and inhibit
-    the others. The units are in random order. A velocity turns the weights, and the bump moves along the ring.
+    the others; they are in random order. A velocity turns the weights, and the bump moves along the ring.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def make_line_attractor(
 def make_lorenz(*, rho: float = 28.0, steps: int = 400, random_state: RandomState = 0) -> Array:
     """Simulate the Lorenz system from a random state, with sigma = 10 and beta = 8/3.
 
-    The result has the shape (steps, 3). Rows are 0.02 units of time apart, and the coordinates are ``x / 10``,
+    The result has the shape (steps, 3). Rows are 0.02 units of time apart; the coordinates are ``x / 10``,
     ``y / 10`` and ``(z - 25) / 10``.
 
     Parameters
