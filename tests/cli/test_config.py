@@ -208,7 +208,7 @@ def test_what_does_not_fit_the_command_line_is_left_out(capsys, write, classes, 
     write("[fit]\npreset = 'fast'\nbags = 'lbp'")
     code, _, err = call(capsys, "fit", classes, "--out", model)
     assert code == 2
-    assert "--preset is from sysbags.toml, --bags is from sysbags.toml" in err
+    assert "(--bags is from sysbags.toml, --preset is from sysbags.toml)" in err
 
 
 def test_template(capsys, write):

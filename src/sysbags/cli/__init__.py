@@ -149,7 +149,7 @@ def _make_app() -> typer.Typer:
     """Return the program with the function or the group of each file; docstrings are the help texts."""
     made = typer.Typer(name="sysbags", pretty_exceptions_enable=False, rich_markup_mode="rich")
     names = {"help_option_names": ["--help", "-h"]}
-    made.callback(cls=_Group, context_settings=names, help=help_text(about))(about)
+    made.callback(cls=_Group, context_settings=names)(about)
     apps = [made]
     for panel, commands in COMMANDS.items():
         for name in commands:
@@ -158,12 +158,12 @@ def _make_app() -> typer.Typer:
                 made.add_typer(command, name=name, cls=_Group, rich_help_panel=panel)
                 apps.append(command)
             else:
-                about_it = help_text(command)
-                made.command(name.replace("_", "-"), help=about_it, rich_help_panel=panel)(command)
+                made.command(name.replace("_", "-"), rich_help_panel=panel)(command)
     for each in apps:
         for registered in (each.registered_callback, *each.registered_commands):
             if registered is not None and registered.callback is not None:
                 registered.callback = _with_verbosity(registered.callback)
+                registered.help = help_text(registered.callback)
         for registered in each.registered_commands:
             registered.cls = _Command
     return made

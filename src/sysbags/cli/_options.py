@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
     from sysbags.classifiers import SystemIdentifier
 
 __all__ = [
-    "ChosenForm",
-    "ChosenMetric",
     "Classifier",
-    "Embedding",
     "FolderSettings",
     "Json",
     "LambdaA",
@@ -38,14 +35,17 @@ __all__ = [
     "Model",
     "NJobs",
     "OptionalMetric",
-    "Preset",
     "RandomState",
     "Scheduler",
     "Settings",
+    "argument",
     "check_network",
+    "flag",
     "help_text",
     "last_of_list",
     "number_or_auto",
+    "option",
+    "out_option",
     "rate_per_second",
     "seconds_of",
     "setting",
@@ -57,6 +57,7 @@ DEFAULT = "lbp"
 READING = ("start", "stop", "stride", "max_frames", "size")
 PARAMETERS = {"network": "model", "network_stride": "size"}  # a parameter of the bags that an option is for
 WORDS, NETWORKS, MODELS = (", ".join(names_with_option(option)) for option in ("words", "size", "model"))
+LAST = ("cache", "random_state", "n_jobs", "scheduler", "as_json")  # after those of a class, in help texts
 UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
 
 Kernel = StrEnum("Kernel", {name: name for name in KERNELS})  # type: ignore[misc]
@@ -84,74 +85,49 @@ def last_of_list(names: Iterable[str]) -> Callable[[str], list[str]]:
     return complete
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
-NJobs = Annotated[int, typer.Option(metavar="N", help="Number of threads; -1 is all cores.")]
-RandomState = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the random numbers.")]
+def option(
+    help: str, metavar: str | None = None, *names: str, default: str | bool = True, **more: Any
+) -> Any:
+    """Return an option; `default` says in words what the default is, where the value does not."""
+    return typer.Option(*names, help=help, metavar=metavar, show_default=default, **more)
+
+
+def out_option(help: str, metavar: str) -> Any:
+    """Return the option for the file that a command writes."""
+    return option(help, metavar, "--out", "-o")
+
+
+def flag(name: str, help: str) -> Any:
+    """Return an option without a value."""
+    return typer.Option(name, help=help)
+
+
+def argument(metavar: str, help: str) -> Any:
+    """Return an argument."""
+    return typer.Argument(metavar=metavar, help=help)
+
+
+Json = Annotated[bool, flag("--json", "Print one JSON document instead of tables.")]
+NJobs = Annotated[int, option("Number of threads; -1 is all cores.", "N")]
+RandomState = Annotated[int, option("Seed of the random numbers.", "N", min=0)]
 Scheduler = Annotated[
     str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        show_default=False,
-        help="Compute on the Dask cluster of this scheduler, such as tcp://127.0.0.1:8786.",
-    ),
-]
-Preset = Annotated[
-    PresetName | None,
-    typer.Option(
-        show_default=False,
-        help="Bags that are a good start: fast (patterns and colour) or best (with a network).",
-    ),
-]
-Embedding = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        show_default="exact",
-        help="Approximate distances through N landmarks, faster for many clips; says what is lost.",
-    ),
+    option("Compute on the Dask cluster of this scheduler, such as tcp://127.0.0.1:8786.", "ADDRESS"),
 ]
 LambdaA = Annotated[
     float | None,
-    typer.Option(
-        metavar="X",
-        min=0.0,
-        show_default="the model's, or 0.25",
-        help="Weight of the transition in the distance.",
-    ),
+    option("Weight of the transition in the distance.", "X", min=0.0, default="the model's, or 0.25"),
 ]
 LambdaMu = Annotated[
-    float | None,
-    typer.Option(
-        metavar="X", min=0.0, show_default="the model's, or 0", help="Weight of the mean in the distance."
-    ),
+    float | None, option("Weight of the mean in the distance.", "X", min=0.0, default="the model's, or 0")
 ]
 OptionalMetric = Annotated[
-    Metric | None,
-    typer.Option(show_default="the model's, or alignment", help="Distance between two systems."),
+    Metric | None, option("Distance between two systems.", default="the model's, or alignment")
 ]
-ChosenMetric = Annotated[
-    WeightedMetric | None,
-    typer.Option(show_default="chosen", help="Distance between systems."),
-]
-ChosenForm = Annotated[
-    str | None,
-    typer.Option(
-        metavar="orthonormal|unit-variance",
-        show_default="chosen",
-        autocompletion=last_of_list(("orthonormal", "unit-variance")),
-        help="Coordinates of the states.",
-    ),
-]
-Model = Annotated[
-    Path | None,
-    typer.Option(metavar="MODEL", help="Use the bag, order, kernel and weights of a saved model."),
-]
+Model = Annotated[Path | None, option("Use the bag, order, kernel and weights of a saved model.", "MODEL")]
 
 
-def setting(*names: str, default: str | bool = False, metavar: str | None = "N", **more: Any) -> Any:
-    """Return an option for frames, bags and systems."""
-    return typer.Option(*names, show_default=default, metavar=metavar, rich_help_panel=PANEL, **more)
+setting = partial(option, rich_help_panel=PANEL)
 
 
 def _networks(incomplete: str) -> list[str]:
@@ -170,35 +146,33 @@ class Settings:
     bags: Annotated[
         str | None,
         setting(
+            f"What is counted in a frame: {', '.join(BAGS)}; several with commas.",
+            "BAG[,BAG...]",
             "--bags",
             "--bag",
-            help=f"What is counted in a frame: {', '.join(BAGS)}; several with commas.",
-            metavar="BAG[,BAG...]",
-            autocompletion=last_of_list(BAGS),
             default=DEFAULT,
+            autocompletion=last_of_list(BAGS),
         ),
     ] = None
-    order: Annotated[str | None, setting(help="Order of the systems.", default="5", metavar="N|auto")] = None
-    kernel: Annotated[
-        Kernel | None, setting(help="Kernel between two bags.", default="chi2", metavar=None)
-    ] = None
-    words: Annotated[int | None, setting(help=f"Visual words of {WORDS}.", default="500 or 512", min=1)] = (
+    order: Annotated[str | None, setting("Order of the systems.", "N|auto", default="5")] = None
+    kernel: Annotated[Kernel | None, setting("Kernel between two bags.", default="chi2")] = None
+    words: Annotated[int | None, setting(f"Visual words of {WORDS}.", "N", min=1, default="500 or 512")] = (
         None
     )
-    window: Annotated[int | None, setting(help="Frames in a bag.", default="1", min=1)] = None
-    start: Annotated[int | None, setting(help="First frame, counted from 0.", min=0)] = None
-    stop: Annotated[int | None, setting(help="Frame to stop before.", min=1)] = None
-    stride: Annotated[int | None, setting(help="Use every N-th frame.", min=1)] = None
-    max_frames: Annotated[int | None, setting(help="Use at most N frames.", min=1)] = None
+    window: Annotated[int | None, setting("Frames in a bag.", "N", min=1, default="1")] = None
+    start: Annotated[int | None, setting("First frame, counted from 0.", "N", min=0)] = None
+    stop: Annotated[int | None, setting("Frame to stop before.", "N", min=1)] = None
+    stride: Annotated[int | None, setting("Use every N-th frame.", "N", min=1)] = None
+    max_frames: Annotated[int | None, setting("Use at most N frames.", "N", min=1)] = None
     size: Annotated[
-        int | None, setting(help=f"Shrink the short side to N pixels; both sides for {NETWORKS}.", min=1)
+        int | None, setting(f"Shrink the short side to N pixels; both sides for {NETWORKS}.", "N", min=1)
     ] = None
     network: Annotated[
         str | None,
         setting(
-            help=f"The network of {MODELS}, see `sysbags models`.",
+            f"The network of {MODELS}, see `sysbags models`.",
+            "NAME",
             default="efficientnet-lite0",
-            metavar="NAME",
             autocompletion=_networks,
         ),
     ] = None
@@ -208,7 +182,7 @@ class Settings:
         """Return the names of the options that were given; `with_files` those of configuration files too."""
         return [
             f"--{field.name.replace('_', '-')}"
-            for field in fields(self)
+            for field in fields(Settings)
             if getattr(self, field.name) is not None and (with_files or not from_file(field.name))
         ]
 
@@ -275,19 +249,44 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class FolderSettings(Settings):
-    """How the clips of a folder become systems of one bag or several."""
+    """How the clips of a folder become systems of one bag or several, and how these are compared."""
 
+    preset: Annotated[
+        PresetName | None,
+        option("Bags that are a good start: fast (patterns and colour) or best (with a network)."),
+    ] = None
+    metric: Annotated[WeightedMetric | None, option("Distance between systems.", default="chosen")] = None
+    normal_form: Annotated[
+        str | None,
+        option(
+            "Coordinates of the states.",
+            "orthonormal|unit-variance",
+            default="chosen",
+            autocompletion=last_of_list(("orthonormal", "unit-variance")),
+        ),
+    ] = None
+    lambda_a: Annotated[str, option("Weight of the transition.", "X|auto")] = "auto"
+    lambda_mu: Annotated[str, option("Weight of the mean.", "X|auto")] = "auto"
+    embedding: Annotated[
+        int | None,
+        option(
+            "Approximate distances through N landmarks, faster for many clips; says what is lost.",
+            "N",
+            min=1,
+            default="exact",
+        ),
+    ] = None
     network_stride: Annotated[
         int | None,
-        setting(help="Use every N-th frame for networks, which take longest.", default="--stride", min=1),
+        setting("Use every N-th frame for networks, which take longest.", "N", min=1, default="--stride"),
     ] = None
 
-    def with_preset(self, name: str | None) -> FolderSettings:
-        """Return the settings with those of a preset where nothing is given."""
+    def with_preset(self) -> FolderSettings:
+        """Return the settings with those of the preset where nothing is given."""
         # A configuration file may have one of --preset and --bags, and the command line the other.
-        if name is None or (from_file("preset") and "--bags" in self.given()):
+        if self.preset is None or (from_file("preset") and "--bags" in self.given()):
             return self
-        preset = PRESETS[name]
+        preset = PRESETS[self.preset]
         if self.bags is not None and from_file("preset") == from_file("bags"):
             raise ParameterError("--preset says which bags are used: leave out --bags")
         network = self.network or preset.network()
@@ -297,6 +296,28 @@ class FolderSettings(Settings):
             note(f"the network {better} would be better than {network}: {how}")
         stride = self.network_stride or preset.network_stride
         return replace(self, bags=",".join(preset.bag_names(network)), network=network, network_stride=stride)
+
+    def choices(self, random_state: int, tune: bool = False) -> dict[str, Any]:
+        """Return what `evaluate` and `train` of the library take: what is None in the settings is chosen."""
+        from sysbags import evaluate
+
+        order = self.make_identifier().order
+        chosen = evaluate.Settings(
+            order=None if self.order is None else order,
+            kernel=None if self.kernel is None else str(self.kernel),
+            metric=self.metric,
+            normal_form=self.normal_form,
+            lambda_a=number_or_auto(self.lambda_a, "--lambda-a"),
+            lambda_mu=number_or_auto(self.lambda_mu, "--lambda-mu"),
+            embedding=self.embedding,
+            tune=tune,
+            fixed=[name for name in ("window", "words") if getattr(self, name) is not None],
+        )
+        return {
+            "bags": self.make_all_bags(random_state),
+            "settings": chosen,
+            "random_state": random_state,
+        }
 
 
 def check_network(name: str, what: str) -> None:
@@ -315,7 +336,9 @@ def with_settings(function: Callable[..., None]) -> Callable[..., None]:
     own = dict(inspect.signature(function, eval_str=True).parameters)
     kind = own.pop("settings").annotation
     shared = {
-        name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+        name: inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=getattr(kind, name), annotation=hint
+        )
         for name, hint in get_type_hints(kind, include_extras=True).items()
         if hasattr(hint, "__metadata__")
     }
@@ -325,7 +348,8 @@ def with_settings(function: Callable[..., None]) -> Callable[..., None]:
         settings = kind(**{name: arguments.pop(name) for name in shared})
         function(settings=settings, **arguments)
 
-    return with_parameters(command, {**own, **shared})
+    last = {name: own.pop(name) for name in LAST if name in own}
+    return with_parameters(command, {**own, **shared, **last})
 
 
 def with_parameters(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,19 @@ from sysbags._common.files import json_text
 from sysbags._common.messages import QUIET, VERBOSITY, printable
 from sysbags.errors import FileError
 
-__all__ = ["check_out", "note", "note_error", "note_summary", "number", "print_json", "say", "show_table"]
+__all__ = [
+    "as_text",
+    "check_out",
+    "note",
+    "note_error",
+    "note_summary",
+    "number",
+    "print_json",
+    "say",
+    "show_facts",
+    "show_seconds",
+    "show_table",
+]
 
 
 def print_json(document: Any) -> None:
@@ -53,9 +65,29 @@ def note_summary(texts: Sequence[str], what: str, limit: int = 3) -> None:
         note(f"{len(texts)} {what}, for example: {texts[0]}")
 
 
-def number(value: float) -> str:
+def number(value: float, digits: int = 4) -> str:
     """Write a number with four digits."""
-    return f"{value:.4g}"
+    return f"{value:.{digits}g}"
+
+
+def as_text(value: Any, digits: int = 4) -> str:
+    """Write a value in a table: numbers with four digits, lists and mappings with commas, "-" for None."""
+    if isinstance(value, list):
+        return ", ".join(as_text(item, digits) for item in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {as_text(item, digits)}" for name, item in value.items()) or "-"
+    return "-" if value is None else number(value, digits) if isinstance(value, float) else str(value)
+
+
+def show_facts(facts: Mapping[str, Any], digits: int = 4) -> None:
+    """Print a table with one row per fact."""
+    rows = ([name.replace("_", " "), as_text(value, digits)] for name, value in facts.items())
+    show_table(["", "value"], rows)
+
+
+def show_seconds(seconds: Mapping[str, float]) -> None:
+    """Print how long each stage took."""
+    show_table(["stage", "seconds"], [[name, number(value)] for name, value in seconds.items()])
 
 
 def show_table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sysbags.cli._config import FILE, VARIABLE, all_commands, config_files, long_name, user_file
-from sysbags.cli._options import Json
+from sysbags.cli._options import Json, argument, flag
 from sysbags.cli._output import print_json, say, show_table
 from sysbags.errors import FileError, ParameterError
 
@@ -44,15 +44,10 @@ TEMPLATE = """\
 def config(
     context: typer.Context,
     command: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="COMMAND...", show_default=False, help="Show all options of a command, such as fit."
-        ),
+        list[str] | None, argument("COMMAND...", "Show all options of a command, such as fit.")
     ] = None,
-    path: Annotated[bool, typer.Option("--path", help="Print the path of the user's file.")] = False,
-    init: Annotated[
-        bool, typer.Option("--init", help=f"Write a {FILE} with examples to the current folder.")
-    ] = False,
+    path: Annotated[bool, flag("--path", "Print the path of the user's file.")] = False,
+    init: Annotated[bool, flag("--init", f"Write a {FILE} with examples to the current folder.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show configuration files and what they set.

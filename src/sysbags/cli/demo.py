@@ -6,22 +6,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from sysbags._common.messages import Stages
-from sysbags.cli._options import Json, NJobs, RandomState
-from sysbags.cli._output import check_out, number, print_json, say, show_table
+from sysbags.cli._options import Json, NJobs, RandomState, option, out_option
+from sysbags.cli._output import check_out, print_json, say, show_seconds, show_table
 
 __all__ = ["demo"]
 
 
 def demo(
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", metavar="DIR", help="Folder for the clips, the model and report.html."),
-    ] = Path("demo"),
-    per_class: Annotated[int, typer.Option(metavar="N", min=2, help="Number of clips per texture.")] = 8,
-    frames: Annotated[int, typer.Option(metavar="N", min=10, help="Number of frames per clip.")] = 60,
+    out: Annotated[Path, out_option("Folder for the clips, the model and report.html.", "DIR")] = Path(
+        "demo"
+    ),
+    per_class: Annotated[int, option("Number of clips per texture.", "N", min=2)] = 8,
+    frames: Annotated[int, option("Number of frames per clip.", "N", min=10)] = 60,
     random_state: RandomState = 0,
     n_jobs: NJobs = -1,
     as_json: Json = False,
@@ -66,7 +63,7 @@ def demo(
         return
     say("Cross-validated accuracy, leaving out one clip at a time:")
     show_table(*outcome.table())
-    show_table(["stage", "seconds"], [[name, number(seconds)] for name, seconds in outcome.seconds.items()])
+    show_seconds(outcome.seconds)
     say(f"The saved model classifies {correct} of {len(outcome.new_clips)} new clips correctly.")
     say(f"Model: {settings.model}")
     say(f"Report: {settings.report}")

@@ -6,8 +6,6 @@ import math
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from sysbags._common.messages import Stages
 from sysbags.cli._clips import Features
 from sysbags.cli._options import (
@@ -19,6 +17,7 @@ from sysbags.cli._options import (
     OptionalMetric,
     RandomState,
     Settings,
+    argument,
     with_settings,
 )
 from sysbags.cli._output import number, print_json, show_table
@@ -29,8 +28,8 @@ __all__ = ["distance"]
 
 @with_settings
 def distance(
-    first: Annotated[Path, typer.Argument(metavar="CLIP", help="A video file or a folder of images.")],
-    second: Annotated[Path, typer.Argument(metavar="CLIP", help="Another clip.")],
+    first: Annotated[Path, argument("CLIP", "A video file or a folder of images.")],
+    second: Annotated[Path, argument("CLIP", "Another clip.")],
     metric: OptionalMetric = None,
     lambda_a: LambdaA = None,
     lambda_mu: LambdaMu = None,
@@ -80,4 +79,4 @@ def distance(
     rows |= {"  lower bound": facts["squared_lower_bound"]} if "squared_lower_bound" in facts else {}
     rows |= {f"  {name}": facts[name] for name in ("lambda_a", "lambda_mu") if name in facts}
     rows |= {"root of squared distance": facts["root_of_squared_distance"]}
-    show_table(["", "value"], [[name, number(value)] for name, value in rows.items()])
+    show_table(["", "value"], ([name, number(value)] for name, value in rows.items()))

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-
-import typer
 
 from sysbags._common.messages import Stages
 from sysbags.cli._clips import note_single_groups, note_skipped, warnings_as_notes, without_class
 from sysbags.cli._config import from_file, given
 from sysbags.cli._options import (
-    ChosenForm,
-    ChosenMetric,
     Classifier,
-    Embedding,
     FolderSettings,
     Json,
     NJobs,
-    Preset,
     RandomState,
     Scheduler,
-    number_or_auto,
+    Settings,
+    argument,
+    flag,
+    option,
     with_settings,
 )
-from sysbags.cli._output import check_out, note, number, print_json, say, show_table
+from sysbags.cli._output import check_out, note, print_json, say, show_seconds, show_table
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
     from sysbags.evaluate.results import Evaluation, Method
 
 __all__ = ["evaluate"]
+
+STREAMS = ("order", "kernel")  # settings for streams, which are not read from clips
 
 
 class Protocol(StrEnum):
@@ -48,54 +48,39 @@ class Protocol(StrEnum):
 def evaluate(
     folder: Annotated[
         Path,
-        typer.Argument(
-            metavar="FOLDER|STREAMS.npz",
-            help="Folder with one folder of clips per class, an index.csv of labels, or a file of streams.",
+        argument(
+            "FOLDER|STREAMS.npz",
+            "Folder with one folder of clips per class, an index.csv of labels, or a file of streams.",
         ),
     ],
-    preset: Preset = None,
     classifier: Annotated[
-        Classifier | None,
-        typer.Option(show_default="all", help="Only one classifier; auto chooses, as `sysbags fit` does."),
+        Classifier | None, option("Only one classifier; auto chooses, as `sysbags fit` does.", default="all")
     ] = None,
     protocol: Annotated[
         Protocol | None,
-        typer.Option(
-            help="Leave out one clip, one fold, or one source of index.csv at a time, or use its trials.",
-            show_default="predefined if there are trials, by-source if there are sources",
+        option(
+            "Leave out one clip, one fold, or one source of index.csv at a time, or use its trials.",
+            default="predefined if there are trials, by-source if there are sources",
         ),
     ] = None,
     folds: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
+        option(
+            "Number of folds, for --protocol folds and inside training sets of predefined.",
+            "N",
             min=2,
-            show_default="10",
-            help="Number of folds, for --protocol folds and inside training sets of predefined.",
+            default="10",
         ),
     ] = None,
-    metric: ChosenMetric = None,
-    normal_form: ChosenForm = None,
-    lambda_a: Annotated[str, typer.Option(metavar="X|auto", help="Weight of the transition.")] = "auto",
-    lambda_mu: Annotated[str, typer.Option(metavar="X|auto", help="Weight of the mean.")] = "auto",
-    embedding: Embedding = None,
     compare: Annotated[
-        bool,
-        typer.Option(
-            "--compare", help="Compare with all distances, averages over time and published methods."
-        ),
+        bool, flag("--compare", "Compare with all distances, averages over time and published methods.")
     ] = False,
     tune: Annotated[
-        bool,
-        typer.Option(
-            "--tune", help="Choose order, kernel, weights, neighbours and parameters of the bag too."
-        ),
+        bool, flag("--tune", "Choose order, kernel, weights, neighbours and parameters of the bag too.")
     ] = False,
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a report, one HTML file.")
-    ] = None,
+    report: Annotated[Path | None, option("Write a report, one HTML file.", "FILE")] = None,
     cache: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for intermediate results, which a second run reuses.")
+        Path, option("Folder for intermediate results, which a second run reuses.", "DIR")
     ] = Path(".sysbags-cache"),
     random_state: RandomState = 0,
     n_jobs: NJobs = -1,
@@ -119,38 +104,24 @@ def evaluate(
     from sysbags import evaluate as evaluation
     from sysbags._common.parallel import connected
 
-    identifier = settings.make_identifier()
     if report is not None:
         check_out(report, [folder])
-    data, settings = _read(folder, settings, preset)
+    data, settings = _read(folder, settings)
     resolved, stages = _protocol(data, protocol, folder), Stages()
     if folds is not None and not from_file("folds") and resolved not in (Protocol.FOLDS, Protocol.PREDEFINED):
         raise ParameterError("--folds goes with --protocol folds or predefined")
-    chosen = evaluation.Settings(
-        order=None if settings.order is None else identifier.order,
-        kernel=None if settings.kernel is None else str(settings.kernel),
-        metric=metric,
-        normal_form=normal_form,
-        lambda_a=number_or_auto(lambda_a, "--lambda-a"),
-        lambda_mu=number_or_auto(lambda_mu, "--lambda-mu"),
-        embedding=embedding,
-        tune=tune,
-        fixed=[name for name in ("window", "words") if getattr(settings, name) is not None],
-    )
     with connected(scheduler) as client, warnings_as_notes():
         outcome = evaluation.evaluate(
             data.clips,
             data.labels,
             data.groups,
-            bags=settings.make_all_bags(random_state),
+            **settings.choices(random_state, tune=tune),
             methods=evaluation.METHODS if classifier is None else [str(classifier)],
-            settings=chosen,
             protocol=evaluation.Protocol(name=resolved, folds=folds or 10, trials=data.trials),
             compare=compare,
             clip_names=data.names,
             title=folder.absolute().name,
             cache=cache,
-            random_state=random_state,
             n_jobs=n_jobs,
             client=client,
             stages=stages,
@@ -186,19 +157,22 @@ class _Data(NamedTuple):
     skipped: Sequence[dict[str, str]] = ()
 
 
-def _read(folder: Path, settings: FolderSettings, preset: str | None) -> tuple[_Data, FolderSettings]:
+def _read(folder: Path, settings: FolderSettings) -> tuple[_Data, FolderSettings]:
     """List the clips of a folder, or read a file of streams; also return the settings that are for these."""
     if folder.suffix == ".npz":
         from sysbags.datasets.stream_files import read_streams
 
-        unused = ["--preset"] if given(preset=preset) != (None,) else []
-        unused += [name for name in settings.given() if name not in ("--order", "--kernel")]
+        unused = ["--preset"] if given(preset=settings.preset) != (None,) else []
+        unused += [name for name in settings.given() if name.removeprefix("--") not in STREAMS]
         if unused:
             raise ParameterError(f"a file of streams has no clips to read: leave out {', '.join(unused)}")
         streams = read_streams(folder)
         data = _Data(streams.streams, streams.labels, streams.groups, streams.trials, streams.names)
         # Configuration files may have more, for clips.
-        settings = FolderSettings(order=settings.order, kernel=settings.kernel)
+        for_clips: dict[str, Any] = dict.fromkeys(
+            field.name for field in fields(Settings) if field.name not in STREAMS
+        )
+        settings = replace(settings, preset=None, **for_clips)
     else:
         from sysbags.datasets.folder import class_folders
 
@@ -207,7 +181,7 @@ def _read(folder: Path, settings: FolderSettings, preset: str | None) -> tuple[_
             note(text)
         skipped = without_class(folder, clips)
         data = _Data(clips.paths, clips.labels, clips.sources, clips.trials, skipped=skipped)
-        settings = settings.with_preset(preset)
+        settings = settings.with_preset()
     if len(set(data.labels)) < 2:
         raise FileError(f"{folder} holds a single class, {data.labels[0]}, but there must be at least two")
     return data, settings
@@ -277,7 +251,7 @@ def _show(outcome: Evaluation, skipped: int) -> None:
             say(f"Chosen for {method.name}, {method.classifier}, and how often:")
             counts = (", ".join(f"{v} ({count})" for v, count in value.items()) for value in chosen.values())
             show_table(["setting", "values"], zip(chosen, counts, strict=True))
-    show_table(["stage", "seconds"], [[name, number(seconds)] for name, seconds in outcome.seconds.items()])
+    show_seconds(outcome.seconds)
 
 
 def _listed(settings: dict[str, Any]) -> str:

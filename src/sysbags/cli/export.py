@@ -6,9 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from sysbags.cli._options import Json, NJobs
+from sysbags.cli._options import Json, NJobs, argument, option, out_option
 from sysbags.cli._output import check_out, note, print_json, say
 from sysbags.errors import FileError, ParameterError
 
@@ -26,29 +24,18 @@ class Format(StrEnum):
 def export(
     source: Annotated[
         Path,
-        typer.Argument(
-            metavar="REPORT.html|LIBRARY",
-            show_default=False,
-            help="A report of `sysbags evaluate --report`, or a library of `sysbags library add`.",
+        argument(
+            "REPORT.html|LIBRARY",
+            "A report of `sysbags evaluate --report`, or a library of `sysbags library add`.",
         ),
     ],
-    to: Annotated[Format, typer.Option(help="The program that reads it, or a table for any other.")],
+    to: Annotated[Format, option("The program that reads it, or a table for any other.")],
     out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="PATH",
-            help="A file: .parquet for embedding-atlas, .csv for csv. A folder for fiftyone.",
-        ),
+        Path, out_option("A file: .parquet for embedding-atlas, .csv for csv. A folder for fiftyone.", "PATH")
     ],
     clips: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            show_default=False,
-            help="The folder that was evaluated, as a report does not say where its clips are.",
-        ),
+        option("The folder that was evaluated, as a report does not say where its clips are.", "FOLDER"),
     ] = None,
     n_jobs: NJobs = -1,
     as_json: Json = False,

@@ -5,24 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from sysbags._common.messages import QUIET, VERBOSITY, Stages
 from sysbags.cli._clips import note_single_groups, note_skipped, warnings_as_notes, without_class
 from sysbags.cli._options import (
-    ChosenForm,
-    ChosenMetric,
     Classifier,
-    Embedding,
     FolderSettings,
     Json,
     NJobs,
-    Preset,
     RandomState,
-    number_or_auto,
+    argument,
+    option,
+    out_option,
     with_settings,
 )
-from sysbags.cli._output import check_out, note, number, print_json, say, show_table
+from sysbags.cli._output import check_out, note, number, print_json, say, show_seconds
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
@@ -37,29 +33,18 @@ AUTO = Classifier("auto")
 @with_settings
 def fit(
     folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FOLDER", help="Folder with one folder of clips per class, or an index.csv with labels."
-        ),
+        Path, argument("FOLDER", "Folder with one folder of clips per class, or an index.csv with labels.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="MODEL", help="The model file to write.")],
-    preset: Preset = None,
-    classifier: Annotated[Classifier, typer.Option(help="The classifier of systems; auto chooses.")] = AUTO,
-    metric: ChosenMetric = None,
-    normal_form: ChosenForm = None,
-    lambda_a: Annotated[str, typer.Option(metavar="X|auto", help="Weight of the transition.")] = "auto",
-    lambda_mu: Annotated[str, typer.Option(metavar="X|auto", help="Weight of the mean.")] = "auto",
-    embedding: Embedding = None,
+    out: Annotated[Path, out_option("The model file to write.", "MODEL")],
+    classifier: Annotated[Classifier, option("The classifier of systems; auto chooses.")] = AUTO,
     compress: Annotated[
         str,
-        typer.Option(
-            metavar="SIZE|auto|none",
-            help="Samples per system: by default the fewest that change no held-out prediction.",
+        option(
+            "Samples per system: by default the fewest that change no held-out prediction.", "SIZE|auto|none"
         ),
     ] = "auto",
     cache: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder for intermediate results, which a second run reuses."),
+        Path | None, option("Folder for intermediate results, which a second run reuses.", "DIR")
     ] = None,
     random_state: RandomState = 0,
     n_jobs: NJobs = -1,
@@ -83,19 +68,10 @@ def fit(
     from sysbags.datasets.folder import class_folders
     from sysbags.storage import save
 
-    size = _size(compress)
+    size, stages = _size(compress), Stages()
     check_out(out, [folder])
-    settings = settings.with_preset(preset)
-    bags, identifier, stages = settings.make_all_bags(random_state), settings.make_identifier(), Stages()
-    chosen = evaluate.Settings(
-        order=None if settings.order is None else identifier.order,
-        kernel=None if settings.kernel is None else str(settings.kernel),
-        metric=metric,
-        normal_form=normal_form,
-        lambda_a=number_or_auto(lambda_a, "--lambda-a"),
-        lambda_mu=number_or_auto(lambda_mu, "--lambda-mu"),
-        embedding=embedding,
-    )
+    settings = settings.with_preset()
+    choices = settings.choices(random_state)
     data = class_folders(folder)
     for text in data.notes():
         note(text)
@@ -112,10 +88,8 @@ def fit(
             groups,
             classifier=str(classifier),
             compress=size,
-            bags=bags,
-            settings=chosen,
+            **choices,
             cache=cache,
-            random_state=random_state,
             n_jobs=n_jobs,
             stages=stages,
         )
@@ -204,4 +178,4 @@ def _show(facts: dict[str, Any]) -> None:
         )
     say(f"saved in {facts['model']} ({facts['bytes'] / 1e6:.2f} MB){size}")
     if VERBOSITY.get() > QUIET:
-        show_table(["stage", "seconds"], [[name, number(value)] for name, value in facts["seconds"].items()])
+        show_seconds(facts["seconds"])

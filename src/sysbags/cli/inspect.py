@@ -6,13 +6,11 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from sysbags._common.files import is_saved
 from sysbags._common.messages import Stages
 from sysbags.cli._clips import read_clips
-from sysbags.cli._options import Json, Settings, with_settings
-from sysbags.cli._output import check_out, number, print_json, say, show_table
+from sysbags.cli._options import Json, Settings, argument, option, with_settings
+from sysbags.cli._output import as_text, check_out, print_json, say, show_facts, show_table
 from sysbags.errors import FileError, OrderError, ParameterError, VideoWarning
 
 if TYPE_CHECKING:
@@ -25,12 +23,8 @@ Named = list[tuple[str, "System"]]
 
 @with_settings
 def inspect(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A saved file, a video or a folder of images.")
-    ],
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="Draw the systems, as an image file.")
-    ] = None,
+    file: Annotated[Path, argument("FILE", "A saved file, a video or a folder of images.")],
+    plot: Annotated[Path | None, option("Draw the systems, as an image file.", "FILE.png")] = None,
     as_json: Json = False,
     *,
     settings: Settings,
@@ -210,18 +204,18 @@ def _show(facts: dict[str, Any]) -> None:
     if len(systems) == 1:
         waves = systems[0].pop("spectrum")
         rows += [(name, value) for name, value in systems[0].items() if name != "name" and value is not None]
-    show_table(["", "value"], [[name.replace("_", " "), _text(value)] for name, value in rows])
+    show_facts(dict(rows))
     if len(systems) == 1:
         say("")
         say("Spectrum of the transition")
         show_table(
-            [head.replace("_", " ") for head in waves[0]], [map(_text, wave.values()) for wave in waves]
+            [head.replace("_", " ") for head in waves[0]], [map(as_text, wave.values()) for wave in waves]
         )
     elif regions:
         say("")
         show_table(
             [head.replace("_", " ") for head in regions[0]],
-            [map(_text, row.values()) for row in regions],
+            [map(as_text, row.values()) for row in regions],
         )
     elif systems:
         say("")
@@ -231,15 +225,7 @@ def _show(facts: dict[str, Any]) -> None:
         show_table(
             [head.replace("_", " ") for head in (*heads, *leading[0])],
             [
-                [*(str(system[head]) for head in heads), *map(_text, wave.values())]
+                [*(str(system[head]) for head in heads), *map(as_text, wave.values())]
                 for system, wave in zip(systems, leading, strict=True)
             ],
         )
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(_text, value))
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_text(item)}" for name, item in value.items())
-    return "-" if value is None else number(value) if isinstance(value, float) else str(value)

@@ -20,10 +20,13 @@ from sysbags.cli._options import (
     RandomState,
     Scheduler,
     Settings,
-    help_text,
+    argument,
+    flag,
+    option,
+    out_option,
     with_settings,
 )
-from sysbags.cli._output import check_out, note, note_error, number, print_json, say, show_table
+from sysbags.cli._output import check_out, note, note_error, number, print_json, say, show_facts, show_table
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
@@ -34,9 +37,10 @@ __all__ = ["library"]
 library = typer.Typer(rich_markup_mode="rich", invoke_without_command=True)
 
 IDENTIFYING = {"--order", "--kernel"}
-File = Annotated[Path, typer.Argument(metavar="LIBRARY", show_default=False, help="The file of the library.")]
+File = Annotated[Path, argument("LIBRARY", "The file of the library.")]
 
 
+@library.callback()
 def about(context: typer.Context) -> None:
     """Keep the systems of many clips in one file, and search it.
 
@@ -58,30 +62,21 @@ def _opened(path: Path) -> Iterator[Library]:
         yield opened
 
 
+@library.command()
 @with_settings
 def add(
     file: File,
     clips: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="CLIP...",
-            show_default=False,
-            help="Video files, folders of images, or folders to search; stored as absolute paths.",
+        argument(
+            "CLIP...", "Video files, folders of images, or folders to search; stored as absolute paths."
         ),
     ],
-    compress: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=1, show_default=False, help="Compress each system to at most N samples."
-        ),
-    ] = None,
+    compress: Annotated[int | None, option("Compress each system to at most N samples.", "N", min=1)] = None,
     landmarks: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            show_default="500",
-            help="Landmarks of the embedding: more of them lose less, and take longer.",
+        option(
+            "Landmarks of the embedding: more of them lose less, and take longer.", "N", min=1, default="500"
         ),
     ] = None,
     model: Model = None,
@@ -167,6 +162,7 @@ def add(
         )
 
 
+@library.command("list")
 def list_clips(file: File, as_json: Json = False) -> None:
     """List the clips of a library, with labels and sources.
 
@@ -192,123 +188,12 @@ def list_clips(file: File, as_json: Json = False) -> None:
     )
 
 
-def remove(
-    file: File,
-    clips: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="CLIP...", show_default=False, help="Clips, or folders of clips."),
-    ] = None,
-    missing: Annotated[
-        bool, typer.Option("--missing", help="Remove the clips that are no longer on disk.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Remove clips from a library; the files themselves stay.
-
-    Example: sysbags library remove clips.library clips/rain/01.mp4
-    """
-    if bool(clips) == missing:
-        raise ParameterError("name the clips to remove, or give --missing, but not both")
-    with _opened(file) as opened:
-        removed = opened.remove(opened.missing() if missing else clips or [])
-        total = len(opened)
-    if as_json:
-        print_json({"library": file, "removed": removed, "clips": total})
-    else:
-        say(f"{len(removed)} removed; {total} clips in {file}")
-
-
-def verify(file: File, as_json: Json = False) -> None:
-    """Check the file of a library and all checksums in it.
-
-    The exit code is 0 if every checksum is right. Otherwise it is 1, with one sentence per problem.
-
-    Example: sysbags library verify clips.library
-    """
-    total = None
-    try:
-        with _opened(file) as opened:
-            total = len(opened)
-            problems = opened.verify()
-    except FileError as error:
-        if not file.is_file():
-            raise
-        problems = [str(error)]
-    if as_json:
-        print_json({"library": file, "clips": total, "problems": problems})
-    elif not problems:
-        say(f"{total} clips in {file}: every checksum is right")
-    for problem in problems:
-        note_error(problem)
-    if problems:
-        raise typer.Exit(1)
-
-
-def export(
-    file: File,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="FILE.csv: a table; FILE.npz: arrays; any other name: a model file.",
-        ),
-    ],
-    as_json: Json = False,
-) -> None:
-    """Write the clips of a library to a table, arrays or a model.
-
-    Example: sysbags library export clips.library --out clips.csv
-    """
-    check_out(out, [file])
-    with _opened(file) as opened:
-        opened.export(out)
-        total = len(opened)
-    if as_json:
-        print_json({"library": file, "out": out, "clips": total})
-    else:
-        say(f"{total} clips of {file}: {out}")
-
-
-def info(file: File, as_json: Json = False) -> None:
-    """Show the facts of a library: clips, classes, settings, size.
-
-    Example: sysbags library info clips.library
-    """
-    from sysbags.distances.projection import EmbeddingLoss
-
-    with _opened(file) as opened:
-        facts = opened.info()
-    if as_json:
-        print_json(facts)
-        return
-    show_table(["", "value"], ([name.replace("_", " "), _text(value)] for name, value in facts.items()))
-    # With fewer landmarks than wanted, these span all frames that the embedding was fitted to.
-    if facts["landmarks"] is not None and facts["landmarks"] == facts["most_landmarks"]:
-        loss = EmbeddingLoss(facts["landmarks"], facts["lost_median"] or 0.0, facts["lost_largest"] or 0.0)
-        if loss.is_large:
-            note(
-                f"the embedding loses {loss.median:.0%} of the observers in the median: a new library with "
-                "more --landmarks loses less"
-            )
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {item}" for name, item in value.items()) or "-"
-    return "-" if value is None else number(value) if isinstance(value, float) else str(value)
-
-
+@library.command()
 def search(
     file: File,
-    clip: Annotated[
-        Path, typer.Argument(metavar="CLIP", show_default=False, help="A video file or a folder of images.")
-    ],
-    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="Number of clips to find.")] = 10,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="Find provably the nearest clips, which takes longer.")
-    ] = False,
+    clip: Annotated[Path, argument("CLIP", "A video file or a folder of images.")],
+    k: Annotated[int, option("Number of clips to find.", "N", "-k", min=1)] = 10,
+    exact: Annotated[bool, flag("--exact", "Find provably the nearest clips, which takes longer.")] = False,
     lambda_a: LambdaA = None,
     lambda_mu: LambdaMu = None,
     n_jobs: NJobs = -1,
@@ -370,15 +255,17 @@ def search(
     say(f"{spent.blocks} kernel blocks and {spent.alignments} alignments computed{pruned}")
 
 
+def _short(record: ClipRecord) -> dict[str, Any]:
+    return {"path": record.path, "label": record.label, "source": record.source}
+
+
+@library.command()
 def duplicates(
     file: File,
     below: Annotated[
         float | None,
-        typer.Option(
-            metavar="X",
-            min=0.0,
-            show_default="5% of the median of random pairs",
-            help="Largest squared distance of a pair.",
+        option(
+            "Largest squared distance of a pair.", "X", min=0.0, default="5% of the median of random pairs"
         ),
     ] = None,
     n_jobs: NJobs = -1,
@@ -412,19 +299,96 @@ def duplicates(
     say(f"groups of equal content: {len(found.equal)}; {limit}: {len(found.near)}")
 
 
-def _short(record: ClipRecord) -> dict[str, Any]:
-    return {"path": record.path, "label": record.label, "source": record.source}
+@library.command()
+def info(file: File, as_json: Json = False) -> None:
+    """Show the facts of a library: clips, classes, settings, size.
+
+    Example: sysbags library info clips.library
+    """
+    from sysbags.distances.projection import EmbeddingLoss
+
+    with _opened(file) as opened:
+        facts = opened.info()
+    if as_json:
+        print_json(facts)
+        return
+    show_facts(facts)
+    # With fewer landmarks than wanted, these span all frames that the embedding was fitted to.
+    if facts["landmarks"] is not None and facts["landmarks"] == facts["most_landmarks"]:
+        loss = EmbeddingLoss(facts["landmarks"], facts["lost_median"] or 0.0, facts["lost_largest"] or 0.0)
+        if loss.is_large:
+            note(
+                f"the embedding loses {loss.median:.0%} of the observers in the median: a new library with "
+                "more --landmarks loses less"
+            )
 
 
-library.callback(help=help_text(about))(about)
-for _name, _command in (
-    ("add", add),
-    ("list", list_clips),
-    ("search", search),
-    ("duplicates", duplicates),
-    ("info", info),
-    ("verify", verify),
-    ("export", export),
-    ("remove", remove),
-):
-    library.command(_name, help=help_text(_command))(_command)
+@library.command()
+def verify(file: File, as_json: Json = False) -> None:
+    """Check the file of a library and all checksums in it.
+
+    The exit code is 0 if every checksum is right. Otherwise it is 1, with one sentence per problem.
+
+    Example: sysbags library verify clips.library
+    """
+    total = None
+    try:
+        with _opened(file) as opened:
+            total = len(opened)
+            problems = opened.verify()
+    except FileError as error:
+        if not file.is_file():
+            raise
+        problems = [str(error)]
+    if as_json:
+        print_json({"library": file, "clips": total, "problems": problems})
+    elif not problems:
+        say(f"{total} clips in {file}: every checksum is right")
+    for problem in problems:
+        note_error(problem)
+    if problems:
+        raise typer.Exit(1)
+
+
+@library.command()
+def export(
+    file: File,
+    out: Annotated[
+        Path, out_option("FILE.csv: a table; FILE.npz: arrays; any other name: a model file.", "FILE")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Write the clips of a library to a table, arrays or a model.
+
+    Example: sysbags library export clips.library --out clips.csv
+    """
+    check_out(out, [file])
+    with _opened(file) as opened:
+        opened.export(out)
+        total = len(opened)
+    if as_json:
+        print_json({"library": file, "out": out, "clips": total})
+    else:
+        say(f"{total} clips of {file}: {out}")
+
+
+@library.command()
+def remove(
+    file: File,
+    clips: Annotated[list[Path] | None, argument("CLIP...", "Clips, or folders of clips.")] = None,
+    missing: Annotated[bool, flag("--missing", "Remove the clips that are no longer on disk.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove clips from a library; the files themselves stay.
+
+    Example: sysbags library remove clips.library clips/rain/01.mp4
+    """
+    if bool(clips) == missing:
+        raise ParameterError("name the clips to remove, or give --missing, but not both")
+    with _opened(file) as opened:
+        removed = opened.remove(opened.missing() if missing else clips or [])
+        total = len(opened)
+    if as_json:
+        print_json({"library": file, "removed": removed, "clips": total})
+    else:
+        say(f"{len(removed)} removed; {total} clips in {file}")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from sysbags._common.messages import Stages
 from sysbags.cli._clips import Features, report_skipped, skipped
 from sysbags.cli._options import (
@@ -19,6 +17,8 @@ from sysbags.cli._options import (
     RandomState,
     Scheduler,
     Settings,
+    argument,
+    out_option,
     with_settings,
 )
 from sysbags.cli._output import check_out, print_json, say
@@ -28,13 +28,8 @@ __all__ = ["matrix"]
 
 @with_settings
 def matrix(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Folder with clips, also in folders below it.")
-    ],
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", metavar="FILE.csv", help="The table to write, comma-separated values."),
-    ],
+    folder: Annotated[Path, argument("FOLDER", "Folder with clips, also in folders below it.")],
+    out: Annotated[Path, out_option("The table to write, comma-separated values.", "FILE.csv")],
     metric: OptionalMetric = None,
     lambda_a: LambdaA = None,
     lambda_mu: LambdaMu = None,

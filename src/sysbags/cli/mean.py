@@ -5,20 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from sysbags._common.messages import Stages
 from sysbags.cli._clips import Features
-from sysbags.cli._options import Json, LambdaA, LambdaMu, Model, NJobs, RandomState, Settings, with_settings
-from sysbags.cli._output import check_out, print_json, show_table
+from sysbags.cli._options import (
+    Json,
+    LambdaA,
+    LambdaMu,
+    Model,
+    NJobs,
+    RandomState,
+    Settings,
+    argument,
+    out_option,
+    with_settings,
+)
+from sysbags.cli._output import check_out, print_json, show_facts
 
 __all__ = ["mean"]
 
 
 @with_settings
 def mean(
-    clips: Annotated[list[Path], typer.Argument(metavar="CLIP...", help="Video files or folders of images.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The system file to write.")],
+    clips: Annotated[list[Path], argument("CLIP...", "Video files or folders of images.")],
+    out: Annotated[Path, out_option("The system file to write.", "FILE")],
     lambda_a: LambdaA = None,
     lambda_mu: LambdaMu = None,
     model: Model = None,
@@ -64,8 +73,4 @@ def mean(
     if as_json:
         print_json({**facts, "seconds": stages.seconds})
     else:
-        show_table(["", "value"], [[name.replace("_", " "), _text(value)] for name, value in facts.items()])
-
-
-def _text(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+        show_facts(facts, digits=6)

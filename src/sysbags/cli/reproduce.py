@@ -11,8 +11,8 @@ import typer
 
 from sysbags._common.messages import Stages
 from sysbags.cli._config import from_file
-from sysbags.cli._options import Json, NJobs, RandomState
-from sysbags.cli._output import check_out, note, number, print_json, say, show_table
+from sysbags.cli._options import Json, NJobs, RandomState, argument, option
+from sysbags.cli._output import check_out, note, number, print_json, say, show_seconds, show_table
 from sysbags.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -39,22 +39,18 @@ def _reading(words: str) -> Any:
 
 
 def reproduce(
-    name: Annotated[Name, typer.Argument(metavar="NAME", help="dyntex-alpha, -beta, -gamma or yupenn.")],
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Folder with one folder of clips per class.")],
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a report, one HTML file.")
-    ] = None,
+    name: Annotated[Name, argument("NAME", "dyntex-alpha, -beta, -gamma or yupenn.")],
+    data: Annotated[Path, argument("DATA", "Folder with one folder of clips per class.")],
+    report: Annotated[Path | None, option("Write a report, one HTML file.", "FILE")] = None,
     cache: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR", help="Folder for intermediate results; an interrupted run continues from them."
-        ),
+        Path, option("Folder for intermediate results; an interrupted run continues from them.", "DIR")
     ] = Path(".sysbags-cache"),
     allow_incomplete: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Continue if the number of clips is not that of the paper.",
+            None,
             "--allow-incomplete",
-            help="Continue if the number of clips is not that of the paper.",
             rich_help_panel=READING,
         ),
     ] = False,
@@ -220,7 +216,7 @@ def _show(name: str, outcome: Outcome, stages: Stages) -> None:
             for what, (ours, paper) in outcome.runtimes.items()
         ],
     )
-    show_table(["stage", "seconds"], [[stage, number(seconds)] for stage, seconds in stages.seconds.items()])
+    show_seconds(stages.seconds)
 
 
 def _show_confusion(classes: Sequence[str], counts: Sequence[Sequence[int]]) -> None:

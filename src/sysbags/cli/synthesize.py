@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from sysbags._common.messages import Stages
 from sysbags.cli._clips import read_clips
-from sysbags.cli._options import Json, RandomState, Settings, with_settings
-from sysbags.cli._output import check_out, number, print_json, say, show_table
+from sysbags.cli._options import Json, RandomState, Settings, argument, option, out_option, with_settings
+from sysbags.cli._output import check_out, print_json, say, show_facts
 from sysbags.errors import FileError, ParameterError
 
 __all__ = ["synthesize"]
@@ -35,14 +33,11 @@ class ClipSettings(Settings):
 
 @with_settings
 def synthesize(
-    clip: Annotated[Path, typer.Argument(metavar="CLIP", help="A video file or a folder of images.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE", help="The video to write; it must not exist yet.")
-    ],
-    seconds: Annotated[float, typer.Option(metavar="X", help="Length of the new video.")] = 20.0,
+    clip: Annotated[Path, argument("CLIP", "A video file or a folder of images.")],
+    out: Annotated[Path, out_option("The video to write; it must not exist yet.", "FILE")],
+    seconds: Annotated[float, option("Length of the new video.", "X")] = 20.0,
     smoothness: Annotated[
-        float,
-        typer.Option(metavar="X", min=0.0, help="Weight of smooth motion against following the system."),
+        float, option("Weight of smooth motion against following the system.", "X", min=0.0)
     ] = 3.0,
     random_state: RandomState = 0,
     as_json: Json = False,
@@ -100,11 +95,5 @@ def synthesize(
     if as_json:
         print_json({**facts, "indices": order.tolist(), "note": NOTE})
         return
-    show_table(
-        ["", "value"],
-        [
-            [name.replace("_", " "), number(value) if isinstance(value, float) else str(value)]
-            for name, value in facts.items()
-        ],
-    )
+    show_facts(facts)
     say(NOTE)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from sysbags._common.messages import Stages
 from sysbags.cli._clips import warnings_as_notes
-from sysbags.cli._options import Json, NJobs, RandomState, Settings, number_or_auto, with_settings
-from sysbags.cli._output import check_out, note, number, print_json, say, show_table
+from sysbags.cli._options import (
+    Json,
+    NJobs,
+    RandomState,
+    Settings,
+    argument,
+    number_or_auto,
+    option,
+    out_option,
+    with_settings,
+)
+from sysbags.cli._output import as_text, check_out, note, print_json, say, show_table
 
 __all__ = ["timeline"]
 
@@ -21,31 +27,19 @@ USUAL_RATE = 25.0  # frames per second, for a folder of images
 
 @with_settings
 def timeline(
-    clip: Annotated[Path, typer.Argument(metavar="CLIP", help="A video file or a folder of images.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE.html", help="Write a page with figures.")
-    ] = None,
-    phases_csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE.csv", help="Write the phases, one per row.")
-    ] = None,
+    clip: Annotated[Path, argument("CLIP", "A video file or a folder of images.")],
+    out: Annotated[Path | None, out_option("Write a page with figures.", "FILE.html")] = None,
+    phases_csv: Annotated[Path | None, option("Write the phases, one per row.", "FILE.csv", "--csv")] = None,
     stats: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.csv", help="Write the windows, one per row: scores and eigenvalues."),
+        Path | None, option("Write the windows, one per row: scores and eigenvalues.", "FILE.csv")
     ] = None,
-    length: Annotated[int, typer.Option(metavar="N", min=2, help="Bags in a window.")] = 100,
-    step: Annotated[int, typer.Option(metavar="N", min=1, help="Bags from one window to the next.")] = 20,
-    penalty: Annotated[
-        str,
-        typer.Option(metavar="X|auto", help="What a change must gain: more gives fewer phases."),
-    ] = "auto",
+    length: Annotated[int, option("Bags in a window.", "N", min=2)] = 100,
+    step: Annotated[int, option("Bags from one window to the next.", "N", min=1)] = 20,
+    penalty: Annotated[str, option("What a change must gain: more gives fewer phases.", "X|auto")] = "auto",
     alpha: Annotated[
-        float,
-        typer.Option(metavar="X", help="Probability of a change point in a clip without any, for auto."),
+        float, option("Probability of a change point in a clip without any, for auto.", "X")
     ] = 0.05,
-    framerate: Annotated[
-        float | None,
-        typer.Option(metavar="X", show_default="that of the file", help="Frames per second."),
-    ] = None,
+    framerate: Annotated[float | None, option("Frames per second.", "X", default="that of the file")] = None,
     random_state: RandomState = 0,
     n_jobs: NJobs = -1,
     as_json: Json = False,
@@ -61,6 +55,7 @@ def timeline(
 
     Example: sysbags timeline clip.mp4 -o clip.html --csv phases.csv
     """
+    from sysbags._common.files import write_table
     from sysbags._common.validation import check_positive
     from sysbags.means.compilation import compiled_for
     from sysbags.report.timeline_page import write_timeline
@@ -95,10 +90,9 @@ def timeline(
         )
         phases, kinds = phase_records(result, clock), kind_records(result, clock)
         windows = window_records(result, clock)
-        if phases_csv is not None:
-            _write_csv(phases_csv, phases)
-        if stats is not None:
-            _write_csv(stats, windows)
+        for file, records in ((phases_csv, phases), (stats, windows)):
+            if file is not None:
+                write_table(file, [list(records[0]), *(list(record.values()) for record in records)])
         if out is not None:
             with stages("page"):
                 write_timeline(out, result, clock, clip, title=clip.name)
@@ -116,10 +110,10 @@ def timeline(
         return
     shown = ("phase", "label", "start_timecode", "end_timecode", "start_frame", "end_frame", "length_seconds")
     show_table(
-        [name.replace("_", " ") for name in shown], [[_text(row[name]) for name in shown] for row in phases]
+        [name.replace("_", " ") for name in shown], [[as_text(row[name]) for name in shown] for row in phases]
     )
     say("")
-    show_table(list(kinds[0])[:3], [[_text(value) for value in list(row.values())[:3]] for row in kinds])
+    show_table(list(kinds[0])[:3], [[as_text(value) for value in list(row.values())[:3]] for row in kinds])
     for path in filter(None, (out, phases_csv, stats)):
         say(f"written: {path}")
 
@@ -132,16 +126,3 @@ def _framerate(clip: Path) -> float:
     if rate is None:
         note(f"{clip} has no frame rate: {USUAL_RATE:g} frames per second are assumed, see --framerate")
     return rate or USUAL_RATE
-
-
-def _write_csv(path: Path, records: Sequence[dict[str, Any]]) -> None:
-    from sysbags._common.files import atomic_write
-
-    with atomic_write(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, list(records[0]))
-        table.writeheader()
-        table.writerows(records)
-
-
-def _text(value: Any) -> str:
-    return number(value) if isinstance(value, float) else str(value)

@@ -19,7 +19,17 @@ from sysbags._common.files import json_text
 from sysbags._common.messages import shows_progress
 from sysbags.bags.registry import BAGS
 from sysbags.cli._config import given
-from sysbags.cli._options import Settings, last_of_list, rate_per_second, seconds_of, setting, with_settings
+from sysbags.cli._options import (
+    Settings,
+    argument,
+    flag,
+    last_of_list,
+    option,
+    rate_per_second,
+    seconds_of,
+    setting,
+    with_settings,
+)
 from sysbags.cli._output import check_out, note, number, say
 from sysbags.errors import FileError, ParameterError
 
@@ -41,15 +51,15 @@ class VideoSettings(Settings):
     bags: Annotated[
         str | None,
         setting(
+            f"What is counted in a frame: {', '.join(POSSIBLE)}.",
+            "BAG",
             "--bags",
             "--bag",
-            help=f"What is counted in a frame: {', '.join(POSSIBLE)}.",
-            metavar="BAG",
-            autocompletion=last_of_list(POSSIBLE),
             default=WATCHED,
+            autocompletion=last_of_list(POSSIBLE),
         ),
     ] = None
-    order: Annotated[str | None, setting(help="Order of the systems.", default="5")] = None
+    order: Annotated[str | None, setting("Order of the systems.", "N", default="5")] = None
     words: None = None
     start: None = None
     stop: None = None
@@ -61,66 +71,44 @@ class VideoSettings(Settings):
 def watch(
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="INPUT",
-            help="A video file, a folder of segments, - for a pipe, a device such as /dev/video0, or an "
+        argument(
+            "INPUT",
+            "A video file, a folder of segments, - for a pipe, a device such as /dev/video0, or an "
             "address such as rtsp://camera/stream.",
         ),
     ],
     normal: Annotated[
-        Path | None, typer.Option(metavar="MODEL", help="What is normal, from --save-normal of another run.")
+        Path | None, option("What is normal, from --save-normal of another run.", "MODEL")
     ] = None,
     learn: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", show_default=LEARN, help="Learn what is normal from the beginning."),
+        str | None, option("Learn what is normal from the beginning.", "TIME", default=LEARN)
     ] = None,
-    save_normal: Annotated[
-        Path | None, typer.Option(metavar="MODEL", help="Write what was learnt to a file.")
-    ] = None,
-    false_alarms: Annotated[
-        str, typer.Option(metavar="RATE", help="How many events may be false: 1/day, 2/h.")
-    ] = FALSE_ALARMS,
-    events: Annotated[
-        Path | None, typer.Option(metavar="FILE.csv", help="Write the events, one per row.")
-    ] = None,
-    save_clips: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write a clip of each event.")
-    ] = None,
+    save_normal: Annotated[Path | None, option("Write what was learnt to a file.", "MODEL")] = None,
+    false_alarms: Annotated[str, option("How many events may be false: 1/day, 2/h.", "RATE")] = FALSE_ALARMS,
+    events: Annotated[Path | None, option("Write the events, one per row.", "FILE.csv")] = None,
+    save_clips: Annotated[Path | None, option("Write a clip of each event.", "DIR")] = None,
     json_lines: Annotated[
-        bool, typer.Option("--json-lines", help="Print one JSON object per line instead of sentences.")
+        bool, flag("--json-lines", "Print one JSON object per line instead of sentences.")
     ] = False,
-    windows: Annotated[bool, typer.Option("--windows", help="Report each window too.")] = False,
+    windows: Annotated[bool, flag("--windows", "Report each window too.")] = False,
     adapt: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME",
-            show_default="never",
-            help="Follow what changes slower than in this time, such as daylight: 5min.",
+        option(
+            "Follow what changes slower than in this time, such as daylight: 5min.", "TIME", default="never"
         ),
     ] = None,
-    length: Annotated[
-        int | None, typer.Option(metavar="N", min=2, show_default="100", help="Bags in a window.")
-    ] = None,
-    step: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, show_default="10", help="Bags from one window to the next."),
-    ] = None,
-    rate: Annotated[
-        float | None, typer.Option(metavar="X", show_default="all", help="Frames per second to use.")
-    ] = None,
-    grid: Annotated[
-        str | None, typer.Option(metavar="RxC", help="Watch the cells of a grid, such as 3x4.")
-    ] = None,
+    length: Annotated[int | None, option("Bags in a window.", "N", min=2, default="100")] = None,
+    step: Annotated[int | None, option("Bags from one window to the next.", "N", min=1, default="10")] = None,
+    rate: Annotated[float | None, option("Frames per second to use.", "X", default="all")] = None,
+    grid: Annotated[str | None, option("Watch the cells of a grid, such as 3x4.", "RxC")] = None,
     mask: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Watch the regions of a picture: each grey level is one, but 0."),
+        Path | None, option("Watch the regions of a picture: each grey level is one, but 0.", "FILE")
     ] = None,
     checkpoint: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Keep what is needed to continue; the same command continues."),
+        Path | None, option("Keep what is needed to continue; the same command continues.", "FILE")
     ] = None,
-    checkpoint_every: Annotated[str, typer.Option(metavar="TIME", help="How often.")] = "30s",
-    follow: Annotated[bool, typer.Option("--follow", help="Wait for more segments of a folder.")] = False,
+    checkpoint_every: Annotated[str, option("How often.", "TIME")] = "30s",
+    follow: Annotated[bool, flag("--follow", "Wait for more segments of a folder.")] = False,
     *,
     settings: VideoSettings,
 ) -> None:
