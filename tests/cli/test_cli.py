@@ -290,7 +290,7 @@ COMPLETIONS = {
     "sysbags matrix --metric ma": ["martin", "max-singular-value"],
     "sysbags fit --bags lbp,s": ["lbp,surf", "lbp,sift"],
     "sysbags watch --bags s": [],  # nothing can be learnt before a video is watched
-    "sysbags evaluate --classifier n": ["nearest-system", "nearest-mean"],
+    "sysbags evaluate --classifier n": ["nearest-mean", "nearest-system"],
     "sysbags library add --kernel b": ["bhattacharyya"],
     "sysbags mean --network resn": ["resnet18-v2"],
     "sysbags fit --normal-form u": ["unit-variance"],
