@@ -213,7 +213,8 @@ def test_a_worker_killed_in_the_middle_of_a_cross_gram(client, locally, systems,
 def test_clips_are_read_and_evaluated_there(client, tmp_path):
     size = {"per_class": 3, "frames": 12, "height": 24, "width": 24}
     clips, labels = make_clips(tmp_path / "clips", **size, textures=["fire", "waves"])
-    options = {"order": 2, "methods": ["nearest-system"], "lambda_a": 0.25, "lambda_mu": 0.0}
+    settings = sysbags.evaluate.Settings(order=2, lambda_a=0.25, lambda_mu=0.0)
+    options = {"methods": ["nearest-system"], "settings": settings}
     local = sysbags.evaluate.evaluate(clips, labels, **options)
     there = sysbags.evaluate.evaluate(clips, labels, **options, cache=tmp_path / "cache", client=client)
     np.testing.assert_array_equal(there.predictions, local.predictions)
