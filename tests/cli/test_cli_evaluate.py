@@ -111,7 +111,7 @@ def test_tables_for_people(capsys, place):
 def test_a_second_run_reads_no_clip(capsys, place, monkeypatch):
     first = evaluate(capsys, place, *FIXED)
     monkeypatch.setattr(LocalBinaryPatterns, "masses", lambda *args: pytest.fail("counted again"))
-    monkeypatch.setattr("sysbags.evaluate.cached.cross_gram", lambda *a, **k: pytest.fail("kernel again"))
+    monkeypatch.setattr("sysbags.evaluate.features.cross_gram", lambda *a, **k: pytest.fail("kernel again"))
     second = evaluate(capsys, place, *FIXED)
     for output in (first, second):
         output.pop("seconds")

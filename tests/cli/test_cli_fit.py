@@ -489,7 +489,7 @@ def test_models_that_fit_has_not_made(capsys, classes, unseen, tmp_path, kind):
     assert ("holds a System, but" if kind == "system" else "is not fitted") in err
 
 
-@pytest.mark.parametrize("where", ["sysbags.evaluate.cached.cross_gram", "safetensors.numpy.save_file"])
+@pytest.mark.parametrize("where", ["sysbags.evaluate.features.cross_gram", "safetensors.numpy.save_file"])
 def test_interrupted(capsys, classes, tmp_path, monkeypatch, where):
     def interrupt(*arguments, **_):
         if where.endswith("save_file"):

@@ -12,8 +12,7 @@ from sysbags._common.cache import Cache
 from sysbags.bags import DeepActivations, LocalBinaryPatterns, PatchWords, VisualWords, networks
 from sysbags.datasets import make_clips
 from sysbags.errors import ParameterError, SysbagsError
-from sysbags.evaluate.codebooks import codebook_streams, fitted_by_folds
-from sysbags.evaluate.features import ClipFeatures
+from sysbags.evaluate.features import ClipFeatures, fitted_by_folds
 from sysbags.evaluate.splits import codebook_folds
 from tiny_networks import tiny_onnx, write_network
 
@@ -69,7 +68,7 @@ def test_streams_are_those_of_bags_fitted_without_the_fold(clips, make):
     fitted = fitted_by_folds(Cache(None), bags, paths, folds)
     assert not hasattr(bags, "words_")  # what is given is left as it was
     assert len(fitted) == 3
-    streams = codebook_streams(Cache(None), bags, paths, folds, n_jobs=2)
+    streams = ClipFeatures(paths, folds, Cache(None)).streams(bags)
     for own, version in zip(fitted, streams, strict=True):
         for path, stream in list(zip(paths, version, strict=True))[:3]:
             np.testing.assert_array_equal(stream, own.stream(path))
@@ -83,7 +82,7 @@ def test_a_clip_is_described_twice_for_all_codebooks(clips, frames_seen, tiny, m
     paths, labels = clips
     networks_by = {"tiny": "tiny", "path": tiny, "bytes": tiny_onnx()}
     bags = PatchWords(4, networks_by[model], **PREPROCESSING)
-    codebook_streams(Cache(None), bags, paths, codebook_folds(labels, range(9)))
+    ClipFeatures(paths, codebook_folds(labels, range(9)), Cache(None)).streams(bags)
     assert frames_seen == [FRAMES] * 9 * 2
 
 
@@ -106,7 +105,7 @@ def test_a_bad_clip_takes_its_place(clips, tmp_path):
     bad = tmp_path / "bad.mp4"
     bad.write_bytes(b"no video")
     some, folds = [bad, *paths[1:]], codebook_folds(labels, range(9))
-    for version in codebook_streams(Cache(None), PatchWords(4, "tiny"), some, folds):
+    for version in ClipFeatures(some, folds, Cache(None)).streams(PatchWords(4, "tiny")):
         assert [isinstance(stream, SysbagsError) for stream in version] == [True] + 8 * [False]
 
 
@@ -116,7 +115,7 @@ def test_more_words_than_patches(clips):
         ParameterError,
         match=r"^words is 999, but two thirds of the clips have only \d+ distinct patches",
     ):
-        codebook_streams(Cache(None), PatchWords(999, "tiny"), paths, codebook_folds(labels, range(9)))
+        ClipFeatures(paths, codebook_folds(labels, range(9)), Cache(None)).streams(PatchWords(999, "tiny"))
 
 
 def test_evaluation_by_hand(clips):

@@ -13,8 +13,8 @@ from sysbags.datasets import make_clips, make_streams
 from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import cross_gram
 from sysbags.errors import ParameterError
-from sysbags.evaluate import cached
-from sysbags.evaluate.cached import cached_gram
+from sysbags.evaluate import features
+from sysbags.evaluate.features import cached_gram
 from sysbags.systems.identification import identify
 
 PAPER = {"order": 2, "lambda_a": 0.25, "lambda_mu": 1.0}
@@ -82,7 +82,7 @@ def test_the_cache_knows_the_landmarks(streams, tmp_path, monkeypatch):
     grams = [cached_gram(cache, systems, 1, embedding) for embedding in (None, *embeddings)]
     for gram, embedding in zip(grams, (None, *embeddings), strict=True):
         np.testing.assert_array_equal(gram.gram.observer, cross_gram(systems, embedding=embedding).observer)
-    monkeypatch.setattr(cached, "cross_gram", lambda *args, **options: pytest.fail("computed again"))
+    monkeypatch.setattr(features, "cross_gram", lambda *args, **options: pytest.fail("computed again"))
     for gram, embedding in zip(grams, (None, *embeddings), strict=True):
         again = cached_gram(cache, systems, 1, embedding)
         np.testing.assert_array_equal(again.gram.observer, gram.gram.observer)
@@ -102,7 +102,7 @@ def test_trained_models_have_the_embedding_of_their_estimate(clips, classifier, 
     paths, labels = clips
     grams = []
     monkeypatch.setattr(
-        cached,
+        features,
         "cross_gram",
         lambda *args, **options: grams.append(options["embedding"]) or cross_gram(*args, **options),
     )

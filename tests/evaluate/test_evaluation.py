@@ -34,11 +34,10 @@ from sysbags.comparators.base import Comparator
 from sysbags.datasets import make_clips, make_streams
 from sysbags.distances.pairwise import scaled_weights
 from sysbags.errors import FileError, OrderError, ParameterError, StreamError, SysbagsError, VideoError
-from sysbags.evaluate import cached, experiment, leave_one_out
-from sysbags.evaluate.cached import cached_gram
+from sysbags.evaluate import experiment, features, leave_one_out
 from sysbags.evaluate.candidates import GRIDS, bag_settings
 from sysbags.evaluate.evaluation import single_group_classes
-from sysbags.evaluate.features import ClipFeatures
+from sysbags.evaluate.features import ClipFeatures, cached_gram
 from sysbags.evaluate.methods import MethodSpec, average_ridge_method, evaluate_method
 from sysbags.evaluate.results import Clip
 from sysbags.evaluate.selection import nested_choice, nested_predictions
@@ -543,7 +542,7 @@ def test_without_three_groups_nothing_is_learnt(nine):
 def test_a_gram_is_found_again(systems, tmp_path, monkeypatch):
     cache, expected = Cache(tmp_path), cross_gram(systems)
     first = cached_gram(cache, systems, 1).gram
-    monkeypatch.setattr(cached, "cross_gram", lambda *args, **options: pytest.fail("computed again"))
+    monkeypatch.setattr(features, "cross_gram", lambda *args, **options: pytest.fail("computed again"))
     again = cached_gram(cache, systems, 1).gram
     for gram in (first, again):
         np.testing.assert_array_equal(gram.observer, expected.observer)
@@ -682,9 +681,9 @@ def test_all_codebooks_need_a_clip_twice(clips, monkeypatch):
 
 def test_further_bags_have_the_order_that_is_given(clips, monkeypatch):
     paths, labels = clips
-    orders, usual = [], cached.cross_gram
+    orders, usual = [], features.cross_gram
     monkeypatch.setattr(
-        cached,
+        features,
         "cross_gram",
         lambda systems, **more: (orders.append({s.order for s in systems}), usual(systems, **more))[1],
     )

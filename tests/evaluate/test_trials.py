@@ -25,7 +25,7 @@ from sysbags.classifiers.scores import half_mean
 from sysbags.classifiers.scores.ridge import gaussian_distances
 from sysbags.datasets import make_clips, make_streams
 from sysbags.errors import ParameterError, SysbagsError, VideoError
-from sysbags.evaluate import codebooks, leave_one_out
+from sysbags.evaluate import features, leave_one_out
 from sysbags.evaluate.candidates import GRIDS
 from sysbags.evaluate.methods import evaluate_method, vector_methods
 from sysbags.evaluate.results import Clip
@@ -464,9 +464,9 @@ def fitted(model, systems, labels):
 def test_no_codebook_is_learnt_from_test_clips(clips, tmp_path, monkeypatch):
     """Words are learnt three times; the codebook for the test clips is learnt without any of them."""
     paths, labels = clips
-    learnt, usual = [], codebooks.learn_words
+    learnt, usual = [], features.learn_words
     monkeypatch.setattr(
-        codebooks, "learn_words", lambda sample, *more: (learnt.append(sample), usual(sample, *more))[1]
+        features, "learn_words", lambda sample, *more: (learnt.append(sample), usual(sample, *more))[1]
     )
     bags = VisualWords(6, sampling="grid")
     options = {

@@ -16,7 +16,7 @@ from sysbags._common.messages import Stages
 from sysbags.bags import LocalBinaryPatterns, streams
 from sysbags.datasets import make_frames
 from sysbags.errors import FileError, OrderError, VideoError
-from sysbags.evaluate import cached
+from sysbags.evaluate import features
 from sysbags.reproduce import Options, dyntex, published
 
 
@@ -98,7 +98,7 @@ def test_the_larger_sets_run_whole(tmp_path, name):
 
 def test_the_second_time_nothing_is_computed_again(alpha, monkeypatch):
     clips, outcome, cache = alpha
-    for owner, name in ((streams, "describe"), (cached, "identify_first"), (cached, "cross_gram")):
+    for owner, name in ((streams, "describe"), (features, "identify_first"), (features, "cross_gram")):
         monkeypatch.setattr(owner, name, None)
     again = run(dyntex, clips, cache)
     assert findings(again) == findings(outcome)

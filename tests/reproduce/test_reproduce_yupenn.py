@@ -12,7 +12,7 @@ from sysbags._common.cache import Cache
 from sysbags._common.messages import Stages
 from sysbags.bags import VisualWords, words
 from sysbags.errors import ParameterError
-from sysbags.evaluate import codebooks
+from sysbags.evaluate import features
 from sysbags.evaluate.splits import codebook_folds
 from sysbags.reproduce import Options, yupenn
 
@@ -28,9 +28,9 @@ def scenes(tmp_path_factory):
 def described(clips, cache):
     """Samples, folds and codebooks of a miniature, by the pieces."""
     cache, bags = Cache(cache), VisualWords(WORDS)
-    samples = codebooks.sampled_descriptors(cache, bags, clips.paths, n_jobs=1)
+    samples = features.sampled_descriptors(cache, bags, clips.paths, n_jobs=1)
     folds = codebook_folds(clips.labels, range(len(samples)))
-    return samples, folds, [fitted.words_ for fitted in codebooks.codebooks(cache, bags, samples, folds)]
+    return samples, folds, [fitted.words_ for fitted in features.codebooks(cache, bags, samples, folds)]
 
 
 def test_yupenn_against_a_twin(scenes):
@@ -96,8 +96,8 @@ def test_streams_of_all_codebooks_are_the_bags_own(scenes, tmp_path, options):
     samples, folds, books = described(clips, cache)
     bags = VisualWords(WORDS, **options)
     cache = Cache(tmp_path)
-    streams = codebooks.codebook_streams(cache, bags, clips.paths, folds, n_jobs=1)
-    widths = [fitted.bandwidth_ for fitted in codebooks.codebooks(cache, bags, samples, folds)]
+    streams = features.ClipFeatures(clips.paths, folds, cache, 1).streams(bags)
+    widths = [fitted.bandwidth_ for fitted in features.codebooks(cache, bags, samples, folds)]
     assert len(streams) == len(books) == 3
     for book, width, version in zip(books, widths, streams, strict=True):
         fitted = VisualWords(WORDS, **options)
@@ -120,7 +120,7 @@ def test_a_clips_codebook_has_not_seen_it(tmp_path):
 def test_yupenn_goes_on_where_it_was_interrupted(scenes, tmp_path, monkeypatch):
     clips, complete, _ = scenes
     learnt, calls = [], []
-    usual_learn, usual_masses = codebooks.learn_words, words.word_masses
+    usual_learn, usual_masses = features.learn_words, words.word_masses
 
     def learn(*arguments):
         learnt.append(1)
@@ -133,7 +133,7 @@ def test_yupenn_goes_on_where_it_was_interrupted(scenes, tmp_path, monkeypatch):
         return usual_masses(*arguments)
 
     again = False
-    monkeypatch.setattr(codebooks, "learn_words", learn)
+    monkeypatch.setattr(features, "learn_words", learn)
     monkeypatch.setattr(words, "word_masses", masses)
     with pytest.raises(KeyboardInterrupt):
         run(yupenn, clips, tmp_path)

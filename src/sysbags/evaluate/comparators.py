@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sysbags.evaluate.cached import cached_gram
 from sysbags.evaluate.candidates import Systems, SystemSet, matching_grids
-from sysbags.evaluate.features import ClipFeatures
+from sysbags.evaluate.features import ClipFeatures, cached_gram
 from sysbags.evaluate.methods import MethodSpec, baseline_methods, system_methods, vector_methods
 from sysbags.evaluate.splits import EvaluationSet
 

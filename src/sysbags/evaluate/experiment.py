@@ -21,7 +21,6 @@ from sysbags.distances.pairwise import scaled_weights
 from sysbags.distances.projection import EmbeddingLoss
 from sysbags.errors import SysbagsError
 from sysbags.evaluate.atlas import atlas
-from sysbags.evaluate.cached import cached_gram
 from sysbags.evaluate.candidates import (
     AND,
     Systems,
@@ -31,7 +30,7 @@ from sysbags.evaluate.candidates import (
 )
 from sysbags.evaluate.comparators import comparator_methods
 from sysbags.evaluate.details import curves, relations
-from sysbags.evaluate.features import ClipFeatures
+from sysbags.evaluate.features import ClipFeatures, cached_gram
 from sysbags.evaluate.methods import (
     MethodSpec,
     average_ridge_method,

@@ -1,10 +1,17 @@
-"""What clips are described by: streams, vectors and systems, cached; codebooks are learnt by folds."""
+"""What clips are described by: streams, vectors, systems and their kernels, cached; codebooks by folds.
+
+A codebook has not seen the clip that is described: there is one per fold, learnt from the other folds. Each
+clip is read twice: for a sample of its descriptors, and to count the words of all codebooks.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from sklearn.base import clone
@@ -12,18 +19,32 @@ from sklearn.base import clone
 from sysbags._common.cache import Cache, clip_key, fingerprint
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import seed_of
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.streams import clip_records, clip_streams, good
-from sysbags.bags.words import CodebookBags
+from sysbags.bags.words import CodebookBags, Descriptors, count_distinct, learn_words
+from sysbags.distances.embedding import Embedding
+from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
 from sysbags.errors import ParameterError, SysbagsError
-from sysbags.evaluate.codebooks import fitted_by_folds
 from sysbags.systems.collection import system_arrays, system_from_arrays
+from sysbags.systems.identification import identify_first
 from sysbags.systems.system import System
 
 if TYPE_CHECKING:
     from sysbags.comparators.base import Comparator
 
-__all__ = ["ClipFeatures"]
+__all__ = [
+    "CachedGram",
+    "ClipFeatures",
+    "cached_gram",
+    "cached_system",
+    "codebooks",
+    "fitted_by_folds",
+    "sampled_descriptors",
+]
+
+Bags = TypeVar("Bags", bound=CodebookBags)
+STACKED = ("orders", "transition", "observer_gram", "mean_norm")
 
 
 class ClipFeatures:
@@ -136,3 +157,111 @@ class ClipFeatures:
             comparator.title,
         )
         return [system_from_arrays(good(outcome), "linear") for outcome in outcomes]
+
+
+def fitted_by_folds(
+    cache: Cache, bags: Bags, paths: Sequence[Path], folds: IntArray, *, n_jobs: int | None = None
+) -> list[Bags]:
+    """Fit bags once per codebook fold: number k to all clips but those of fold k.
+
+    The bags share a pass: a clip is described once for all of them.
+
+    Parameters
+    ----------
+    cache : Cache
+    bags : CodebookBags
+        Not fitted.
+    paths : sequence of Path
+    folds : (K,) array of int
+        0, 1, ...; see `sysbags.evaluate.splits.codebook_folds`.
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+    """
+    return codebooks(cache, bags, sampled_descriptors(cache, bags, paths, n_jobs=n_jobs), folds)
+
+
+def sampled_descriptors(
+    cache: Cache, bags: CodebookBags, paths: Sequence[Path], *, n_jobs: int | None = None
+) -> list[Descriptors | SysbagsError]:
+    """Draw descriptors from each clip: as many as fill a codebook's sample from two thirds of the clips."""
+    quota, seed = -(-3 * bags.samples // (2 * len(paths))), seed_of(bags.random_state)
+
+    def make(path: Path) -> dict[str, Any]:
+        return {"descriptors": bags.draw_from(path, quota, np.random.default_rng(seed))}
+
+    key = {"bags": fingerprint(bags), "quota": quota} if cache.folder is not None else {}
+    outcomes = clip_records(cache, "descriptors", key, make, paths, n_jobs, bags.local)
+    return [outcome if isinstance(outcome, SysbagsError) else outcome["descriptors"] for outcome in outcomes]
+
+
+def codebooks(
+    cache: Cache, bags: Bags, samples: Sequence[Descriptors | SysbagsError], folds: IntArray
+) -> list[Bags]:
+    """Learn one codebook per fold from the descriptors of the other folds' clips."""
+    seed = seed_of(bags.random_state)
+
+    def learn(fold: int) -> Bags:
+        parts = [
+            part
+            for part, part_fold in zip(samples, folds, strict=True)
+            if part_fold != fold and not isinstance(part, SysbagsError)
+        ]
+        sample: Descriptors = np.concatenate(parts)
+        distinct = count_distinct(sample)
+        if distinct < bags.words:
+            raise ParameterError(
+                f"words is {bags.words}, but two thirds of the clips have only {distinct} distinct "
+                f"{bags.local}: ask for fewer words"
+            )
+        key = {"sample": fingerprint(sample), "words": bags.words, "random_state": seed}
+        centers = cache.arrays("codebook", key, lambda: {"words": learn_words(sample, bags.words, seed)})
+        # Not `clone`, which would copy a network.
+        return copy(bags).learn(sample, centers["words"])
+
+    return [learn(fold) for fold in range(int(folds.max()) + 1)]
+
+
+def cached_system(stream: Array, cache: Cache, orders: Sequence[int | str], kernel: str) -> System:
+    """`identify_first`, from the cache if it was computed before."""
+    key = {"stream": fingerprint(stream), "orders": list(orders), "kernel": kernel}
+    arrays = cache.arrays("system", key, lambda: system_arrays(identify_first(stream, orders, kernel)))
+    return system_from_arrays(arrays, kernel)
+
+
+@dataclass(frozen=True, eq=False)
+class CachedGram:
+    """A CrossGram, the seconds that it took when it was computed, and what it depends on.
+
+    With an embedding, `lost` is what each system loses in it, see `EmbeddedSystems`; else it is 0.
+    """
+
+    gram: CrossGram
+    seconds: float
+    key: dict[str, Any]
+    lost: Array
+
+
+def cached_gram(
+    cache: Cache, systems: Sequence[System], n_jobs: int | None, embedding: Embedding | None = None
+) -> CachedGram:
+    """Return the CrossGram of systems with themselves, from the cache if it was computed before."""
+    # Kernels with an explicit feature map need no landmarks.
+    used = None if embedding is None or embedding.size is None else embedding
+
+    def make() -> dict[str, Any]:
+        started = time.perf_counter()
+        gram = cross_gram(systems, n_jobs=n_jobs, embedding=used)
+        lost = {} if used is None else {"lost": used.transform(systems, n_jobs=n_jobs).lost}
+        seconds = np.array(time.perf_counter() - started)
+        stack = {name: getattr(gram.rows, name) for name in STACKED}
+        return {"observer": gram.observer, "mean": gram.mean, "seconds": seconds, **lost, **stack}
+
+    prints = [fingerprint([system.samples, system.alpha, system.transition]) for system in systems]
+    key = {"systems": prints, "kernel": systems[0].kernel}
+    if used is not None:
+        key["landmarks"] = fingerprint(used.landmarks)
+    arrays = cache.arrays("gram", key, make)
+    stack = SystemStack(**{name: arrays[name] for name in STACKED}, normal_form=systems[0].normal_form)
+    gram = CrossGram(arrays["observer"], arrays["mean"], stack, stack, True, approximate=used is not None)
+    lost = arrays.get("lost", np.zeros(len(systems)))
+    return CachedGram(gram, float(arrays["seconds"]), key, lost)

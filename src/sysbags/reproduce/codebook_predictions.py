@@ -16,7 +16,7 @@ from sysbags.distances import METRICS
 from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.gram import CrossGram
 from sysbags.distances.pairwise import distance_matrix
-from sysbags.evaluate.cached import CachedGram
+from sysbags.evaluate.features import CachedGram
 from sysbags.reproduce.common import Options
 
 __all__ = ["CodebookPredictions"]

@@ -15,8 +15,8 @@ from sysbags.distances import METRICS
 from sysbags.distances.gram import CrossGram
 from sysbags.evaluate import leave_one_out
 from sysbags.evaluate.atlas import atlas
-from sysbags.evaluate.cached import cached_gram, cached_system
 from sysbags.evaluate.details import curves, relations
+from sysbags.evaluate.features import cached_gram, cached_system
 from sysbags.evaluate.methods import make_method
 from sysbags.evaluate.results import Details, Evaluation, Method
 from sysbags.evaluate.splits import EvaluationSet

@@ -14,9 +14,8 @@ from sysbags.classifiers.clips import read_clips
 from sysbags.datasets.layouts import LayoutClips
 from sysbags.errors import SysbagsError
 from sysbags.evaluate.atlas import atlas
-from sysbags.evaluate.cached import cached_gram, cached_system
-from sysbags.evaluate.codebooks import codebook_streams
 from sysbags.evaluate.details import relations
+from sysbags.evaluate.features import ClipFeatures, cached_gram, cached_system
 from sysbags.evaluate.methods import make_method
 from sysbags.evaluate.results import Curve, Details, Evaluation, Method
 from sysbags.evaluate.splits import EvaluationSet, codebook_folds
@@ -64,7 +63,7 @@ def yupenn(layout: LayoutClips, options: Options, stages: Stages) -> Outcome:
         folds[indices] = codebook_folds(labels, range(len(indices)), random_state=seed)
         with stages("frames and bags"):
             paths = [layout.paths[k] for k in indices]
-            return codebook_streams(cache, bags, paths, folds[indices], n_jobs=n_jobs)
+            return ClipFeatures(paths, folds[indices], cache, n_jobs).streams(bags)
 
     clips = read_clips(
         layout.paths,
