@@ -34,8 +34,7 @@ from sysbags.classifiers.scores import Predictor, half_mean
 from sysbags.classifiers.scores.neighbors import Neighbors
 from sysbags.classifiers.scores.ridge import Ridge, euclidean_part
 from sysbags.datasets import class_folders
-from sysbags.distances.alignment_matrix import mean_term
-from sysbags.distances.gram import CrossGram
+from sysbags.distances.gram import CrossGram, mean_term
 from sysbags.distances.pairwise import distance_matrix, scaled_weights
 from sysbags.distances.truncation import to_unit_variance
 from sysbags.evaluate.cross_validation import metric_predictors

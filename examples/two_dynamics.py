@@ -54,7 +54,7 @@ def main(argv: Sequence[str]) -> None:
     streams, labels = make_streams(classes=2, per_class=20, random_state=1)
 
     averages = np.array([stream.mean(axis=0) for stream in streams])
-    by_average = 2.0 - 2.0 * sysbags.kernels.chi2(averages)
+    by_average = 2.0 - 2.0 * sysbags.kernels.kernel_matrix(averages)
     systems = [sysbags.identify(stream, order=5) for stream in streams]
     by_alignment = sysbags.pairwise_distances(systems, lambda_a=1.0)
 

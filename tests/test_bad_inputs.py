@@ -112,11 +112,6 @@ TABLE = {
     ),
     "unknown stability": (lambda: sysbags.identify(STREAM, stability="yes"), ParameterError, "'constrained'"),
     "margin 1": (lambda: sysbags.identify(STREAM, margin=1.0), ParameterError, "margin is 1.0"),
-    "no variance": (
-        lambda: sysbags.identify(STREAM, order="auto", variance=0.0),
-        ParameterError,
-        "variance is 0.0",
-    ),
     # systems
     "oblong transition": (lambda: system(transition=np.ones((2, 3))), ParameterError, "square"),
     "NaN in a transition": (lambda: system(transition=EYE * np.nan), ParameterError, "transition holds nan"),

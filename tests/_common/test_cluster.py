@@ -193,7 +193,7 @@ def test_a_worker_killed_in_the_middle_of_a_cross_gram(client, locally, systems,
     observer, mean = locally(blocks, systems, tiling=tiling)
     pids = list(client.run(os.getpid).values())
     written = []
-    write = sysbags.distances.output.ArrayOutput.write
+    write = sysbags.distances.tiles.ArrayOutput.write
 
     def write_and_kill(self, *arguments):
         write(self, *arguments)
@@ -201,7 +201,7 @@ def test_a_worker_killed_in_the_middle_of_a_cross_gram(client, locally, systems,
         if len(written) == 20:
             os.kill(pids[0], signal.SIGKILL)
 
-    monkeypatch.setattr("sysbags.distances.output.ArrayOutput.write", write_and_kill)
+    monkeypatch.setattr("sysbags.distances.tiles.ArrayOutput.write", write_and_kill)
     there = sysbags.cross_gram(systems, tiling=tiling, client=client)
     assert len(written) == 20 * 21 // 2
     np.testing.assert_array_equal(there.observer, observer)

@@ -18,7 +18,7 @@ from cli_folder import call_json, make_classes
 
 LINE = "compiling, once ..."
 # The smallest function there is, so that tests can afford to compile it.
-DENSITY = "import numpy; from sysbags.kernels.histograms import density; print(density(numpy.ones((1, 1))))"
+DENSITY = "import numpy; from sysbags.kernels.functions import density; print(density(numpy.ones((1, 1))))"
 # Prints what each command uses of compiled functions, and for which types, that commands before did not.
 # This does not depend on what the cache holds: a function that is loaded counts as one that is compiled.
 USED = """

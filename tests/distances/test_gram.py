@@ -156,18 +156,6 @@ def test_same_bits_for_every_number_of_threads(kernel, symmetric):
     np.testing.assert_array_equal(single.mean, threaded.mean)
 
 
-@pytest.mark.parametrize("kernel", ["chi2", "intersection"])
-def test_float32(kernel):
-    # The kernel is off by less than 1e-6; for coefficients of norm 1 over N samples their sums of
-    # absolute values are at most sqrt(N) on each side, so a block is off by less than N times that.
-    systems = make_systems(kernel, [(40, 3), (30, 2), (25, 4)], length=256)
-    exact, low = cross_gram(systems), cross_gram(systems, dtype=np.float32)
-    error = np.abs(low.observer - exact.observer).max()
-    assert 0 < error < 40 * 1e-6
-    assert np.abs(low.mean - exact.mean).max() < 1e-6
-    assert low.observer.dtype == np.float64
-
-
 @given(
     st.lists(st.tuples(st.integers(1, 40), st.integers(1, 4)), min_size=1, max_size=5),
     st.sampled_from(KERNELS),
@@ -231,8 +219,6 @@ def test_bad_input():
         cross_gram(chi2, longer)
     with pytest.raises(ParameterError, match="others is empty"):
         cross_gram(chi2, [])
-    with pytest.raises(ParameterError, match="dtype"):
-        cross_gram(chi2, dtype=int)
     with pytest.raises(ParameterError, match="n_jobs"):
         cross_gram(chi2, n_jobs=0)
 

@@ -22,10 +22,9 @@ from helpers import in_form_of
 from sysbags.datasets import make_streams
 from sysbags.distances import METRICS, pairwise
 from sysbags.distances.embedding import Embedding
-from sysbags.distances.gram import SystemStack
-from sysbags.distances.output import ArrayOutput
+from sysbags.distances.gram import Collection, SystemStack, TileWork, Tiling, check_memory
 from sysbags.distances.pairwise import distance_matrix
-from sysbags.distances.tiles import Collection, TileWork, Tiling, check_memory
+from sysbags.distances.tiles import ArrayOutput
 from sysbags.errors import FileError, IncompatibleSystemsError, ParameterError
 from sysbags.systems.collection import LazySystems
 from sysbags.systems.system import System
@@ -239,7 +238,6 @@ def test_another_input_starts_again(systems, embedding, tmp_path, monkeypatch):
         ([few, few], {}),
         ([few], {"embedding": embedding}),
         ([few], {"random_state": 1}),
-        ([few], {"dtype": np.float32}),
         ([few], {}),
     ):
         found = sysbags.pairwise_distances(*arguments, **options, out=out)

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sysbags import kernels
 from sysbags._common import parallel as _parallel
 from sysbags._numba.histograms import GROUP, count_bins, fill_lists, fill_tiles, mirror
 from sysbags.errors import ParameterError, StreamError
-from sysbags.kernels import KERNELS, feature_map, kernel_matrix
-from sysbags.kernels.histograms import histogram_matrix
+from sysbags.kernels import KERNELS, feature_map, functions, kernel_matrix
 
 # Sums of at most 1 over a few hundred terms, each right to a few units of 1.1e-16.
 EXACT = 1e-14
@@ -158,22 +156,23 @@ def test_rows_that_sum_to_one_only_nearly():
 
 @pytest.mark.parametrize("kernel", ["chi2", "intersection"])
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_same_bits_for_every_number_of_threads_and_chunk(kernel, symmetric):
+def test_same_bits_for_every_number_of_threads_and_chunk(kernel, symmetric, monkeypatch):
     first = histograms(10, 70, 21, 0.6)
     second = None if symmetric else histograms(11, 300, 21, 0.7)
     expected = kernel_matrix(first, second, kernel)
     for jobs in (1, 2, 5, -1):
         np.testing.assert_array_equal(kernel_matrix(first, second, kernel, n_jobs=jobs), expected)
-        by_rows = histogram_matrix(first, second, kernel, np.float64, jobs, chunk=1)
-        np.testing.assert_array_equal(by_rows, expected)
+    monkeypatch.setattr(functions, "CHUNK", 1)
+    for jobs in (1, 2, 5, -1):
+        np.testing.assert_array_equal(kernel_matrix(first, second, kernel, n_jobs=jobs), expected)
 
 
-def test_thin_functions_and_read_only_input():
+def test_read_only_input():
     first, second = histograms(12, 4, 5), histograms(13, 3, 5)
     copies = first.copy(), second.copy()
     first.setflags(write=False)
-    for kernel in ("chi2", "bhattacharyya", "intersection", "linear"):
-        matrix = getattr(kernels, kernel)(first, second)
+    for kernel in KERNELS:
+        matrix = kernel_matrix(first, second, kernel)
         np.testing.assert_allclose(matrix, twin(first, second, kernel), rtol=0, atol=EXACT)
     np.testing.assert_array_equal(first, copies[0])
     np.testing.assert_array_equal(second, copies[1])

@@ -24,9 +24,9 @@ from sysbags import bags, storage
 from sysbags.classifiers.calibration import Calibration
 from sysbags.distances.embedding import Embedding
 from sysbags.errors import FileError, ParameterError, SysbagsError
-from sysbags.storage import tree
+from sysbags.storage import files
+from sysbags.storage.files import Reader, Writer
 from sysbags.storage.kinds import KINDS
-from sysbags.storage.tree import Reader, Writer
 
 CLIPS = [moving_frames(14, 40, 48, seed=seed) for seed in range(6)]
 LABELS = ["sea", "wood", "sea", "wood", "sea", "wood"]
@@ -271,14 +271,14 @@ def test_systems(tmp_path):
 
 
 def test_a_file_from_before_there_was_noise(tmp_path, monkeypatch):
-    parts = tree.parts
+    parts = files.parts
 
     def without_noise(obj):
         parameters, state = parts(obj)
         del state["noise"]
         return parameters, state
 
-    monkeypatch.setattr(tree, "parts", without_noise)
+    monkeypatch.setattr(files, "parts", without_noise)
     old = dataclasses.replace(SYSTEMS[0], noise=None)
     assert flat(there_and_back(tmp_path, SYSTEMS[0])) == flat(old)
 

@@ -254,7 +254,7 @@ def test_kmeans_keeps_means_of_samples():
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_products_by_blocks_equal_the_whole(kernel):
+def test_products_by_blocks_equal_the_whole(kernel, monkeypatch):
     rng = np.random.default_rng(2)
     left, right = rng.dirichlet(np.ones(5), 11), rng.dirichlet(np.ones(5), 7)
     weights = rng.standard_normal((7, 3))
@@ -262,12 +262,13 @@ def test_products_by_blocks_equal_the_whole(kernel):
     np.testing.assert_allclose(feature_product(left, right, weights, kernel), expected, rtol=0, atol=1e-13)
     gram = weights.T @ slow_kernel(kernel, right, right) @ weights
     np.testing.assert_allclose(feature_gram(right, weights, kernel), gram, rtol=0, atol=1e-13)
-    for rows in (left, left[:7]):
-        by_blocks = feature_product(rows, right, weights, kernel, block_entries=15)
-        np.testing.assert_allclose(by_blocks, expected[: len(rows)], rtol=0, atol=1e-13)
-    columns = compression._Columns(left, kernel, block_entries=15)
-    assert columns.whole is None
     whole = compression._Columns(left, kernel)
+    monkeypatch.setattr(compression, "BLOCK_ENTRIES", 15)
+    for rows in (left, left[:7]):
+        by_blocks = feature_product(rows, right, weights, kernel)
+        np.testing.assert_allclose(by_blocks, expected[: len(rows)], rtol=0, atol=1e-13)
+    columns = compression._Columns(left, kernel)
+    assert columns.whole is None
     np.testing.assert_allclose(columns.diagonal(), whole.diagonal(), rtol=0, atol=1e-13)
     for i in range(11):
         np.testing.assert_allclose(columns[i], whole[i], rtol=0, atol=1e-13)

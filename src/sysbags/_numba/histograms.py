@@ -10,7 +10,7 @@ For chi-squared both sides hold reciprocals, since a histogram's bin enters as
 
 and then two bins of sums s and t add up to (s + t) / (st), four to one fraction in the same way: a
 handful of additions and products, and **one division for four bins**, the division being what would
-otherwise bound the speed. `sysbags.kernels.histograms.Code` chooses the scale at which these products of
+otherwise bound the speed. `sysbags.kernels.functions.Code` chooses the scale at which these products of
 four can neither overflow nor underflow. No denominator is zero, so no NaN can occur.
 """
 
@@ -62,7 +62,7 @@ def count_bins(samples: Array, floor: float) -> IntArray:
 
 @compiled(wrapper=False)
 def _encode(row: Array, floor: float, unit: float, intersection: Choice, out: Floats) -> None:
-    """Write a histogram as the sums want it, see `sysbags.kernels.histograms.Code`."""
+    """Write a histogram as the sums want it, see `sysbags.kernels.functions.Code`."""
     if intersection is None:
         for k in range(row.size):
             out[k] = unit / max(row[k], floor)
@@ -90,7 +90,7 @@ def fill_lists(
     starts : (N + 1,) array
         Row i owns the groups from `starts[i]` up to `starts[i + 1]`.
     floor, unit, intersection
-        How an entry is encoded, see `sysbags.kernels.histograms.Code`.
+        How an entry is encoded, see `sysbags.kernels.functions.Code`.
     bins, values : (G * GROUP,) arrays
         Written: where, and what.
     """
@@ -283,7 +283,7 @@ def append_rows(
     tiles, column_sums
         The last N rows as columns, as in `kernel_rows`, in a ring: the new rows replace the oldest ones.
     floor, unit, empty, intersection
-        How an entry is encoded, see `sysbags.kernels.histograms.Code`.
+        How an entry is encoded, see `sysbags.kernels.functions.Code`.
     oldest : int
         Where the ring begins.
     matrix : (N, N) array

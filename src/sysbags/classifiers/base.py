@@ -21,9 +21,8 @@ from sysbags.classifiers.explanation import Explanation
 from sysbags.classifiers.scores import ClassScores, ScorePredictor, TrainingSet, half_mean
 from sysbags.distances import METRICS
 from sysbags.distances.alignment import align
-from sysbags.distances.alignment_matrix import mean_term
 from sysbags.distances.embedding import Embedding
-from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
+from sysbags.distances.gram import CrossGram, SystemStack, cross_gram, mean_term
 from sysbags.distances.pairwise import Weight, distance_matrix, resolve_weights
 from sysbags.distances.projection import EmbeddedStack, EmbeddingLoss, project
 from sysbags.errors import ParameterError

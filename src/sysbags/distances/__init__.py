@@ -19,7 +19,7 @@ class Metric(NamedTuple):
     normal_form : str, optional
         The only form of the systems that it is defined for.
     weighted : bool
-        Whether it takes `lambda_a`, `lambda_mu` and `random_state`.
+        Whether it takes `lambda_a` and `lambda_mu`.
     averages : bool
         Whether a mean is the average of what is compared, see `sysbags.means.covariance_mean`.
     """

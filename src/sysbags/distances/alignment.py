@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -75,19 +75,16 @@ CERTIFICATES = ("fast", "tight")
 FLOAT64 = np.dtype(np.float64)
 
 
-class BlockAlignment(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class BlockAlignment:
     """The result of `align_blocks`.
 
     Attributes
     ----------
     rotation : (n, n) array
-        The maximiser Q, orthogonal.
+        The maximiser Q, orthogonal, with the `determinant` 1 or -1.
     value : float
-        rho at Q.
-    upper_bound : float
-        No rotation has a larger rho.
-    determinant : int
-        Determinant of the rotation, 1 or -1.
+        rho at Q. No rotation has a larger rho than `upper_bound`.
     gradient_norm : float
         Norm of the Riemannian gradient at Q.
     sweeps : int
@@ -100,6 +97,8 @@ class BlockAlignment(NamedTuple):
         ``||M||_*``.
     transitions : tuple of two (n, n) arrays
         ``lambda_a A1`` and ``A2``.
+    bound : float, optional
+        Their `transition_bound`, where the search has needed it.
     dual_bound : float
         With ``certificate="tight"`` the bound of `sysbags.distances.certificates.tight_bound`, otherwise
         infinite.
@@ -110,8 +109,6 @@ class BlockAlignment(NamedTuple):
     >>> alignment = sysbags.align_blocks([[0.9, 0.0], [0.0, 0.5]], [[0.5, 0.0], [0.0, 0.9]], lambda_a=1.0)
     >>> round(alignment.value, 6), round(alignment.upper_bound, 6)  # equal: no rotation is better
     (1.06, 1.06)
-    >>> alignment.rotation.shape, bool(alignment.gradient_norm < 1e-6)
-    ((2, 2), True)
     """
 
     rotation: Array
@@ -122,12 +119,14 @@ class BlockAlignment(NamedTuple):
     starts: int
     nuclear_norm: float
     transitions: tuple[Array, Array]
+    bound: float | None = None
     dual_bound: float = np.inf
 
-    @property
+    @cached_property
     def upper_bound(self) -> float:
         """No rotation has a larger value."""
-        return max(self.value, min(self.dual_bound, transition_bound(*self.transitions) + self.nuclear_norm))
+        bound = transition_bound(*self.transitions) if self.bound is None else self.bound
+        return max(self.value, min(self.dual_bound, bound + self.nuclear_norm))
 
     @property
     def determinant(self) -> int:
@@ -236,7 +235,7 @@ def align_blocks(
     A1, A2, M = _square_blocks(first, second, observer)
     A = A1 * weight
     rotation, report = np.empty((1, *A.shape)), np.empty((1, 6))
-    seed = seed_of(random_state)
+    seed, bound = seed_of(random_state), None
     # Copies, because the arrays of a system are read-only: Numba would compile another version for them.
     if M.any() or not finish:
         tables = start_tables(len(A), starts, seed)
@@ -247,9 +246,10 @@ def align_blocks(
         patient = starts is not None
         count = crowded_starts(len(A)) if starts is None else starts
         rotations, orders, _ = start_tables(len(A), count, seed)
-        finite = isfinite(float(np.vdot(A, A)) * float(np.vdot(A2, A2)))
-        bound = transition_bound(A, A2) if finite else np.inf
-        align_transitions(A.copy(), A2.copy(), rotations, orders, bound, patient, report[0], rotation[0])
+        if isfinite(float(np.vdot(A, A)) * float(np.vdot(A2, A2))):
+            bound = transition_bound(A, A2)
+        enough = np.inf if bound is None else bound
+        align_transitions(A.copy(), A2.copy(), rotations, orders, enough, patient, report[0], rotation[0])
     value, nuclear_norm, slope, sweeps, agreed, tried = report[0].tolist()
     if not isfinite(value):
         for name, matrix in (("first", A1), ("second", A2), ("observer", M)):
@@ -257,7 +257,16 @@ def align_blocks(
         raise ParameterError("the entries of the matrices are too large to be squared: scale them down")
     dual_bound = tight_bound(A, A2, M, rotation[0]) if tight else np.inf
     return BlockAlignment(
-        rotation[0], value, slope, int(sweeps), int(agreed), int(tried), nuclear_norm, (A, A2), dual_bound
+        rotation[0],
+        value,
+        slope,
+        int(sweeps),
+        int(agreed),
+        int(tried),
+        nuclear_norm,
+        (A, A2),
+        bound,
+        dual_bound,
     )
 
 
@@ -351,12 +360,8 @@ def alignment_distance(
 
     Parameters
     ----------
-    first, second : System
-        With the same kernel and bag length; the smaller order is padded with zeros.
-    lambda_a, lambda_mu : float, default=0.25, 0.0
-        Weights of the transition and of the mean; `sysbags.pairwise_distances` also takes "scale".
-    random_state : int, Generator or None, default=0
-        Seed of the starts of the search.
+    first, second, lambda_a, lambda_mu, random_state
+        See `align`; `sysbags.pairwise_distances` also takes "scale" as a weight.
 
     Returns
     -------

@@ -12,9 +12,9 @@ from sysbags._common.validation import check_weight, seed_of
 from sysbags._numba.alignment import align_many
 from sysbags.distances.alignment import pad, start_tables
 from sysbags.distances.certificates import spectral_bound, transition_spectra
-from sysbags.distances.gram import CrossGram, SystemStack
+from sysbags.distances.gram import CrossGram, SystemStack, mean_term
 
-__all__ = ["alignment_bounds", "alignment_matrix", "alignment_parts", "mean_term"]
+__all__ = ["alignment_bounds", "alignment_matrix", "alignment_parts"]
 
 PAIRS_PER_CHUNK = 256
 
@@ -77,13 +77,10 @@ def alignment_parts(
 
     Parameters
     ----------
-    gram : CrossGram
+    gram, lambda_a, lambda_mu, random_state, n_jobs
+        See `alignment_matrix`.
     pairs : (P, 2) array of int
         Row and column of each pair.
-    lambda_a, lambda_mu : float, default=0.25, 0.0
-    random_state : int, Generator or None, default=0
-    n_jobs : int, optional
-        Threads; the result does not depend on it.
 
     Returns
     -------
@@ -160,12 +157,6 @@ def alignment_bounds(
     largest += weight * spectral_bound(first[:, :, None], second[:, None])
     norms = _norms(gram.rows, weight)[:, None] + _norms(gram.columns, weight)
     return np.asarray(np.maximum(norms - 2.0 * largest, 0.0) + weight_mu * mean_term(gram))
-
-
-def mean_term(gram: CrossGram) -> Array:
-    """Return ``||mu_i - mu_j||^2`` of all pairs, (K, L): `lambda_mu` is its weight in the distance."""
-    norms = gram.rows.mean_norm[:, None] + gram.columns.mean_norm[None, :]
-    return np.maximum(norms - 2.0 * gram.mean, 0.0)
 
 
 def _align(

@@ -8,31 +8,36 @@ means and classifiers use these instead of histograms.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sysbags._common.parallel import QUEUED
 from sysbags._common.types import Array, IntArray, KernelLike
-from sysbags.distances.embedding import Embedding, check_embedding, embedded_products
-from sysbags.distances.tiles import Block, Collection, TileWork, Tiling, check_memory, products
-from sysbags.kernels.functions import check_precision
-from sysbags.systems.collection import LazySystems, check_same_space, check_systems
-
-if TYPE_CHECKING:
-    from sysbags.systems.system import System
+from sysbags.distances.embedding import Embedding, check_embedding, embed_systems, embedded_products
+from sysbags.distances.tiles import TileWork, Tiling, check_memory
+from sysbags.kernels.functions import call_kernel, feature_map, histogram_products
+from sysbags.systems.collection import LazySystems, check_same_space, check_systems, sizes_of, space_of
+from sysbags.systems.system import System
 
 __all__ = [
+    "Block",
+    "Collection",
     "CrossGram",
     "SystemStack",
     "Tiling",
     "cross_gram",
     "embedded_cross_gram",
+    "mean_term",
     "tile_gram",
     "tile_work",
 ]
+
+KERNEL_TILING = Tiling()
+MATRIX_TILING = Tiling(systems=128)  # matrix products are efficient in large tiles
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,10 +125,8 @@ class CrossGram:
     >>> rng = np.random.default_rng(0)
     >>> systems = [sysbags.identify(rng.dirichlet(np.ones(6), size=30), order=2) for _ in range(4)]
     >>> gram = sysbags.cross_gram(systems)
-    >>> gram.observer.shape, gram.mean.shape, gram.symmetric
-    ((4, 4, 2, 2), (4, 4), True)
-    >>> gram.subset([0, 1], [2]).observer.shape  # the kernel is not evaluated again
-    (2, 1, 2, 2)
+    >>> gram.observer.shape, gram.subset([0, 1], [2]).observer.shape  # the kernel is not evaluated again
+    ((4, 4, 2, 2), (2, 1, 2, 2))
     """
 
     observer: Array
@@ -161,49 +164,10 @@ class CrossGram:
         )
 
 
-def embedded_cross_gram(
-    first: npt.NDArray[Any],
-    second: npt.NDArray[Any],
-    rows: SystemStack,
-    columns: SystemStack,
-    *,
-    approximate: bool,
-    restore: bool = True,
-) -> CrossGram:
-    """Return the CrossGram of embedded systems, by products alone.
-
-    Parameters
-    ----------
-    first, second : (K, n + 1, d), (L, m + 1, d) arrays
-        Observers and means, see `EmbeddedSystems`.
-    rows, columns : SystemStack
-        The small matrices of the same systems; the same object twice for systems with themselves.
-    approximate : bool
-        See `CrossGram`.
-    restore : bool, default=True
-        Estimate what the embedding has lost, see `embedded_products`.
-
-    Examples
-    --------
-    >>> import sysbags
-    >>> from sysbags.datasets import make_streams
-    >>> streams, _ = make_streams(classes=2, per_class=2, frames=40, bins=8)
-    >>> systems = [sysbags.identify(stream, order=2, kernel="linear") for stream in streams]
-    >>> observers = Embedding.fit(systems).transform(systems).observers
-    >>> stack = SystemStack.of(systems)
-    >>> gram = embedded_cross_gram(observers, observers, stack, stack, approximate=False)
-    >>> np.allclose(gram.observer, sysbags.cross_gram(systems).observer, atol=1e-5)
-    True
-    """
-    products = embedded_products(first, second, rows.norms, columns.norms, restore=restore)
-    return CrossGram(
-        np.ascontiguousarray(products[..., :-1, :-1]),
-        products[..., -1, -1].copy(),
-        rows,
-        columns,
-        symmetric=rows is columns,
-        approximate=approximate,
-    )
+def mean_term(gram: CrossGram) -> Array:
+    """Return ``||mu_i - mu_j||^2`` of all pairs, (K, L): `lambda_mu` is its weight in the distance."""
+    norms = gram.rows.mean_norm[:, None] + gram.columns.mean_norm[None, :]
+    return np.maximum(norms - 2.0 * gram.mean, 0.0)
 
 
 def cross_gram(
@@ -211,7 +175,6 @@ def cross_gram(
     others: Sequence[System] | None = None,
     *,
     n_jobs: int | None = None,
-    dtype: npt.DTypeLike = np.float64,
     tiling: Tiling | None = None,
     embedding: Embedding | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -227,27 +190,20 @@ def cross_gram(
     Parameters
     ----------
     systems : sequence of System
-        The first collection; all systems have the same kernel and bag length. `LazySystems` are read a part
-        at a time.
+        The first collection; all systems have the same kernel and bag length.
     others : sequence of System, optional
         The second collection, by default the first; then each pair is computed once.
     n_jobs : int, optional
         Number of threads; -1 means all cores. The result does not depend on it.
-    dtype : {numpy.float64, numpy.float32}, default=numpy.float64
-        Precision of the kernel's sums over bins, see `kernel_matrix`.
     tiling : Tiling, optional
         How the work is cut; the result does not depend on it but for round-off.
     embedding : Embedding, optional
         Multiply embedded observers instead of evaluating the kernel for each pair: much faster for many
         systems, with the error that `Embedding` states. What a system is to itself stays exact.
     out : path, optional
-        Folder for the result, `observer.npy` and `mean.npy`, which the CrossGram has as memory maps. A call
-        that was interrupted continues when it is repeated with the same input.
-    memory : str or int, optional
-        What is held in memory at a time, as "2GB", "500MB" or a number of bytes; by default everything. The
-        result does not depend on it.
-    client : distributed.Client, optional
-        Compute on the cluster of this client; the result does not depend on it.
+        Folder for the result, `observer.npy` and `mean.npy`, which the CrossGram has as memory maps.
+    memory, client
+        See `sysbags.pairwise_distances`, also for a call that was interrupted.
 
     Returns
     -------
@@ -258,22 +214,15 @@ def cross_gram(
     >>> from sysbags.systems.system import System
     >>> one = System([[0.5]], samples=[[0.0, 1.0], [1.0, 0.0]], alpha=[[1.0], [0.0]], beta=[0.5, 0.5])
     >>> two = System([[0.1]], samples=[[1.0, 0.0]], alpha=[[1.0]], beta=[1.0])
-    >>> gram = cross_gram([one, two])
-    >>> gram.observer[:, :, 0, 0].round(4)
-    array([[1.    , 0.3679],
-           [0.3679, 1.    ]])
-    >>> gram.mean.round(4)
+    >>> cross_gram([one, two]).mean.round(4)
     array([[0.6839, 0.6839],
            [0.6839, 1.    ]])
     """
-    precision = np.dtype(check_precision(dtype))
     work = tile_work(systems, others, tiling, embedding, n_jobs, memory, client)
     rows, columns = work.rows.stack, work.columns.stack
     blocks = {"observer": (rows.transition.shape[1], columns.transition.shape[1]), "mean": ()}
-    output = work.output("gram", out, blocks, {"dtype": precision.str})
-    observer, mean = work.compute(
-        _gram_parts, (work.rows.kernel, precision), output, "kernel between streams"
-    )
+    output = work.output("gram", out, blocks, {})
+    observer, mean = work.compute(_gram_parts, (work.rows.kernel,), output, "kernel between streams")
     return CrossGram(observer, mean, rows, columns, work.symmetric, work.rows.approximate)
 
 
@@ -299,26 +248,194 @@ def tile_work(
     return TileWork(rows, columns, n_jobs, check_memory(memory), client)
 
 
-def tile_gram(
-    tile: tuple[Block, Block, bool], kernel: KernelLike, dtype: npt.DTypeLike, *, restore: bool = False
-) -> CrossGram:
+def tile_gram(tile: tuple[Block, Block, bool], kernel: KernelLike, *, restore: bool = False) -> CrossGram:
     """Return the CrossGram of a tile: of two blocks, or of a block with itself if only one half is needed."""
     top, left, upper = tile
-    block = products(top, left, upper, kernel, dtype, restore=restore)
-    if upper:
-        mirrored = np.tril_indices(len(block))
-        block[mirrored] = block[mirrored[::-1]].transpose(0, 2, 1)
-    observer = block[..., :-1, :-1].astype(np.float64, order="C")
-    mean = block[..., -1, -1].astype(np.float64, order="C")
-    if upper:
-        diagonal = np.arange(len(block))
-        observer[diagonal, diagonal] = top.stack.observer_gram
-        mean[diagonal, diagonal] = top.stack.mean_norm
-    return CrossGram(observer, mean, top.stack, left.stack, upper, top.approximate)
+    block = _products(top, left, upper, kernel, restore)
+    if not upper:
+        return _gram_of(block, top.stack, left.stack, False, top.approximate)
+    mirrored, diagonal = np.tril_indices(len(block)), np.arange(len(block))
+    block[mirrored] = block[mirrored[::-1]].transpose(0, 2, 1)
+    gram = _gram_of(block, top.stack, left.stack, True, top.approximate)
+    gram.observer[diagonal, diagonal] = top.stack.observer_gram
+    gram.mean[diagonal, diagonal] = top.stack.mean_norm
+    return gram
 
 
-def _gram_parts(
-    tile: tuple[Block, Block, bool], kernel: KernelLike, dtype: npt.DTypeLike
-) -> tuple[Array, Array]:
-    gram = tile_gram(tile, kernel, dtype)
+def _gram_of(
+    products: Array, rows: SystemStack, columns: SystemStack, symmetric: bool, approximate: bool
+) -> CrossGram:
+    """Return the CrossGram of the products `[C_i mu_i]' [C_j mu_j]`, (K, L, n + 1, m + 1)."""
+    observer, mean = np.ascontiguousarray(products[..., :-1, :-1]), products[..., -1, -1].copy()
+    return CrossGram(observer, mean, rows, columns, symmetric, approximate)
+
+
+def _gram_parts(tile: tuple[Block, Block, bool], kernel: KernelLike) -> tuple[Array, Array]:
+    gram = tile_gram(tile, kernel)
     return gram.observer, gram.mean
+
+
+def embedded_cross_gram(
+    first: npt.NDArray[Any],
+    second: npt.NDArray[Any],
+    rows: SystemStack,
+    columns: SystemStack,
+    *,
+    approximate: bool,
+    restore: bool = True,
+) -> CrossGram:
+    """Return the CrossGram of embedded systems, by products alone.
+
+    Parameters
+    ----------
+    first, second : (K, n + 1, d), (L, m + 1, d) arrays
+        Observers and means, see `EmbeddedSystems`.
+    rows, columns : SystemStack
+        The small matrices of the same systems; the same object twice for systems with themselves.
+    approximate : bool
+        See `CrossGram`.
+    restore : bool, default=True
+        Estimate what the embedding has lost, see `embedded_products`.
+    """
+    products = embedded_products(first, second, rows.norms, columns.norms, restore=restore)
+    return _gram_of(products, rows, columns, rows is columns, approximate)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A run of systems with all that a tile needs of them.
+
+    Attributes
+    ----------
+    place : slice
+        Its systems in the collection.
+    stack : SystemStack
+        Of its systems, padded to the largest order n of the collection.
+    samples : list of (N, p) arrays
+    weights : list of (N, n + 1) arrays
+        Coefficients of the observer and of the mean.
+    observers : (S, n + 1, d) array or None
+        Observers and means as matrices, for an embedding or a kernel with an explicit feature map; then there
+        are no samples.
+    approximate : bool
+        Whether an embedding has lost a part of them.
+    """
+
+    place: slice
+    stack: SystemStack
+    samples: list[Array]
+    weights: list[Array]
+    observers: npt.NDArray[Any] | None = None
+    approximate: bool = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Copy arrays that came from another process, which are read-only; see `SystemStack.copy`."""
+        observers = state["observers"]
+        copies = {
+            "stack": state["stack"].copy(),
+            "observers": None if observers is None else observers.copy(),
+        }
+        self.__dict__.update(state, **copies)
+
+
+class Collection:
+    """Systems that are cut into blocks, which are read and prepared when they are needed.
+
+    Attributes
+    ----------
+    blocks : list of slice
+    bytes : (number of blocks,) array of int
+        What a block takes in memory.
+    tile_bytes : int
+        What a thread takes to compute a tile, for the larger of its blocks, beside the blocks.
+    read_bytes : int
+        What a thread takes to turn systems into matrices, before that.
+    """
+
+    def __init__(
+        self,
+        systems: Sequence[System],
+        stack: SystemStack,
+        tiling: Tiling | None = None,
+        embedding: Embedding | None = None,
+    ) -> None:
+        self.systems, self.stack, self.embedding = systems, stack, embedding
+        space = space_of(systems)
+        self.kernel: KernelLike = space.kernel
+        self.approximate = embedding is not None and embedding.size is not None
+        self._features = feature_map(self.kernel)
+        sizes = sizes_of(systems)
+        length, n = space.bag_length, stack.transition.shape[1]
+        if embedding is None and self._features is None:
+            entries, numbers = sizes * length, sizes * (length + n + 1)
+        else:
+            width = length if embedding is None or embedding.size is None else embedding.size
+            entries = numbers = np.full(len(sizes), (n + 1) * width)
+        usual = KERNEL_TILING if entries is not numbers else MATRIX_TILING
+        self.blocks = (tiling or usual).blocks_of(entries)
+        item = 8 if embedding is None else 4
+        self.bytes = np.array([item * int(numbers[block].sum()) for block in self.blocks])
+        most = max(block.stop - block.start for block in self.blocks)
+        if entries is numbers:  # products of matrices; systems that are read, and the kernel of one of them
+            self.tile_bytes = 24 * (most * (n + 1)) ** 2
+            read = min(most if embedding is None else QUEUED, len(sizes))
+            self.read_bytes = 8 * int(sizes.max()) * ((read + 1) * length + width)
+        else:  # copies of the blocks in the order of the kernel
+            self.tile_bytes, self.read_bytes = 5 * int(self.bytes.max()), 0
+
+    def read(self, places: Sequence[slice], n_jobs: int | None = None) -> list[Block]:
+        """Read the systems of consecutive blocks."""
+        n = self.stack.transition.shape[1]
+        if self.embedding is not None:
+            start, systems = places[0].start, self.systems
+            every = slice(start, places[-1].stop)
+            part = systems.subset(every) if isinstance(systems, LazySystems) else systems[every]
+            observers = embed_systems(self.embedding, part, n, n_jobs).observers
+            own = [observers[place.start - start : place.stop - start] for place in places]
+            stacks = [self.stack.subset(place) for place in places]
+            return [
+                Block(place, stack, [], [], rows, self.approximate)
+                for place, stack, rows in zip(places, stacks, own, strict=True)
+            ]
+        return [self._block(place, self.systems[place], n) for place in places]
+
+    def _block(self, place: slice, systems: Sequence[System], n: int) -> Block:
+        stack = self.stack.subset(place)
+        samples, weights = [system.samples for system in systems], [_weights(s, n) for s in systems]
+        features = self._features
+        if features is None:
+            return Block(place, stack, samples, weights)
+        rows = [weight.T @ features(one) for one, weight in zip(samples, weights, strict=True)]
+        return Block(place, stack, [], [], np.stack(rows))
+
+
+def _products(first: Block, second: Block, upper: bool, kernel: KernelLike, restore: bool) -> Array:
+    """Return `[C_i mu_i]' [C_j mu_j]` for a tile, (S1, S2, n + 1, m + 1); if `upper`, its upper half."""
+    if first.observers is not None and second.observers is not None:
+        norms, restore = (first.stack.norms, second.stack.norms), restore and first.approximate
+        return embedded_products(first.observers, second.observers, *norms, restore=restore)
+    if isinstance(kernel, str):
+        streams = (first.samples, first.weights), (second.samples, second.weights)
+        return histogram_products(*streams, upper, kernel)
+    return _called_products(first, second, upper, kernel)
+
+
+def _weights(system: System, n: int) -> Array:
+    """Return the coefficients of the observer, padded to order n, and of the mean: (N, n + 1)."""
+    weights = np.zeros((system.size, n + 1))
+    weights[:, : system.order] = system.alpha
+    weights[:, n] = system.beta
+    return weights
+
+
+def _called_products(
+    first: Block, second: Block, upper: bool, kernel: Callable[[Array, Array], Array]
+) -> Array:
+    """Call the kernel of the caller for each pair."""
+    n, m = first.weights[0].shape[1], second.weights[0].shape[1]
+    found = np.zeros((len(first.samples), len(second.samples), n, m))
+    for i, (row, weight) in enumerate(zip(first.samples, first.weights, strict=True)):
+        for j, (column, other_weight) in enumerate(zip(second.samples, second.weights, strict=True)):
+            if j > i or not upper:
+                found[i, j] = weight.T @ call_kernel(kernel, row, column) @ other_weight
+    return found

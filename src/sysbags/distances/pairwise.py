@@ -6,17 +6,14 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from sysbags._common.lazy import load_name
 from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import check_choice, check_weight, seed_of
 from sysbags.distances import METRICS
 from sysbags.distances.embedding import Embedding
-from sysbags.distances.gram import CrossGram, SystemStack, tile_gram, tile_work
-from sysbags.distances.tiles import Block
+from sysbags.distances.gram import Block, CrossGram, SystemStack, tile_gram, tile_work
 from sysbags.errors import IncompatibleSystemsError, ParameterError
-from sysbags.kernels.functions import check_precision
 from sysbags.systems.system import System
 
 __all__ = [
@@ -39,7 +36,6 @@ def pairwise_distances(
     lambda_mu: Weight = 0.0,
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
-    dtype: npt.DTypeLike = np.float64,
     embedding: Embedding | None = None,
     out: Any = None,
     memory: str | int | None = None,
@@ -66,8 +62,6 @@ def pairwise_distances(
         Seed of the starts of the search for rotations.
     n_jobs : int, optional
         Number of threads; -1 means all cores. The result does not depend on it.
-    dtype : {numpy.float64, numpy.float32}, default=numpy.float64
-        Precision inside the kernel, see `kernel_matrix`.
     embedding : Embedding, optional
         Approximate the kernel, see `cross_gram`; what the embedding loses is estimated, so that near
         duplicates are near.
@@ -104,15 +98,14 @@ def pairwise_distances(
     ((3, 3), True, True)
     """
     check_choice(metric, "metric", METRICS)
-    precision = np.dtype(check_precision(dtype))
     work = tile_work(systems, others, None, embedding, n_jobs, memory, client)
     rows, columns = work.rows.stack, work.columns.stack
     weights = resolve_weights(rows, metric, lambda_a, lambda_mu)
     seed = seed_of(random_state)
     _check_defined(rows, None if work.symmetric else columns, metric, weights)
-    parameters = {"metric": metric, "weights": list(weights), "seed": seed, "dtype": precision.str}
+    parameters = {"metric": metric, "weights": list(weights), "seed": seed}
     output = work.output("distances", out, {"": ()}, parameters)
-    shared = (work.rows.kernel, precision, metric, weights, seed)
+    shared = (work.rows.kernel, metric, weights, seed)
     (squared,) = work.compute(_tile_distances, shared, output, "distances")
     return cast(Array, squared)
 
@@ -120,12 +113,11 @@ def pairwise_distances(
 def _tile_distances(
     tile: tuple[Block, Block, bool],
     kernel: KernelLike,
-    dtype: npt.DTypeLike,
     metric: str,
     weights: tuple[float, float],
     seed: int,
 ) -> tuple[Array]:
-    gram = tile_gram(tile, kernel, dtype, restore=True)
+    gram = tile_gram(tile, kernel, restore=True)
     lambda_a, lambda_mu = weights
     return (distance_matrix(gram, metric, lambda_a=lambda_a, lambda_mu=lambda_mu, random_state=seed),)
 
@@ -159,7 +151,7 @@ def distance_matrix(
     """Return `pairwise_distances` from a CrossGram."""
     entry = METRICS[check_choice(metric, "metric", METRICS)]
     weights = resolve_weights(gram.rows, metric, lambda_a, lambda_mu) if entry.weighted else ()
-    options = {"random_state": random_state} if entry.weighted else {}
+    options = {"random_state": random_state} if metric == "alignment" else {}
     squared: Array = load_name(entry.matrix)(gram, *weights, **options, n_jobs=n_jobs)
     return squared
 

@@ -36,47 +36,33 @@ NEAR = 0.01
 def sgot_distance(first: System, second: System, eta: float = 0.5) -> float:
     """Return the squared spectral-Grassmann distance of two systems.
 
-    A system moves the stream in feature space, without its mean, by the operator ``T = C A C^+``. This is a
-    sum ``sum_i lambda_i P_i`` over its eigenvalues and their spectral projectors, so a system is taken as the
+    A system moves the stream in feature space, without its mean, by the operator ``T = C A C^+``, a sum
+    ``sum_i lambda_i P_i`` over its eigenvalues and their spectral projectors. So a system is taken as the
     uniform distribution of the pairs ``(lambda_i, P_i)``. The distance is the squared 2-Wasserstein distance
-    between two such distributions, for the cost
+    between two such distributions, solved exactly, for the cost
 
         ``eta |lambda_i - lambda'_j|^2 + (1 - eta) (1 - delta_ij^2)``
 
-    where ``delta_ij = |<P_i, P'_j>| / (||P_i|| ||P'_j||)`` is the cosine between two projectors. For a single
-    eigenvalue ``P = r l^H``, with the eigenvectors ``r = C v`` of T and ``l = C (C'C)^-1 w`` of its adjoint,
-    and ``delta_ij = |<r_i, r'_j> <l_i, l'_j>|`` for eigenvectors of length 1. Such inner products come from
-    the block ``M = C1' C2`` of the `CrossGram`: ``<r_i, r'_j> = v_i^H M v'_j``. The transport is solved
-    exactly.
+    where ``delta_ij = |<P_i, P'_j>| / (||P_i|| ||P'_j||)`` is the cosine between two projectors. Their inner
+    products come from the block ``M = C1' C2`` of the `CrossGram`. This is the square of
+    ``ot.sgot.sgot_metric`` of POT for ``p = q = 2`` and ``r = 1``; the default there is ``q = 1``.
 
     The root of the distance satisfies the triangle inequality, for systems of any orders. It does not depend
     on the basis of the states, nor on the unit of the observer, and ignores the mean. For eta above 0 and
     below 1 it is a metric of the operators T of systems whose transitions are invertible and diagonalisable.
-    Others are exceptions. An eigenvalue 0 adds nothing to T, but its mode counts: transitions
-    ``diag(0.5, 0)`` and ``[0.5]`` may have the same T and a distance above 0. A defective transition has the
-    distance 0 to its diagonalisable part, although their T differ.
-
-    The distance is the square of ``ot.sgot.sgot_metric`` of POT for ``p = q = 2`` and ``r = 1``; the default
-    there is ``q = 1``, without the squares in the cost.
 
     Where a transition is defective or has equal eigenvalues, its eigenvectors are not defined. Eigenvalues
     that rounding errors could exchange are therefore taken together: each counts with their average and the
-    projector on their whole invariant subspace, which is defined.
-
-    Near such transitions a small change of a system may change the distance much. A change of size e moves
-    the eigenvalues of a Jordan block of size k by about ``e^(1/k)``. And as soon as two eigenvalues are far
-    enough apart to count one by one, each has a projector of its own in place of the common one: between two
-    systems that differ by 1e-10 the part of the modes may have its largest value. The root of the alignment
-    distance changes by at most ``lambda_a^(1/2) e``.
+    projector on their whole invariant subspace. Near such transitions a small change of a system may change
+    the distance much: as soon as two eigenvalues count one by one, each has a projector of its own.
 
     Parameters
     ----------
     first, second : System
         With the same kernel and bag length, and independent observer columns; any orders and transitions.
     eta : float, default=0.5
-        Weight of the eigenvalues, from 0 to 1; the modes have the rest. The result depends on it much. The
-        table of metrics has POT's default, 0.5, which need not be the best: the streams of `make_streams` are
-        classified better with 0.1.
+        Weight of the eigenvalues, from 0 to 1; the modes have the rest. The result depends on it much. POT's
+        default need not be the best: the streams of `make_streams` are classified better with 0.1.
 
     Returns
     -------
@@ -95,32 +81,7 @@ def sgot_distance(first: System, second: System, eta: float = 0.5) -> float:
 
 
 def sgot_matrix(gram: CrossGram, eta: float = 0.5, *, n_jobs: int | None = None) -> Array:
-    """Return the squared spectral-Grassmann distances of all pairs of a `CrossGram`.
-
-    Each transition is decomposed once. See `sgot_distance`.
-
-    Parameters
-    ----------
-    gram : CrossGram
-        Of two collections, or of one with itself; then each pair is computed once.
-    eta : float, default=0.5
-    n_jobs : int, optional
-        Threads; the result does not depend on it.
-
-    Returns
-    -------
-    (K, L) array
-
-    Examples
-    --------
-    >>> import sysbags
-    >>> from sysbags.datasets import make_streams
-    >>> streams, _ = make_streams(classes=2, per_class=2, frames=40, bins=8)
-    >>> gram = sysbags.cross_gram([sysbags.identify(stream, order=3) for stream in streams])
-    >>> distances = sgot_matrix(gram)
-    >>> distances.shape, bool(np.all(np.diag(distances) == 0)), bool(np.all(distances <= 2.5))
-    ((4, 4), True, True)
-    """
+    """Return the `sgot_distance` of all pairs of a `CrossGram`; each transition is decomposed once."""
     share = check_share(eta, "eta", low="[", high="]")
     spectra = [_spectra(name, side) for name, side in sides(gram)]
     rows, columns = spectra[0], spectra[-1]

@@ -11,18 +11,17 @@ products are traces: `<Gamma_k(1), Gamma_k(2)> = tr(A1^k M (A2^k)' M')` with `M 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from sysbags._common.parallel import run
-from sysbags._common.types import Array
-from sysbags._common.validation import check_share, check_weight
+from sysbags._common.types import Array, IntArray
+from sysbags._common.validation import check_share
 from sysbags._numba.stein import martin_rows, stein_rows
-from sysbags.distances.alignment_matrix import mean_term
-from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
+from sysbags.distances.gram import CrossGram, SystemStack, cross_gram, mean_term
 from sysbags.errors import IncompatibleSystemsError
 from sysbags.systems.system import System
 
@@ -39,7 +38,7 @@ __all__ = [
     "max_singular_value_matrix",
     "mirrored",
     "normalized_covariance_matrix",
-    "powers",
+    "prepared",
     "sides",
     "stein_solutions",
 ]
@@ -66,15 +65,15 @@ def sides(gram: CrossGram) -> list[tuple[str, SystemStack]]:
 
 
 def fill(
-    kernel: Callable[..., None], gram: CrossGram, prepared: list[tuple[Any, ...]], n_jobs: int | None
+    kernel: Callable[..., None], gram: CrossGram, arguments: Sequence[tuple[Any, ...]], n_jobs: int | None
 ) -> Array:
-    """Run a compiled kernel over chunks of rows."""
+    """Run a compiled kernel over chunks of rows; `arguments` are those of each side."""
     out = np.zeros(gram.mean.shape)
     observer = np.ascontiguousarray(gram.observer)
 
     def chunk(begin: int) -> None:
         end = min(begin + CHUNK_ROWS, len(out))
-        kernel(begin, end, gram.symmetric, observer, *prepared[0], *prepared[-1], out)
+        kernel(begin, end, gram.symmetric, observer, *arguments[0], *arguments[-1], out)
 
     run(chunk, range(0, len(out), CHUNK_ROWS), n_jobs, "distances")
     return out
@@ -103,8 +102,11 @@ def stein_solutions(transition: Array, observer_gram: Array) -> Array:
     return 0.5 * (solution + solution.transpose(0, 2, 1))
 
 
-def powers(transitions: list[Array]) -> list[tuple[Array, Array]]:
-    """Return each side's `A^(2^k)` (K, steps, n, n), as many as the slowest system needs, and their norms."""
+def prepared(gram: CrossGram, transitions: list[Array]) -> list[tuple[IntArray, Array, Array]]:
+    """Return the orders of each side, `A^(2^k)` as far as the slowest system needs them, and their norms.
+
+    The powers are (K, steps, n, n), the norms (K, steps).
+    """
     by_side = [[transition] for transition in transitions]
     for _ in range(MAX_DOUBLINGS):
         if max(float(np.abs(side[-1]).max()) for side in by_side) < POWER_FLOOR:
@@ -112,7 +114,10 @@ def powers(transitions: list[Array]) -> list[tuple[Array, Array]]:
         for side in by_side:
             side.append(side[-1] @ side[-1])
     stacks = [np.ascontiguousarray(np.stack(side, axis=1)) for side in by_side]
-    return [(stack, np.linalg.norm(stack, axis=(2, 3))) for stack in stacks]
+    orders = [side.orders for _, side in sides(gram)]
+    return [
+        (own, stack, np.linalg.norm(stack, axis=(2, 3))) for own, stack in zip(orders, stacks, strict=True)
+    ]
 
 
 DISCOUNT = 0.9
@@ -182,18 +187,7 @@ def martin_matrix(gram: CrossGram, n_jobs: int | None = None) -> Array:
 
     Each Stein equation is solved by doubling; the powers of the transitions and the Cholesky factors are
     computed once per system. There is no SVD: in the basis where both `O_ii` are the identity, the product
-    of the cosines is the volume of `O_12`.
-
-    Parameters
-    ----------
-    gram : CrossGram
-        Of two collections, or of one with itself; then each pair is computed once.
-    n_jobs : int, optional
-        Threads; the result does not depend on it.
-
-    Returns
-    -------
-    (K, L) array
+    of the cosines is the volume of `O_12`. The result does not depend on `n_jobs`.
     """
     whiteners, transitions = [], []
     for name, side in sides(gram):
@@ -214,12 +208,11 @@ def martin_matrix(gram: CrossGram, n_jobs: int | None = None) -> Array:
         whitener = np.tril(np.linalg.inv(factor))
         whiteners.append(whitener)
         transitions.append(factor.transpose(0, 2, 1) @ side.transition @ whitener.transpose(0, 2, 1))
-    transition_powers = powers(transitions)
-    prepared = [
-        (side.orders, whitener, *power)
-        for (_, side), whitener, power in zip(sides(gram), whiteners, transition_powers, strict=True)
+    arguments = [
+        (orders, whitener, *powers)
+        for (orders, *powers), whitener in zip(prepared(gram, transitions), whiteners, strict=True)
     ]
-    return mirrored(fill(martin_rows, gram, prepared, n_jobs), gram.symmetric)
+    return mirrored(fill(martin_rows, gram, arguments, n_jobs), gram.symmetric)
 
 
 def max_singular_value_matrix(gram: CrossGram, n_jobs: int | None = None) -> Array:
@@ -236,10 +229,7 @@ def max_singular_value_matrix(gram: CrossGram, n_jobs: int | None = None) -> Arr
             )
         transitions.append(transition)
         values.append(value)
-    prepared = [
-        (side.orders, *power) for (_, side), power in zip(sides(gram), powers(transitions), strict=True)
-    ]
-    kernel = fill(partial(stein_rows, False), gram, prepared, n_jobs)
+    kernel = fill(partial(stein_rows, False), gram, prepared(gram, transitions), n_jobs)
     distances = np.maximum(2.0 - 2.0 * kernel / np.sqrt(np.outer(values[0], values[-1])), 0.0)
     return mirrored(distances, gram.symmetric)
 
@@ -279,10 +269,7 @@ def covariance_kernel(
     transitions = [
         np.ascontiguousarray(np.sqrt(weight) * side.transition.transpose(0, 2, 1)) for _, side in sides(gram)
     ]
-    prepared = [
-        (side.orders, *power) for (_, side), power in zip(sides(gram), powers(transitions), strict=True)
-    ]
-    kernel = fill(partial(stein_rows, True), gram, prepared, n_jobs)
+    kernel = fill(partial(stein_rows, True), gram, prepared(gram, transitions), n_jobs)
     norms = [covariance_norms(side, weight) for _, side in sides(gram)]
     if gram.symmetric:
         kernel = mirrored(kernel, True)
@@ -291,33 +278,12 @@ def covariance_kernel(
 
 
 def covariance_matrix(
-    gram: CrossGram,
-    lambda_a: float = 0.25,
-    lambda_mu: float = 0.0,
-    *,
-    random_state: int | np.random.Generator | None = 0,
-    n_jobs: int | None = None,
+    gram: CrossGram, lambda_a: float = 0.25, lambda_mu: float = 0.0, *, n_jobs: int | None = None
 ) -> Array:
     """Return ``sum_k lambda_a^k ||Gamma_k(i) - Gamma_k(j)||^2 + lambda_mu ||mu_i - mu_j||^2`` of all pairs.
 
-    These are squared Euclidean distances: means are averages, and kernel methods are exact.
-
-    Parameters
-    ----------
-    gram : CrossGram
-        Of systems in the unit-variance form.
-    lambda_a : float, default=0.25
-        In [0, 1]: the weight of each lag relative to the lag before.
-    lambda_mu : float, default=0.0
-        Weight of the mean.
-    random_state
-        Ignored: nothing is random here.
-    n_jobs : int, optional
-        Threads; the result does not depend on it.
-
-    Returns
-    -------
-    (K, L) array
+    These are squared Euclidean distances: means are averages, and kernel methods are exact. See
+    `covariance_kernel` for the parameters.
 
     Examples
     --------
@@ -329,16 +295,11 @@ def covariance_matrix(
     True
     """
     kernel, first, second = covariance_kernel(gram, lambda_a, n_jobs=n_jobs)
-    return _distances(gram, first[:, None] + second[None, :] - 2.0 * kernel, lambda_mu)
+    return _with_means(gram, first[:, None] + second[None, :] - 2.0 * kernel, lambda_mu)
 
 
 def normalized_covariance_matrix(
-    gram: CrossGram,
-    lambda_a: float = 0.25,
-    lambda_mu: float = 0.0,
-    *,
-    random_state: int | np.random.Generator | None = 0,
-    n_jobs: int | None = None,
+    gram: CrossGram, lambda_a: float = 0.25, lambda_mu: float = 0.0, *, n_jobs: int | None = None
 ) -> Array:
     """Return `covariance_matrix` after a division of each system's covariances by their norm.
 
@@ -348,11 +309,12 @@ def normalized_covariance_matrix(
     kernel, first, second = covariance_kernel(gram, lambda_a, n_jobs=n_jobs)
     check_norms(first, "systems")
     check_norms(second, "others")
-    return _distances(gram, 2.0 - 2.0 * kernel / np.sqrt(np.outer(first, second)), lambda_mu)
+    return _with_means(gram, 2.0 - 2.0 * kernel / np.sqrt(np.outer(first, second)), lambda_mu)
 
 
-def _distances(gram: CrossGram, covariances: Array, lambda_mu: float) -> Array:
-    distances = np.maximum(covariances, 0.0) + check_weight(lambda_mu, "lambda_mu") * mean_term(gram)
+def _with_means(gram: CrossGram, covariances: Array, lambda_mu: float) -> Array:
+    """Return squared distances: what the covariances differ by, and the weighted part of the means."""
+    distances = np.maximum(covariances, 0.0) + lambda_mu * mean_term(gram)
     if gram.symmetric:
         np.fill_diagonal(distances, 0.0)
     return distances

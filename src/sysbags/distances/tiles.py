@@ -6,6 +6,7 @@ by tile, so that the results are the same bits whatever is held in memory at a t
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -21,21 +22,22 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.cache import SCHEMAS, fingerprint
-from sysbags._common.parallel import ONE_BLAS_THREAD, QUEUED, Shared, check_jobs, run, use_client
-from sysbags._common.types import Array, IntArray, KernelLike
-from sysbags._numba.histograms import cross_blocks
-from sysbags.distances.embedding import Embedding, embed_systems, embedded_products
-from sysbags.distances.output import PROGRESS, ArrayOutput, FileOutput, check_array
+from sysbags._common.files import atomic_write
+from sysbags._common.parallel import ONE_BLAS_THREAD, Shared, check_jobs, run, use_client
+from sysbags._common.types import Array, IntArray
 from sysbags.errors import FileError, ParameterError
-from sysbags.kernels.functions import call_kernel, feature_map
-from sysbags.kernels.histograms import Code, density, in_tiles
-from sysbags.systems.collection import LazySystems, sizes_of, space_of
-from sysbags.systems.system import System
 
 if TYPE_CHECKING:
-    from sysbags.distances.gram import SystemStack
+    from sysbags.distances.gram import Collection
 
-__all__ = ["Block", "Collection", "TileWork", "Tiling", "check_memory", "products"]
+__all__ = ["ArrayOutput", "FileOutput", "TileWork", "Tiling", "check_memory"]
+
+SAVE_SECONDS = 30.0
+PROGRESS = ".progress"
+PAGE = 4096
+MOST_WRITTEN = 64 * 10**6  # bytes in memory before they are saved
+UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+QUIET_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -73,214 +75,6 @@ class Tiling:
                 start, held = stop, 0
             held += size
         return [*blocks, slice(start, len(entries))]
-
-
-KERNEL_TILING = Tiling()
-MATRIX_TILING = Tiling(systems=128)  # matrix products are efficient in large tiles
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """A run of systems with all that a tile needs of them.
-
-    Attributes
-    ----------
-    place : slice
-        Its systems in the collection.
-    stack : SystemStack
-        Of its systems, padded to the largest order n of the collection.
-    samples : list of (N, p) arrays
-    weights : list of (N, n + 1) arrays
-        Coefficients of the observer and of the mean.
-    observers : (S, n + 1, d) array or None
-        Observers and means as matrices, for an embedding or a kernel with an explicit feature map; then there
-        are no samples.
-    approximate : bool
-        Whether an embedding has lost a part of them.
-    """
-
-    place: slice
-    stack: SystemStack
-    samples: list[Array]
-    weights: list[Array]
-    observers: npt.NDArray[Any] | None = None
-    approximate: bool = False
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Copy arrays that came from another process, which are read-only; see `SystemStack.copy`."""
-        observers = state["observers"]
-        copies = {
-            "stack": state["stack"].copy(),
-            "observers": None if observers is None else observers.copy(),
-        }
-        self.__dict__.update(state, **copies)
-
-
-class Collection:
-    """Systems that are cut into blocks, which are read and prepared when they are needed.
-
-    Parameters
-    ----------
-    systems : sequence of System
-    stack : SystemStack
-        Of all of them.
-    tiling : Tiling, optional
-        By default larger blocks where observers are matrices.
-    embedding : Embedding, optional
-
-    Attributes
-    ----------
-    blocks : list of slice
-    bytes : (number of blocks,) array of int
-        What a block takes in memory.
-    tile_bytes : int
-        What a thread takes to compute a tile, for the larger of its blocks, beside the blocks.
-    read_bytes : int
-        What a thread takes to turn systems into matrices, before that.
-    """
-
-    def __init__(
-        self,
-        systems: Sequence[System],
-        stack: SystemStack,
-        tiling: Tiling | None = None,
-        embedding: Embedding | None = None,
-    ) -> None:
-        self.systems, self.stack, self.embedding = systems, stack, embedding
-        space = space_of(systems)
-        self.kernel: KernelLike = space.kernel
-        self.approximate = embedding is not None and embedding.size is not None
-        self._features = feature_map(self.kernel)
-        sizes = sizes_of(systems)
-        length, n = space.bag_length, stack.transition.shape[1]
-        if embedding is None and self._features is None:
-            entries, numbers = sizes * length, sizes * (length + n + 1)
-        else:
-            width = length if embedding is None or embedding.size is None else embedding.size
-            entries = numbers = np.full(len(sizes), (n + 1) * width)
-        usual = KERNEL_TILING if entries is not numbers else MATRIX_TILING
-        self.blocks = (tiling or usual).blocks_of(entries)
-        item = 8 if embedding is None else 4
-        self.bytes = np.array([item * int(numbers[block].sum()) for block in self.blocks])
-        most = max(block.stop - block.start for block in self.blocks)
-        if entries is numbers:  # products of matrices; systems that are read, and the kernel of one of them
-            self.tile_bytes = 24 * (most * (n + 1)) ** 2
-            read = min(most if embedding is None else QUEUED, len(sizes))
-            self.read_bytes = 8 * int(sizes.max()) * ((read + 1) * length + width)
-        else:  # copies of the blocks in the order of the kernel
-            self.tile_bytes, self.read_bytes = 5 * int(self.bytes.max()), 0
-
-    def read(self, places: Sequence[slice], n_jobs: int | None = None) -> list[Block]:
-        """Read the systems of consecutive blocks."""
-        n = self.stack.transition.shape[1]
-        if self.embedding is not None:
-            start, systems = places[0].start, self.systems
-            every = slice(start, places[-1].stop)
-            part = systems.subset(every) if isinstance(systems, LazySystems) else systems[every]
-            observers = embed_systems(self.embedding, part, n, n_jobs).observers
-            own = [observers[place.start - start : place.stop - start] for place in places]
-            stacks = [self.stack.subset(place) for place in places]
-            return [
-                Block(place, stack, [], [], rows, self.approximate)
-                for place, stack, rows in zip(places, stacks, own, strict=True)
-            ]
-        return [self._block(place, self.systems[place], n) for place in places]
-
-    def _block(self, place: slice, systems: Sequence[System], n: int) -> Block:
-        stack = self.stack.subset(place)
-        samples, weights = [system.samples for system in systems], [_weights(s, n) for s in systems]
-        features = self._features
-        if features is None:
-            return Block(place, stack, samples, weights)
-        rows = [weight.T @ features(one) for one, weight in zip(samples, weights, strict=True)]
-        return Block(place, stack, [], [], np.stack(rows))
-
-
-def products(
-    first: Block,
-    second: Block,
-    upper: bool,
-    kernel: KernelLike,
-    dtype: npt.DTypeLike,
-    *,
-    restore: bool = False,
-) -> Array:
-    """Return `[C_i mu_i]' [C_j mu_j]` for a tile, (S1, S2, n + 1, m + 1).
-
-    Parameters
-    ----------
-    first, second : Block
-    upper : bool
-        Whether only pairs above the diagonal are needed: the others are left as they are.
-    kernel : str or callable
-    dtype : {numpy.float64, numpy.float32}
-        See `cross_gram`.
-    restore : bool, default=False
-        Estimate what an embedding has lost, see `embedded_products`.
-    """
-    if first.observers is not None and second.observers is not None:
-        if restore and first.approximate:
-            return embedded_products(first.observers, second.observers, first.stack.norms, second.stack.norms)
-        return np.tensordot(first.observers, second.observers, axes=(2, 2)).transpose(0, 2, 1, 3)
-    if isinstance(kernel, str):
-        return _histogram_products(first, second, upper, kernel, dtype)
-    return _called_products(first, second, upper, kernel)
-
-
-def _weights(system: System, n: int) -> Array:
-    """Return the coefficients of the observer, padded to order n, and of the mean: (N, n + 1)."""
-    weights = np.zeros((system.size, n + 1))
-    weights[:, : system.order] = system.alpha
-    weights[:, n] = system.beta
-    return weights
-
-
-def _called_products(
-    first: Block, second: Block, upper: bool, kernel: Callable[[Array, Array], Array]
-) -> Array:
-    """Call the kernel of the caller for each pair."""
-    n, m = first.weights[0].shape[1], second.weights[0].shape[1]
-    found = np.zeros((len(first.samples), len(second.samples), n, m))
-    for i, (row, weight) in enumerate(zip(first.samples, first.weights, strict=True)):
-        for j, (column, other_weight) in enumerate(zip(second.samples, second.weights, strict=True)):
-            if j > i or not upper:
-                found[i, j] = weight.T @ call_kernel(kernel, row, column) @ other_weight
-    return found
-
-
-def _histogram_products(first: Block, second: Block, upper: bool, kernel: str, dtype: npt.DTypeLike) -> Array:
-    """Sum over bins in one compiled call for the whole tile, without storing the kernel."""
-    code = Code.of(kernel, dtype)
-    rows, columns = _concatenate(first), _concatenate(second)
-    # The empty bins of the rows are skipped, so the sparser collection becomes the rows.
-    swapped = not upper and density(columns[0]) < density(rows[0])
-    if swapped:
-        rows, columns = columns, rows
-    (samples, weights, bounds), (others, other_weights, other_bounds) = rows, columns
-    found = np.zeros((bounds.size - 1, other_bounds.size - 1, weights.shape[1], other_weights.shape[1]))
-    cross_blocks(
-        *code.rows(samples),
-        weights,
-        bounds,
-        *code.columns(others),
-        in_tiles(other_weights),
-        other_bounds,
-        code.unit,
-        code.intersection,
-        upper,
-        found,
-    )
-    return found.transpose(1, 0, 3, 2) if swapped else found
-
-
-def _concatenate(block: Block) -> tuple[Array, Array, IntArray]:
-    """Concatenate the histograms and the coefficients of systems; the bounds are their first rows."""
-    bounds = np.cumsum([0] + [len(samples) for samples in block.samples])
-    return np.concatenate(block.samples), np.concatenate(block.weights), bounds
-
-
-UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-QUIET_SECONDS = 2.0
 
 
 def check_memory(memory: Any) -> int | None:
@@ -537,3 +331,208 @@ def _prints(side: Collection) -> list[Any]:
 
 def _megabytes(size: int) -> str:
     return f"{size / 1e6:,.0f} MB" if size >= 10**6 else f"{size:,} bytes"
+
+
+class ArrayOutput:
+    """Arrays of the caller, or new ones: nothing is done before, and nothing has to be saved.
+
+    Parameters
+    ----------
+    arrays : sequence of array-like
+        With slice assignment, such as arrays of NumPy or Zarr.
+    tiles : int
+        Number of tiles.
+    size : int, default=0
+        Bytes of the arrays, where they are new.
+
+    Attributes
+    ----------
+    done : (tiles,) array of bool
+        The tiles that have been written.
+    """
+
+    def __init__(self, arrays: Sequence[Any], tiles: int, size: int = 0) -> None:
+        self.arrays, self._size = list(arrays), size
+        self.done = np.zeros(tiles, bool)
+
+    def write(
+        self, rows: slice, columns: slice, parts: Sequence[Array], tile: int, mirrored: int | None
+    ) -> None:
+        """Write a tile: one part for each array, and the transposes to the tile on the other side."""
+        for array, part in zip(self.arrays, parts, strict=True):
+            array[rows, columns] = part
+            if mirrored is not None:
+                array[columns, rows] = part.transpose(1, 0, *range(part.ndim - 1, 1, -1))
+        self.done[[tile] if mirrored is None else [tile, mirrored]] = True
+
+    def held_bytes(self, rows: int, columns: int, symmetric: bool) -> int:
+        """Return the memory that the output takes while a panel of systems by systems is written."""
+        return self._size
+
+    def open(self) -> None:
+        """Nothing to do before tiles are written."""
+
+    def save(self) -> None:
+        """Nothing to do after tiles are written."""
+
+    def results(self) -> list[Any]:
+        """Return the arrays."""
+        return self.arrays
+
+
+class FileOutput(ArrayOutput):
+    """Files of the format .npy, written through memory maps, and a file that says which tiles they hold.
+
+    Parameters
+    ----------
+    shapes : mapping of path to tuple of int
+    progress : path
+        A JSON document: the key, the finished tiles as bits, and whether all are finished.
+    tiles : int
+    key : callable
+        Returns all that the results depend on, as JSON. Files with another key are replaced.
+    memory : int or None
+        A quarter of it may be filled with what is written.
+    """
+
+    def __init__(
+        self,
+        shapes: Mapping[Path, tuple[int, ...]],
+        progress: Path,
+        tiles: int,
+        key: Callable[[], str],
+        memory: int | None = None,
+    ) -> None:
+        super().__init__([], tiles)
+        self._most = MOST_WRITTEN if memory is None else max(10**6, min(MOST_WRITTEN, memory // 4))
+        self._shapes, self._progress = shapes, progress
+        for path in (*shapes, progress):
+            if path.is_dir():
+                raise FileError(f"cannot write {path}: it is a folder, but it must be the name of a file")
+        self._key = key()
+        done = self._finished(tiles)
+        self._exists = done is not None
+        self.done = self.done if done is None else done
+        self._saved, self._written = time.monotonic(), 0
+
+    def open(self) -> None:
+        """Open the files, which are created if they are not those of this work."""
+        for path, shape in self._shapes.items():
+            if not self._progress.exists() and path.exists() and not _may_be_result(path, shape):
+                raise FileError(
+                    f"{path} is not the result of an earlier call, and would be replaced: remove it, or use "
+                    "another name"
+                )
+        try:
+            if not self._exists:
+                self._create()
+            self._open()
+        except (OSError, ValueError) as error:
+            path = next(iter(self._shapes))
+            raise FileError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
+
+    def write(
+        self, rows: slice, columns: slice, parts: Sequence[Array], tile: int, mirrored: int | None
+    ) -> None:
+        """Write a tile; progress is saved from time to time."""
+        super().write(rows, columns, parts, tile, mirrored)
+        self._written += self._pages(
+            rows.stop - rows.start, columns.stop - columns.start, mirrored is not None
+        )
+        if self._written > self._most or time.monotonic() - self._saved > SAVE_SECONDS:
+            self.save()
+
+    def held_bytes(self, rows: int, columns: int, symmetric: bool) -> int:
+        """Return the memory that is filled before it is saved."""
+        return min(self._most, self._pages(rows, columns, symmetric))
+
+    def _pages(self, rows: int, columns: int, symmetric: bool) -> int:
+        """Return the memory of a part of the arrays; each of its rows begins and ends within a page."""
+        sides = [(rows, columns), (columns, rows)][: 1 + symmetric]
+        items = [8 * int(np.prod(shape[2:])) for shape in self._shapes.values()]
+        return sum(down * (across * item + 2 * PAGE) for down, across in sides for item in items)
+
+    def save(self) -> None:
+        """Write what is in memory, say that it is written, and free the memory."""
+        for array in self.arrays:
+            array.flush()
+        bits = np.packbits(self.done).tobytes().hex()
+        document = {
+            "key": self._key,
+            "tiles": self.done.size,
+            "done": bits,
+            "complete": bool(self.done.all()),
+        }
+        with atomic_write(self._progress) as temporary:
+            temporary.write_text(json.dumps(document), encoding="utf-8")
+        self._open()  # pages of a memory map stay in memory until it is closed
+        self._saved, self._written = time.monotonic(), 0
+
+    def results(self) -> list[Any]:
+        """Return memory maps of the files; what the caller changes in them is not written."""
+        self.arrays = []
+        return [np.lib.format.open_memmap(path, mode="c") for path in self._shapes]
+
+    def _open(self) -> None:
+        self.arrays = []
+        self.arrays = [np.lib.format.open_memmap(path, mode="r+") for path in self._shapes]
+
+    def _finished(self, tiles: int) -> npt.NDArray[np.bool_] | None:
+        """Return which tiles the files hold; None if they are not those of this work."""
+        try:
+            document = json.loads(self._progress.read_text(encoding="utf-8"))
+            if document["key"] != self._key or document["tiles"] != tiles:
+                return None
+            bits = np.frombuffer(bytes.fromhex(document["done"]), np.uint8)
+            for path, shape in self._shapes.items():
+                array = np.lib.format.open_memmap(path, mode="r")
+                if array.shape != shape or array.dtype != np.float64:
+                    return None
+            done = np.unpackbits(bits)[:tiles].astype(bool)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # missing, or damaged
+        return done if done.size == tiles else None
+
+    def _create(self) -> None:
+        """Create files of zeros; the space is taken now, as a full disk would end the process later."""
+        self._progress.parent.mkdir(parents=True, exist_ok=True)
+        self._progress.unlink(missing_ok=True)
+        for path, shape in self._shapes.items():
+            with path.open("wb") as file:
+                header = {"descr": np.dtype(np.float64).str, "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, header)
+                self._allocate(file, 8 * int(np.prod(shape)))
+
+    @staticmethod
+    def _allocate(file: Any, size: int) -> None:
+        start = file.tell()
+        file.truncate(start + size)
+        if hasattr(os, "posix_fallocate"):
+            file.flush()
+            os.posix_fallocate(file.fileno(), 0, start + size)
+
+
+def _may_be_result(path: Path, shape: tuple[int, ...]) -> bool:
+    """Tell whether a file is empty, or has the header of a result: a killed call leaves such files."""
+    try:
+        with path.open("rb") as file:
+            if not file.read(1):
+                return True
+            file.seek(0)
+            np.lib.format.read_magic(file)
+            return np.lib.format.read_array_header_1_0(file) == (shape, False, np.dtype(np.float64))
+    except (OSError, ValueError):
+        return False
+
+
+def check_array(out: Any, shape: tuple[int, ...]) -> Any:
+    """Return an array of the caller that results can be written to."""
+    if not hasattr(out, "__setitem__") or not hasattr(out, "shape"):
+        raise ParameterError(
+            f"out is of type {type(out).__name__}, but it must be a path, or an array with a shape"
+        )
+    if tuple(out.shape) != shape:
+        raise ParameterError(f"out has shape {tuple(out.shape)}, but it must be {shape}")
+    if np.dtype(getattr(out, "dtype", float)).kind != "f":
+        raise ParameterError(f"out has the dtype {out.dtype}, but distances need a floating point array")
+    return out

@@ -9,10 +9,11 @@ import numpy as np
 
 from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
+from sysbags._numba.stability import one_step_errors
 from sysbags.distances.gram import CrossGram, SystemStack
 from sysbags.errors import ParameterError
 from sysbags.systems.collection import check_systems
-from sysbags.systems.stability import one_step_noise, prediction_error, stable_transition
+from sysbags.systems.stability import stable_transition
 from sysbags.systems.system import System
 
 __all__ = ["to_unit_variance", "truncate"]
@@ -33,11 +34,6 @@ def truncate(systems: Sequence[System], gram: CrossGram, order: int) -> tuple[li
         ``cross_gram(systems)``.
     order : int
         The new order; systems of a smaller order do not change.
-
-    Returns
-    -------
-    systems : list of System
-    gram : CrossGram
 
     Examples
     --------
@@ -63,19 +59,7 @@ def to_unit_variance(systems: Sequence[System], gram: CrossGram) -> tuple[list[S
     """Return identified systems and their CrossGram as if they had been identified in the unit-variance form.
 
     The states are divided by their standard deviations, and the observer and the cross blocks multiplied.
-    Only the transition is learnt again (constrained, with the margin of `identify`).
-
-    Parameters
-    ----------
-    systems : sequence of System
-        Systems from `identify` in the orthonormal form, which have states.
-    gram : CrossGram
-        ``cross_gram(systems)``.
-
-    Returns
-    -------
-    systems : list of System
-    gram : CrossGram
+    Only the transition is learnt again. The arguments are those of `truncate`, in the orthonormal form.
 
     Examples
     --------
@@ -130,16 +114,17 @@ def _gram_of(systems: list[System], observer: Array, observer_gram: Array, gram:
 
 def _learn_again(system: System, states: Array) -> System:
     """Return the system with other states and the transition that is learnt from them."""
-    transition = stable_transition(states)
-    order = states.shape[1]
+    states = np.ascontiguousarray(states)
+    transition, order = stable_transition(states), states.shape[1]
+    noise, residual = one_step_errors(states, transition)
     # An observer for the new order, which the caller replaces or truncates.
     return replace(
         system,
         transition=transition,
         alpha=system.alpha[:, :order],
         states=states,
-        residual=prediction_error(states, transition),
-        noise=one_step_noise(states, transition),
+        residual=residual,
+        noise=noise,
         compression_error=None,
         _observer_gram=system.observer_gram[:order, :order],
         _mean_norm=system.mean_norm,

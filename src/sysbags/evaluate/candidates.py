@@ -22,8 +22,7 @@ from sysbags.classifiers.registry import AUTO, CLASSIFIERS
 from sysbags.classifiers.scores import TrainingSet, half_mean
 from sysbags.classifiers.scores.centers import Centers, ClassCenters, average_centers, metric_centers
 from sysbags.distances import METRICS
-from sysbags.distances.alignment_matrix import mean_term
-from sysbags.distances.gram import CrossGram, SystemStack
+from sysbags.distances.gram import CrossGram, SystemStack, mean_term
 from sysbags.distances.pairwise import SCALE, distance_matrix, scaled_weights
 from sysbags.distances.truncation import to_unit_variance, truncate
 from sysbags.errors import ParameterError, SysbagsError

@@ -14,8 +14,7 @@ from sysbags.classifiers.scores import ScorePredictor
 from sysbags.classifiers.scores.centers import Centers, metric_centers
 from sysbags.classifiers.scores.neighbors import Neighbors
 from sysbags.distances import METRICS
-from sysbags.distances.alignment_matrix import mean_term
-from sysbags.distances.gram import CrossGram
+from sysbags.distances.gram import CrossGram, mean_term
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.errors import ParameterError
 from sysbags.evaluate.results import LeaveOneOut

@@ -19,7 +19,7 @@ from sysbags.classifiers.calibration import Calibration
 from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.classifiers.scores import Predictor, ScorePredictor
 from sysbags.distances import METRICS
-from sysbags.distances.alignment_matrix import mean_term
+from sysbags.distances.gram import mean_term
 from sysbags.errors import ParameterError
 from sysbags.evaluate.candidates import Systems, WeightGrid, squared_candidates, system_candidates
 from sysbags.evaluate.results import Confidence, Method

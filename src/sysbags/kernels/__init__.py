@@ -1,4 +1,4 @@
-"""Kernels between histograms, by name or as functions; this module has their table."""
+"""Kernels between histograms; this module has their table, `KERNELS`."""
 
 from __future__ import annotations
 
@@ -7,21 +7,13 @@ from typing import TYPE_CHECKING
 from sysbags._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from sysbags.kernels.functions import bhattacharyya as bhattacharyya
-    from sysbags.kernels.functions import chi2 as chi2
     from sysbags.kernels.functions import feature_map as feature_map
-    from sysbags.kernels.functions import intersection as intersection
     from sysbags.kernels.functions import kernel_matrix as kernel_matrix
-    from sysbags.kernels.functions import linear as linear
 
 _MODULES = {
     "KERNELS": "sysbags.kernels",
-    "bhattacharyya": "sysbags.kernels.functions",
-    "chi2": "sysbags.kernels.functions",
     "feature_map": "sysbags.kernels.functions",
-    "intersection": "sysbags.kernels.functions",
     "kernel_matrix": "sysbags.kernels.functions",
-    "linear": "sysbags.kernels.functions",
 }
 
 FEATURE_MAPS: dict[str, str | None] = {
@@ -30,7 +22,7 @@ FEATURE_MAPS: dict[str, str | None] = {
     "intersection": None,
     "linear": "numpy.asarray",
 }
-"""All kernels with their explicit feature maps; None is a sum over bins, see `sysbags.kernels.histograms`."""
+"""All kernels with their explicit feature maps; None is a sum over bins, see `sysbags.kernels.functions`."""
 
 KERNELS = tuple(FEATURE_MAPS)
 

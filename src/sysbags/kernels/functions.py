@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.lazy import load_name
-from sysbags._common.types import Array, KernelLike
+from sysbags._common.parallel import run
+from sysbags._common.types import Array, IntArray, KernelLike
 from sysbags._common.validation import check_stream, kernel_name
-from sysbags._numba.histograms import append_rows
+from sysbags._numba.histograms import (
+    GROUP,
+    LANES,
+    append_rows,
+    count_bins,
+    cross_blocks,
+    fill_lists,
+    fill_tiles,
+    kernel_rows,
+    mirror,
+)
 from sysbags.errors import ParameterError, StreamError
 from sysbags.kernels import FEATURE_MAPS, KERNELS
-from sysbags.kernels.histograms import Code, Columns, histogram_matrix
 
 __all__ = [
+    "Columns",
     "SlidingKernel",
-    "bhattacharyya",
+    "call_kernel",
     "check_kernel",
-    "chi2",
+    "check_precision",
     "feature_map",
-    "intersection",
+    "histogram_matrix",
+    "histogram_products",
     "kernel_matrix",
-    "linear",
 ]
 
 
@@ -89,98 +100,10 @@ def kernel_matrix(
     return histogram_matrix(rows, None if second is None else columns, kernel, precision, n_jobs)
 
 
-def chi2(first: Any, second: Any = None, *, n_jobs: int | None = None) -> Array:
-    """Chi-squared kernel of two streams of histograms, see `kernel_matrix`.
-
-    Parameters
-    ----------
-    first, second, n_jobs
-        See `kernel_matrix`.
-
-    Returns
-    -------
-    (N1, N2) array of float64
-
-    Examples
-    --------
-    >>> chi2([[1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]).round(4)
-    array([[1.    , 0.3679]])
-    """
-    return kernel_matrix(first, second, "chi2", n_jobs=n_jobs)
-
-
-def bhattacharyya(first: Any, second: Any = None) -> Array:
-    """Bhattacharyya kernel of two streams of histograms, see `kernel_matrix`.
-
-    Parameters
-    ----------
-    first, second
-        See `kernel_matrix`.
-
-    Returns
-    -------
-    (N1, N2) array of float64
-
-    Examples
-    --------
-    >>> bhattacharyya([[0.36, 0.64]], [[0.64, 0.36]])
-    array([[0.96]])
-    """
-    return kernel_matrix(first, second, "bhattacharyya")
-
-
-def intersection(first: Any, second: Any = None, *, n_jobs: int | None = None) -> Array:
-    """Histogram intersection of two streams of histograms, see `kernel_matrix`.
-
-    Parameters
-    ----------
-    first, second, n_jobs
-        See `kernel_matrix`.
-
-    Returns
-    -------
-    (N1, N2) array of float64
-
-    Examples
-    --------
-    >>> intersection([[0.25, 0.75]], [[0.5, 0.5]])
-    array([[0.75]])
-    """
-    return kernel_matrix(first, second, "intersection", n_jobs=n_jobs)
-
-
-def linear(first: Any, second: Any = None) -> Array:
-    """Inner products of two streams of any rows, see `kernel_matrix`.
-
-    Parameters
-    ----------
-    first, second
-        See `kernel_matrix`.
-
-    Returns
-    -------
-    (N1, N2) array of float64
-
-    Examples
-    --------
-    >>> linear([[1.0, 2.0]], [[3.0, -4.0]])
-    array([[-5.]])
-    """
-    return kernel_matrix(first, second, "linear")
-
-
 def feature_map(kernel: KernelLike) -> Callable[[Array], Array] | None:
     """Return phi with `k(a, b) = phi(a)' phi(b)` where it has finitely many dimensions, else None.
 
-    Parameters
-    ----------
-    kernel : str or callable
-        See `kernel_matrix`.
-
-    Returns
-    -------
-    callable or None
-        From (N, p) to (N, d) arrays. None for "chi2", "intersection" and callables.
+    It takes (N, p) to (N, d) arrays. None for "chi2", "intersection" and callables.
 
     Examples
     --------
@@ -245,12 +168,6 @@ class SlidingKernel:
     Only the kernel between new rows and the last N rows is evaluated; the rest of the matrix is moved. Rows
     must be valid for the kernel, see `sysbags._common.validation.check_stream`: nothing is checked here.
 
-    Parameters
-    ----------
-    rows : (N, p) array
-        The first N rows, contiguous.
-    kernel : str or callable, default="chi2"
-
     Attributes
     ----------
     rows : (N, p) array
@@ -263,8 +180,7 @@ class SlidingKernel:
     >>> stream = np.random.default_rng(0).dirichlet(np.ones(6), size=9)
     >>> sliding = SlidingKernel(stream[:5])
     >>> sliding.append(stream[5:7])
-    >>> sliding.append(stream[7:])
-    >>> np.allclose(sliding.matrix, kernel_matrix(stream[4:]), rtol=0, atol=1e-14)
+    >>> np.allclose(sliding.matrix, kernel_matrix(stream[2:7]), rtol=0, atol=1e-14)
     True
     """
 
@@ -284,7 +200,8 @@ class SlidingKernel:
         if count == size:
             self._start(new.copy())
             return
-        self.rows = _read_only(np.concatenate([self.rows[count:], new]))
+        self.rows = np.concatenate([self.rows[count:], new])
+        self.rows.setflags(write=False)
         k, code = self.matrix, self._code
         if code is None:
             block = kernel_matrix(new, self.rows, self.kernel)
@@ -298,7 +215,8 @@ class SlidingKernel:
         self._oldest = (self._oldest + count) % size
 
     def _start(self, rows: Array) -> None:
-        self.rows = _read_only(rows)
+        self.rows = rows
+        self.rows.setflags(write=False)
         self.matrix = kernel_matrix(self.rows, kernel=self.kernel)
         if self._code is not None:
             # In a ring, from the oldest row on: only new rows are encoded, in the place of the oldest ones.
@@ -306,6 +224,178 @@ class SlidingKernel:
             self._oldest = 0
 
 
+TILE = 256  # columns: a running sum for each of them and eight bins of them fit the first cache
+CHUNK = 1 << 26  # pairs of bins that make a thread worth its while, some 10 ms
+
+
+class Rows(NamedTuple):
+    """The rows of a kernel matrix: lists of the bins that matter, in groups; see `fill_lists`."""
+
+    starts: IntArray
+    bins: npt.NDArray[np.uint32]
+    values: npt.NDArray[Any]
+    sums: Array
+
+
+class Columns(NamedTuple):
+    """The columns of a kernel matrix: T tiles of bins by frames, (T, p, width), and sums, (T, width)."""
+
+    tiles: npt.NDArray[Any]
+    sums: Array
+
+
+class Code(NamedTuple):
+    """How histograms are written for the sums over bins.
+
+    Intersection takes them as they are. Chi-squared takes reciprocals, ``unit / max(a, floor)``: an
+    empty bin counts as `floor`, which adds less than `floor` to the sum of ab/(a + b), so the kernel
+    is off by less than ``2 p floor``. Products of four sums x + y of such reciprocals must neither
+    overflow nor underflow: in float64, floor = 2^-250 and unit = 1 keep them between 2^4 and 2^1004;
+    in float32, floor = 2^-62 and unit = 2^-32 keep them between 2^-124 and 2^124.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+        Precision of the sums.
+    floor : float
+        Entries up to here count as empty.
+    unit : float
+        What the sums are to be multiplied with.
+    empty : float
+        An empty bin, as it is written.
+    intersection : True or None
+        Chi-squared if None.
+    """
+
+    dtype: np.dtype[Any]
+    floor: float
+    unit: float
+    empty: float
+    intersection: Literal[True] | None
+
+    @classmethod
+    def of(cls, kernel: str, dtype: npt.DTypeLike) -> Code:
+        """Return the code for "chi2" or "intersection" in float64 or float32."""
+        precision = np.dtype(dtype)
+        if kernel == "intersection":
+            return cls(precision, 0.0, 1.0, 0.0, True)
+        floor, unit = (2.0**-250, 1.0) if precision == np.float64 else (2.0**-62, 2.0**-32)
+        return cls(precision, floor, unit, unit / floor, None)
+
+    def rows(self, samples: Array) -> Rows:
+        """Lay histograms out as the rows of a kernel matrix."""
+        starts = np.zeros(samples.shape[0] + 1, np.int64)
+        np.cumsum(-(-count_bins(_read_only(samples), self.floor) // GROUP), out=starts[1:])
+        bins = np.zeros(starts[-1] * GROUP, np.uint32)
+        values = np.full(starts[-1] * GROUP, self.empty, self.dtype)
+        fill_lists(_read_only(samples), starts, self.floor, self.unit, self.intersection, bins, values)
+        return Rows(starts, bins.reshape(-1, GROUP), values.reshape(-1, GROUP), samples.sum(axis=1))
+
+    def columns(self, samples: Array) -> Columns:
+        """Lay histograms out as the columns of a kernel matrix."""
+        size, length = samples.shape
+        count, width = _tiling(size)
+        tiles = np.full((count, length, width), self.empty, self.dtype)
+        fill_tiles(_read_only(samples), self.floor, self.unit, self.intersection, tiles)
+        return Columns(tiles, in_tiles(samples.sum(axis=1)))
+
+
+def in_tiles(lines: Array) -> Array:
+    """Cut (N, ...) lines as columns are cut, the frames last: (T, ..., width)."""
+    count, width = _tiling(lines.shape[0])
+    padded = np.zeros((count * width, *lines.shape[1:]))
+    padded[: lines.shape[0]] = lines
+    return np.ascontiguousarray(np.moveaxis(padded.reshape(count, width, *lines.shape[1:]), 1, -1))
+
+
+def _tiling(size: int) -> tuple[int, int]:
+    count = -(-size // TILE)
+    return count, -(-size // (count * LANES)) * LANES
+
+
 def _read_only(array: Array) -> Array:
-    array.setflags(write=False)
-    return array
+    """Return a read-only view: systems hold such arrays, and one kind is compiled once."""
+    view = array.view()
+    view.setflags(write=False)
+    return view
+
+
+def density(samples: Array) -> float:
+    """Return the share of bins that are not empty."""
+    return float(count_bins(_read_only(samples), 0.0).sum() / samples.size)
+
+
+def histogram_matrix(
+    first: Array,
+    second: Array | None,
+    kernel: str,
+    dtype: npt.DTypeLike,
+    n_jobs: int | None,
+) -> Array:
+    """Evaluate "chi2" or "intersection" for all rows of two streams, or of one with itself.
+
+    Each row is worked out alone, so that chunks and threads cannot change it.
+    """
+    code = Code.of(kernel, dtype)
+    left, right, symmetric = first, first if second is None else second, second is None
+    # The lists come from the stream where they skip more (columns are padded, hence the cost of few).
+    costs = [density(a) * a.shape[0] * (b.shape[0] + LANES) for a, b in ((left, right), (right, left))]
+    swapped = costs[1] < costs[0]
+    if swapped:
+        left, right = right, left
+    rows, columns = code.rows(left), code.columns(right)
+    out = np.empty((left.shape[0], right.shape[0]))
+    step = max(1, CHUNK // right.size // LANES) * LANES
+
+    def fill(begin: int) -> None:
+        end = min(begin + step, out.shape[0])
+        kernel_rows(*rows, *columns, code.unit, code.intersection, symmetric, begin, end, out)
+
+    run(fill, range(0, out.shape[0], step), n_jobs, "kernel")
+    if symmetric:
+        mirror(out)
+    return np.ascontiguousarray(out.T) if swapped else out
+
+
+def histogram_products(
+    first: tuple[list[Array], list[Array]],
+    second: tuple[list[Array], list[Array]],
+    upper: bool,
+    kernel: str,
+) -> Array:
+    """Return `W1' k(Y1, Y2) W2` for all pairs of two lists of streams, (S1, S2, n, m).
+
+    For "chi2" and "intersection": one compiled call, which does not store the kernel.
+
+    Parameters
+    ----------
+    first, second : tuple of two lists of arrays
+        The streams Y, (N, p), and their coefficients W, (N, n).
+    upper : bool
+        Only pairs in which the second stream comes after the first; the others are left as 0.
+    kernel : {"chi2", "intersection"}
+    """
+    code = Code.of(kernel, np.float64)
+    rows, columns = (
+        (np.concatenate(samples), np.concatenate(weights), np.cumsum([0] + [len(one) for one in samples]))
+        for samples, weights in (first, second)
+    )
+    # The empty bins of the rows are skipped, so the sparser collection becomes the rows.
+    swapped = not upper and density(columns[0]) < density(rows[0])
+    if swapped:
+        rows, columns = columns, rows
+    (samples, weights, bounds), (others, other_weights, other_bounds) = rows, columns
+    found = np.zeros((bounds.size - 1, other_bounds.size - 1, weights.shape[1], other_weights.shape[1]))
+    cross_blocks(
+        *code.rows(samples),
+        weights,
+        bounds,
+        *code.columns(others),
+        in_tiles(other_weights),
+        other_bounds,
+        code.unit,
+        code.intersection,
+        upper,
+        found,
+    )
+    return found.transpose(1, 0, 3, 2) if swapped else found

@@ -10,10 +10,10 @@ import numpy as np
 from sysbags._common.parallel import ONE_BLAS_THREAD, run, use_client
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer, check_weight
-from sysbags.distances.alignment_matrix import alignment_bounds, alignment_matrix, mean_term
+from sysbags.distances.alignment_matrix import alignment_bounds, alignment_matrix
 from sysbags.distances.certificates import transition_spectra
 from sysbags.distances.embedding import EmbeddedSystems, Embedding, check_embedding
-from sysbags.distances.gram import CrossGram, SystemStack, Tiling, cross_gram, embedded_cross_gram
+from sysbags.distances.gram import CrossGram, SystemStack, Tiling, cross_gram, embedded_cross_gram, mean_term
 from sysbags.errors import ParameterError
 from sysbags.systems.collection import LazySystems, check_same_space, check_systems
 from sysbags.systems.system import System

@@ -3,7 +3,7 @@
 A library is one SQLite file in WAL mode: readers never wait for writers, and a process that is killed leaves
 a whole file. Its tables:
 
-* ``settings``: one row, how clips become systems. A tree and its arrays, see `sysbags.storage.tree`.
+* ``settings``: one row, how clips become systems. A tree and its arrays, see `sysbags.storage.files`.
 * ``clips``: the paths, as bytes, since a name need not be text; labels, sources, and the size and times of
   the files when they were last checked.
 * ``contents``: one row for each content of clips, by its SHA-256, with the small arrays of its system. Clips

@@ -17,8 +17,7 @@ from sysbags.bags.streams import attempt
 from sysbags.bags.union import BagUnion
 from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.library.schema import check_file, checksum, pack, unpack
-from sysbags.storage.files import versions
-from sysbags.storage.tree import Reader, Writer
+from sysbags.storage.files import Reader, Writer, versions
 
 if TYPE_CHECKING:
     from sysbags.classifiers import SystemIdentifier

@@ -148,9 +148,8 @@ def _use_clips() -> None:
         LocalBinaryPatterns(16, 2, "uniform").stream(clips[0])
         for radii in ((1, 1, 1), (2, 1, 1)):
             PlanePatterns(radii).stream(clips[0])
-    stable_transition([[1.0], [2.0], [4.0]])
-    for dtype in (np.float64, np.float32):
-        cross_gram(systems, dtype=dtype)
+    stable_transition(np.array([[1.0], [2.0], [4.0]]))
+    cross_gram(systems)
     cross_gram([identify(system.samples, 2, "intersection") for system in systems])
 
 

@@ -103,10 +103,8 @@ class FrechetMean:
     >>> rng = np.random.default_rng(0)
     >>> systems = [sysbags.identify(rng.dirichlet(np.ones(6), size=30), order=2) for _ in range(3)]
     >>> mean = sysbags.frechet_mean(systems)
-    >>> mean.system, mean.rotations.shape
-    (System(order=2, size=90, bag_length=6, kernel='chi2'), (3, 2, 2))
-    >>> mean.converged, bool(mean.objective <= mean.history[0])
-    (True, True)
+    >>> mean.converged, bool(mean.objective <= mean.history[0]), mean.rotations.shape
+    (True, True, (3, 2, 2))
     """
 
     system: System
@@ -262,7 +260,7 @@ def mean_of_gram(
 
 
 def mean_gram(gram: CrossGram, groups: Sequence[Any], means: Sequence[BlockMean]) -> CrossGram:
-    """Return the CrossGram of means with the columns of a CrossGram of their systems.
+    """Return the CrossGram of means (rows) with the columns of a CrossGram of their systems.
 
     Parameters
     ----------
@@ -271,11 +269,6 @@ def mean_gram(gram: CrossGram, groups: Sequence[Any], means: Sequence[BlockMean]
     groups : sequence of arrays of int, or of slices
         Rows of the systems of each mean.
     means : sequence of BlockMean
-
-    Returns
-    -------
-    CrossGram
-        Rows are the means.
     """
     orders = np.array([len(m.transition) for m in means])
     n = int(orders.max())
@@ -313,12 +306,8 @@ def medoid(
 
     Parameters
     ----------
-    systems : sequence of System
-    metric : {"alignment", "covariance", "normalized-covariance", "martin", "max-singular-value", "sgot"}
-        By default "alignment", see `sysbags.pairwise_distances`.
-    lambda_a, lambda_mu : float, default=0.25, 0.0
-    random_state : int, Generator or None, default=0
-    n_jobs : int, optional
+    systems, metric, lambda_a, lambda_mu, random_state, n_jobs
+        See `sysbags.pairwise_distances`.
     gram : CrossGram, optional
         ``cross_gram(systems)``, if it has been computed before.
 
@@ -371,15 +360,11 @@ def covariance_mean(
     ----------
     systems : sequence of System
         In the unit-variance form.
-    weights : (K,) array_like, optional
-        Weights of the systems, 0 or more; by default equal.
+    weights, n_jobs, gram
+        See `frechet_mean`.
     normalized_by : float, optional
-        In [0, 1]: divide the covariances of each system by their norm with this `lambda_a` first, for the
-        metric "normalized-covariance".
-    n_jobs : int, optional
-        Number of threads for the kernel.
-    gram : CrossGram, optional
-        ``cross_gram(systems)``, if it has been computed before.
+        Divide the covariances of each system by their norm for this weight of lags, the `lambda_a` of
+        "normalized-covariance".
 
     Returns
     -------
@@ -392,8 +377,6 @@ def covariance_mean(
     >>> streams = np.random.default_rng(0).dirichlet(np.ones(6), size=(4, 30))
     >>> systems = [sysbags.identify(stream, order=2, normal_form="unit-variance") for stream in streams]
     >>> mean = covariance_mean(systems)
-    >>> mean
-    System(order=8, size=120, bag_length=6, kernel='chi2')
     >>> to_mean = sysbags.pairwise_distances(systems, [mean], "covariance").mean()
     >>> bool(np.isclose(to_mean, sysbags.pairwise_distances(systems, metric="covariance").mean() / 2))
     True

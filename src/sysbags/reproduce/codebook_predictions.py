@@ -13,8 +13,7 @@ from sysbags._common.types import Array, IntArray
 from sysbags.classifiers.scores import NO_PREDICTION
 from sysbags.classifiers.scores.neighbors import Neighbors
 from sysbags.distances import METRICS
-from sysbags.distances.alignment_matrix import mean_term
-from sysbags.distances.gram import CrossGram
+from sysbags.distances.gram import CrossGram, mean_term
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.evaluate.features import CachedGram
 from sysbags.reproduce.common import Options

@@ -31,7 +31,7 @@ METHODS = ("pivoted", "kmeans")
 # The round-off of a kernel matrix is about 1e-16 of its largest eigenvalue; after division by less than this
 # fraction of it, the sixth digit would be wrong.
 FLOOR = 1e-10
-BLOCK_ENTRIES = 4_000_000
+BLOCK_ENTRIES = 4_000_000  # the largest number of kernel values in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,14 +46,7 @@ class Compressed:
     error: dict[str, float]
 
 
-def feature_product(
-    left: Array,
-    right: Array,
-    coefficients: Array,
-    kernel: KernelLike,
-    *,
-    block_entries: int = BLOCK_ENTRIES,
-) -> Array:
+def feature_product(left: Array, right: Array, coefficients: Array, kernel: KernelLike) -> Array:
     """Return `k(left, right) @ coefficients`, with no more than a block of rows of the kernel in memory.
 
     Parameters
@@ -64,8 +57,6 @@ def feature_product(
         Bags; if it is the same object as `left`, small problems use the symmetry.
     coefficients : (N, r) array
     kernel : str or callable
-    block_entries : int
-        Largest number of kernel values in memory.
 
     Returns
     -------
@@ -76,7 +67,7 @@ def feature_product(
     if features is not None:
         product: Array = features(left) @ (features(right).T @ coefficients)
         return product
-    rows = max(1, block_entries // right.shape[0])
+    rows = max(1, BLOCK_ENTRIES // right.shape[0])
     if left is right and rows >= left.shape[0]:
         return kernel_matrix(left, kernel=kernel) @ coefficients
     blocks = [
@@ -171,10 +162,10 @@ def _present(result: Compressed | None, size: int, order: int) -> Compressed:
 class _Columns:
     """The columns and the diagonal of `k(Y, Y)`; only a small matrix is stored as a whole."""
 
-    def __init__(self, samples: Array, kernel: KernelLike, block_entries: int = BLOCK_ENTRIES) -> None:
+    def __init__(self, samples: Array, kernel: KernelLike) -> None:
         self.samples, self.kernel = samples, kernel
         count = samples.shape[0]
-        self.whole = kernel_matrix(samples, kernel=kernel) if count * count <= block_entries else None
+        self.whole = kernel_matrix(samples, kernel=kernel) if count * count <= BLOCK_ENTRIES else None
 
     def __getitem__(self, i: int) -> Array:
         if self.whole is not None:

@@ -15,7 +15,7 @@ from sysbags._numba.principal import centred, converged_eigenpairs, coordinates
 from sysbags._numba.stability import one_step_errors
 from sysbags.errors import OrderError, ParameterError, StreamError
 from sysbags.kernels.functions import check_kernel, kernel_matrix
-from sysbags.systems.stability import STABILITIES, transition_of_states
+from sysbags.systems.stability import MARGIN, STABILITIES, stable_transition
 from sysbags.systems.system import NORMAL_FORMS, System
 
 __all__ = [
@@ -31,6 +31,8 @@ __all__ = [
 
 EPSILON = float(np.finfo(np.float64).eps)
 MAX_FRAMES = 20_000  # the kernel then needs 3.2 GB, and is copied a few times
+EXPLAINED = 0.95  # the fraction of the variance for the order "auto"
+RANK_TOLERANCE = 1e-10  # an eigenvalue not above this fraction of the largest is treated as zero
 
 
 def identify(
@@ -40,9 +42,7 @@ def identify(
     *,
     normal_form: str = "orthonormal",
     stability: str = "constrained",
-    margin: float = 1e-3,
-    variance: float = 0.95,
-    rank_tolerance: float = 1e-10,
+    margin: float = MARGIN,
 ) -> System:
     """Learn the kernel linear dynamic system (`eq:KLDS`) that generates a stream of bags.
 
@@ -71,7 +71,7 @@ def identify(
         Rows are time; histograms (no negative entries, sum 1) unless the kernel is "linear" or a callable.
     order : int or "auto", default=5
         Dimension n of the state space. The centred kernel of N frames has rank N - 1 at most, so an order n
-        needs n + 1 frames. "auto" is the smallest order whose states explain the fraction `variance`.
+        needs n + 1 frames. "auto" is the smallest order whose states explain 95 % of the variance.
     kernel : {"chi2", "bhattacharyya", "intersection", "linear"} or callable, default="chi2"
         A callable takes two streams (N1, p) and (N2, p) and returns the (N1, N2) matrix.
     normal_form : {"orthonormal", "unit-variance"}, default="orthonormal"
@@ -81,10 +81,6 @@ def identify(
         the singular values of the least squares solution, which predicts worse; or not at all.
     margin : float, default=1e-3
         The transition's spectral norm is at most `1 - margin`.
-    variance : float, default=0.95
-        In (0, 1]: the fraction of the trace of the centred kernel that `order="auto"` must explain.
-    rank_tolerance : float, default=1e-10
-        In [0, 1): an eigenvalue not above this fraction of the largest is treated as zero.
 
     Returns
     -------
@@ -114,9 +110,6 @@ def identify(
     kernel = check_options(order, kernel, normal_form, stability)
     Y = check_stream(stream, kernel)
     check_share(margin, "margin", low="[", high=")")
-    check_share(variance, "variance", low="(", high="]")
-    check_share(rank_tolerance, "rank_tolerance", low="[", high=")")
-
     size = Y.shape[0]
     if size > MAX_FRAMES:
         raise StreamError(
@@ -131,8 +124,6 @@ def identify(
         normal_form=normal_form,
         stability=stability,
         margin=margin,
-        variance=variance,
-        rank_tolerance=rank_tolerance,
     )
 
 
@@ -153,9 +144,7 @@ def system_of_kernel(
     *,
     normal_form: str,
     stability: str,
-    margin: float = 1e-3,
-    variance: float = 0.95,
-    rank_tolerance: float = 1e-10,
+    margin: float = MARGIN,
     eigenpairs: Callable[[Array, int], tuple[Array, Array]] | None = None,
 ) -> System:
     """Identify a valid stream whose kernel matrix is known; see `identify` for the other options.
@@ -177,18 +166,18 @@ def system_of_kernel(
     # An eigenvalue below this is round-off of k.
     noise = 10.0 * size * EPSILON * largest
     if isinstance(order, str):
-        n = _smallest_order(K, variance, rank_tolerance, noise)
+        n = _smallest_order(K, noise)
     else:
         n = check_integer(order, "order")
         if n >= size:
-            _refuse(n, K, rank_tolerance, noise)
+            _refuse(n, K, noise)
     eigenvalues, V = (eigenpairs or lapack_eigenpairs)(K, n)
-    if eigenvalues[-1] <= max(rank_tolerance * eigenvalues[0], noise):
-        _refuse(n, K, rank_tolerance, noise)
+    if eigenvalues[-1] <= max(RANK_TOLERANCE * eigenvalues[0], noise):
+        _refuse(n, K, noise)
 
     scale = np.sqrt(eigenvalues if normal_form == "orthonormal" else np.full(n, float(size)))
     alpha, X = coordinates(np.ascontiguousarray(V), scale)
-    A = transition_of_states(X, stability, 1.0 - margin)
+    A = stable_transition(X, stability, margin)
     errors, residual = one_step_errors(X, A)
     return System.of_valid(
         transition=A,
@@ -219,14 +208,8 @@ def identify_first(
 ) -> System:
     """Identify a stream with the first of several orders that is possible.
 
-    Parameters
-    ----------
-    stream : (N, p) array_like
-    orders : sequence of int or "auto"
-        If the stream is too short or too still for an order, the next is tried; see `descending_orders`.
-    kernel : str or callable, default="chi2"
-    **options
-        Options of `identify`, for instance `normal_form`.
+    If the stream is too short or too still for an order, the next is tried; see `descending_orders`. The
+    options are those of `identify`.
 
     Examples
     --------
@@ -254,26 +237,26 @@ def descending_orders(orders: Sequence[int | str]) -> list[int | str]:
     return list(range(max(numbers), 0, -1)) if numbers else list(orders)
 
 
-def _positive(K: Array, rank_tolerance: float, noise: float) -> Array:
+def _positive(K: Array, noise: float) -> Array:
     """Return the eigenvalues that are not zero, descending."""
     eigenvalues = np.asarray(scipy.linalg.eigvalsh(K)[::-1], dtype=np.float64)
-    positive: Array = eigenvalues[eigenvalues > max(rank_tolerance * eigenvalues[0], noise)]
+    positive: Array = eigenvalues[eigenvalues > max(RANK_TOLERANCE * eigenvalues[0], noise)]
     return positive
 
 
-def _smallest_order(K: Array, variance: float, rank_tolerance: float, noise: float) -> int:
-    """Return the smallest order whose eigenvalues explain the fraction of the trace, or the rank."""
-    eigenvalues = _positive(K, rank_tolerance, noise)
+def _smallest_order(K: Array, noise: float) -> int:
+    """Return the smallest order whose eigenvalues explain enough of the trace, or the rank."""
+    eigenvalues = _positive(K, noise)
     if eigenvalues.size == 0:
-        _refuse(1, K, rank_tolerance, noise)
-    sufficient = np.cumsum(eigenvalues) >= variance * np.trace(K)
+        _refuse(1, K, noise)
+    sufficient = np.cumsum(eigenvalues) >= EXPLAINED * np.trace(K)
     return int(sufficient.argmax()) + 1 if sufficient.any() else eigenvalues.size
 
 
-def _refuse(order: int, K: Array, rank_tolerance: float, noise: float) -> NoReturn:
+def _refuse(order: int, K: Array, noise: float) -> NoReturn:
     """Raise an error with the reason why the order is not possible, and the largest possible order."""
     size = K.shape[0]
-    largest = _positive(K, rank_tolerance, noise).size
+    largest = _positive(K, noise).size
     if size == 1:
         raise OrderError("the stream has one frame, but a system needs at least two")
     if largest == 0:
@@ -313,9 +296,8 @@ def leading_eigenpairs(
       that ``sigma - K + V Lambda V'`` is positive definite, for sigma between the last of the n eigenvalues
       and the next. As ``V Lambda V'`` has rank n, the matrix K has at most n eigenvalues above sigma.
 
-    The error of an eigenvector is at most its residual over the distance of its eigenvalue to the next one.
-    The process is continued until this is below 1e-12 for all of them, or until the residuals are round-off,
-    1e-15 times the largest eigenvalue. Eigenvalues that differ by less than 1e-6 of it are left to LAPACK.
+    The process is continued until the errors of the eigenvectors are below 1e-12, or the residuals are
+    round-off. Eigenvalues that differ by less than 1e-6 of the largest are left to LAPACK.
 
     Parameters
     ----------
@@ -330,11 +312,8 @@ def leading_eigenpairs(
 
     Returns
     -------
-    values : (n,) array
-        Descending.
-    vectors : (N, n) array
-    steps : int
-        How many were needed. Instead of all three None is returned if ``20 + N / 2`` steps did not suffice.
+    values, vectors, steps : (n,) array, (N, n) array, int
+        The values descend. None instead of all three if ``20 + N / 2`` steps did not suffice.
 
     Examples
     --------

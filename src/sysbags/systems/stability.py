@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from sysbags._common.types import Array
-from sysbags._common.validation import check_choice, check_matrix, check_share
 from sysbags._numba.stability import (
     accelerated_gradient,
     clip_singular_values,
     largest_singular_value,
     least_squares,
-    one_step_errors,
     optimality_gap,
 )
-from sysbags.errors import StreamError
 
-__all__ = ["STABILITIES", "one_step_noise", "prediction_error", "stable_transition", "transition_of_states"]
+__all__ = ["MARGIN", "STABILITIES", "stable_transition"]
 
 STABILITIES = ("constrained", "clip", "none")
+MARGIN = 1e-3  # how far the spectral norm of a transition stays below 1
 GAP_TOLERANCE = 1e-13
 GRADIENT_STEPS = (100, 400, 1600, 6400)
 NEWTON_STEPS = 15
-LARGEST_NEWTON_ORDER = 30
+LARGEST_NEWTON_ORDER = 30  # up to here Newton's method helps the gradient steps, at a cost of n^6
 
 
-def stable_transition(
-    states: Any,
-    *,
-    stability: str = "constrained",
-    margin: float = 1e-3,
-    largest_newton_order: int = LARGEST_NEWTON_ORDER,
-) -> Array:
+def stable_transition(states: Array, stability: str = "constrained", margin: float = MARGIN) -> Array:
     """Learn the transition of a linear dynamic system from its states, the last line but one of Algorithm 1.
 
     The problem solved is
@@ -50,14 +40,12 @@ def stable_transition(
     Parameters
     ----------
     states : (N, n) array
-        Rows are time, at least two.
+        Contiguous; rows are time, at least two.
     stability : {"constrained", "clip", "none"}, default="constrained"
         "constrained" is the minimiser above; "clip" clips the singular values of the least squares
         solution, which is feasible but predicts worse; "none" is the least squares solution.
     margin : float, default=1e-3
         In [0, 1): how far the spectral norm stays below 1.
-    largest_newton_order : int, default=30
-        Up to this order Newton's method helps the gradient steps, at a cost of n^6.
 
     Returns
     -------
@@ -68,63 +56,24 @@ def stable_transition(
     --------
     A state that doubles with every step is best predicted by the largest factor allowed.
 
-    >>> stable_transition([[1.0], [2.0], [4.0]], margin=0.1)
+    >>> stable_transition(np.array([[1.0], [2.0], [4.0]]), margin=0.1)
     array([[0.9]])
-    >>> stable_transition([[1.0], [2.0], [4.0]], stability="none").round(12)
-    array([[2.]])
     """
-    check_choice(stability, "stability", STABILITIES)
-    bound = 1.0 - check_share(margin, "margin", low="[", high=")")
-    X = check_matrix(
-        states, "states", (None, None), "(N, n): one row per time step, one column per state", StreamError
-    )
-    if X.shape[0] < 2:
-        raise StreamError("states has one row, but a transition needs at least two time steps")
-    return transition_of_states(X, stability, bound, largest_newton_order)
-
-
-def transition_of_states(
-    X: Array, stability: str, bound: float, largest_newton_order: int = LARGEST_NEWTON_ORDER
-) -> Array:
-    """Do what `stable_transition` does, with the bound of the spectral norm, for contiguous states."""
-    free, norm, G, H = least_squares(X)
+    bound = 1.0 - margin
+    free, norm, G, H = least_squares(states)
     if norm < 0.0:
         # Contiguous, so that the functions are compiled for one layout only.
-        free = np.ascontiguousarray(np.linalg.lstsq(X[:-1], X[1:], rcond=None)[0].T, dtype=np.float64)
+        solution = np.linalg.lstsq(states[:-1], states[1:], rcond=None)[0]
+        free = np.ascontiguousarray(solution.T, dtype=np.float64)
         norm = float(np.linalg.norm(free, 2))
     if stability == "none" or norm <= bound:
         return free
     if stability == "clip":
         return clip_singular_values(free, bound)
-    return _constrained(G, H, free, bound, largest_newton_order)
+    return _constrained(G, H, free, bound)
 
 
-def prediction_error(states: Array, transition: Array) -> float:
-    """Return the relative error of one-step prediction, ``||X2 - A X1||_F / ||X2||_F``.
-
-    Examples
-    --------
-    >>> prediction_error(np.array([[1.0], [2.0], [4.0]]), np.array([[2.0]]))
-    0.0
-    """
-    return one_step_errors(np.ascontiguousarray(states), np.ascontiguousarray(transition))[1]
-
-
-def one_step_noise(states: Array, transition: Array) -> Array:
-    """Return the (n, n) covariance of the errors of one-step prediction, the mean of `e_t e_t'`.
-
-    The errors are `e_t = x_{t+1} - A x_t`. They are not centred: a prediction that is wrong by a constant is
-    as wrong.
-
-    Examples
-    --------
-    >>> one_step_noise(np.array([[1.0], [2.0], [5.0]]), np.array([[2.0]]))
-    array([[0.5]])
-    """
-    return one_step_errors(np.ascontiguousarray(states), np.ascontiguousarray(transition))[0]
-
-
-def _constrained(G: Array, H: Array, free: Array, bound: float, largest_newton_order: int) -> Array:
+def _constrained(G: Array, H: Array, free: Array, bound: float) -> Array:
     """Minimise `tr(A G A')/2 - tr(A H')`, which is half the squared residual less a constant, in the ball."""
     scale = largest_singular_value(G)
     G, H = G / scale, H / scale
@@ -133,7 +82,7 @@ def _constrained(G: Array, H: Array, free: Array, bound: float, largest_newton_o
         A, gap = accelerated_gradient(A, G, H, bound, GAP_TOLERANCE, steps)
         if gap <= GAP_TOLERANCE:
             break
-        if G.shape[0] <= largest_newton_order:
+        if G.shape[0] <= LARGEST_NEWTON_ORDER:
             polished = _newton(A, G, H, bound)
             if optimality_gap(polished, G, H, bound) < gap:
                 A = polished

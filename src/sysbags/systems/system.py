@@ -64,7 +64,7 @@ class System:
     residual : float, optional
         For inspection: the relative error of one-step prediction, see `identify`.
     noise : (n, n) array, optional
-        Covariance of the noise of the states, for `forecast` and `simulate`; see `one_step_noise`.
+        Covariance of the noise of the states, for `forecast` and `simulate`; see `identify`.
     normal_form : {"orthonormal", "unit-variance"}, default="orthonormal"
         The coordinates of the states, see `identify`. In both forms a rotation of the states is all that is
         free; only systems of the same form can be compared.

@@ -17,8 +17,7 @@ from sysbags.bags.regions import Regions
 from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import SystemStack
 from sysbags.errors import FileError, ParameterError
-from sysbags.kernels.functions import SlidingKernel
-from sysbags.kernels.histograms import Columns
+from sysbags.kernels.functions import Columns, SlidingKernel
 from sysbags.storage import load_values, save_values
 from sysbags.systems.system import System
 from sysbags.watch.alarms import Alarm, Event

@@ -18,8 +18,8 @@ from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_weight, seed_of
 from sysbags.classifiers.scores import NO_PREDICTION, ClassScores, finite_distances
 from sysbags.distances import METRICS
-from sysbags.distances.alignment_matrix import alignment_matrix, mean_term
-from sysbags.distances.gram import CrossGram
+from sysbags.distances.alignment_matrix import alignment_matrix
+from sysbags.distances.gram import CrossGram, mean_term
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.errors import ParameterError
 from sysbags.means.frechet import mean_gram, mean_of_gram
