@@ -188,11 +188,6 @@ TABLE = {
         IncompatibleSystemsError,
         "systems[1] of 9",
     ),
-    "cross_gram in float16": (
-        lambda: sysbags.cross_gram(SYSTEMS, dtype=np.float16),
-        ParameterError,
-        "dtype is",
-    ),
     "cross_gram with no thread": (
         lambda: sysbags.cross_gram(SYSTEMS, n_jobs=0),
         ParameterError,

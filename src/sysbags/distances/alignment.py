@@ -20,15 +20,7 @@ from sysbags.distances.gram import cross_gram
 from sysbags.errors import ParameterError
 from sysbags.systems.system import System
 
-__all__ = [
-    "Alignment",
-    "BlockAlignment",
-    "align",
-    "align_blocks",
-    "alignment_distance",
-    "crowded_starts",
-    "start_tables",
-]
+__all__ = ["Alignment", "BlockAlignment", "align", "align_blocks", "alignment_distance"]
 
 MOST_STARTS = 28
 

@@ -123,21 +123,11 @@ def alignment_bounds(
     *,
     spectra: tuple[Array, Array] | None = None,
 ) -> Array:
-    """Return lower bounds of the squared alignment distances between two collections.
+    """Return lower bounds of the squared alignment distances between two collections, (K, L).
 
     No rotation makes ``tr(M Q)`` larger than the nuclear norm of the block M, nor ``tr(A1' Q' A2 Q)`` larger
-    than `transition_bound`. For systems of the same order the bounds are those of `sysbags.align`.
-
-    Parameters
-    ----------
-    gram : CrossGram
-    lambda_a, lambda_mu : float, default=0.25, 0.0
-    spectra : tuple of arrays, (3, K, n) and (3, L, n), optional
-        `transition_spectra` of both collections, if they have been computed before.
-
-    Returns
-    -------
-    (K, L) array
+    than `transition_bound`. For systems of the same order the bounds are those of `sysbags.align`. `spectra`
+    are the `transition_spectra` of both collections, if they have been computed before.
 
     Examples
     --------

@@ -17,14 +17,7 @@ from sysbags.kernels.functions import check_kernel, feature_map, kernel_matrix
 from sysbags.systems.collection import LazySystems, check_systems, sizes_of, space_of
 from sysbags.systems.system import System
 
-__all__ = [
-    "EmbeddedSystems",
-    "Embedding",
-    "check_embedding",
-    "embed_systems",
-    "embedded_products",
-    "pivoted_landmarks",
-]
+__all__ = ["EmbeddedSystems", "Embedding", "check_embedding", "embed_systems", "embedded_products"]
 
 CANDIDATES = 10  # frames that are drawn for each landmark
 MOST_CANDIDATES = 5000  # as the kernel between all of them is in memory
@@ -243,7 +236,7 @@ def embedded_products(
     there agree beyond it as well, and near duplicates do completely, so the product of the norms that are
     lost is added in the direction of the block, times ``c^4``. Here c, from 0 to 1, is the RV coefficient of
     the projected observers, ``||C_i'C_j||_F^2 / (||C_i'C_i||_F ||C_j'C_j||_F)``; for means it is the squared
-    cosine.
+    cosine. Without `restore` the products are those of projections.
 
     Parameters
     ----------
@@ -251,12 +244,6 @@ def embedded_products(
         Observers and means, see `EmbeddedSystems`.
     norms, other_norms : (K, 2), (L, 2) arrays
         Squared norms of the observers and of the means, in full.
-    restore : bool, default=True
-        Add the estimate; otherwise the products are those of projections.
-
-    Returns
-    -------
-    (K, L, n + 1, m + 1) array
     """
     products = np.tensordot(first, second, axes=(2, 2)).transpose(0, 2, 1, 3).astype(np.float64, order="C")
     for k, part in enumerate((slice(-1), slice(-1, None)) if restore else ()):

@@ -23,18 +23,7 @@ from sysbags.kernels.functions import call_kernel, feature_map, histogram_produc
 from sysbags.systems.collection import LazySystems, check_same_space, check_systems, sizes_of, space_of
 from sysbags.systems.system import System
 
-__all__ = [
-    "Block",
-    "Collection",
-    "CrossGram",
-    "SystemStack",
-    "Tiling",
-    "cross_gram",
-    "embedded_cross_gram",
-    "mean_term",
-    "tile_gram",
-    "tile_work",
-]
+__all__ = ["CrossGram", "SystemStack", "Tiling", "cross_gram", "embedded_cross_gram", "mean_term"]
 
 KERNEL_TILING = Tiling()
 MATRIX_TILING = Tiling(systems=128)  # matrix products are efficient in large tiles
@@ -311,9 +300,8 @@ class Block:
         Its systems in the collection.
     stack : SystemStack
         Of its systems, padded to the largest order n of the collection.
-    samples : list of (N, p) arrays
-    weights : list of (N, n + 1) arrays
-        Coefficients of the observer and of the mean.
+    samples, weights : lists of (N, p) and (N, n + 1) arrays
+        The streams, and the coefficients of the observer and of the mean.
     observers : (S, n + 1, d) array or None
         Observers and means as matrices, for an embedding or a kernel with an explicit feature map; then there
         are no samples.

@@ -17,7 +17,6 @@ from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.systems.system import System
 
 __all__ = [
-    "SCALE",
     "Weight",
     "classical_scaling",
     "distance_matrix",
@@ -162,26 +161,18 @@ LAG_WEIGHT = 0.9  # of each lag relative to the lag before
 
 
 def scaled_weights(stack: SystemStack, metric: str = "alignment") -> tuple[float, float]:
-    """Return the weights with which the parts of a distance have the same unit.
+    """Return the weights, `lambda_a` and `lambda_mu`, with which the parts of a distance have the same unit.
 
     In the unit-variance form an observer has the unit of a standard deviation: ``||C||^2`` is the variance of
     the stream. So is ``||mu_1 - mu_2||^2``, while transitions have no unit. With v the average variance of
-    the systems and t their average ``||A||^2``, the weights (`lambda_a`, `lambda_mu`) are
+    the systems and t their average ``||A||^2``, the weights are
 
     * (v / t, 1) for "alignment": a transition counts as much as an observer, and without transitions the
       distance is that of two Gaussians, the squared 2-Wasserstein distance;
     * (0.9, v) for "covariance", whose distances have the unit of a squared variance;
     * (0.9, 1 / v) for "normalized-covariance", whose distances have no unit.
 
-    Parameters
-    ----------
-    stack : SystemStack
-        Of systems in the unit-variance form: the orthonormal form has no units.
-    metric : {"alignment", "covariance", "normalized-covariance"}, default="alignment"
-
-    Returns
-    -------
-    lambda_a, lambda_mu : float
+    The orthonormal form has no units.
 
     Examples
     --------
@@ -216,18 +207,7 @@ def scaled_weights(stack: SystemStack, metric: str = "alignment") -> tuple[float
 def resolve_weights(
     stack: SystemStack, metric: str, lambda_a: Weight, lambda_mu: Weight
 ) -> tuple[float, float]:
-    """Return weights as numbers: those that are "scale" by `scaled_weights`.
-
-    Metrics without weights ignore them.
-
-    Examples
-    --------
-    >>> import sysbags
-    >>> streams = np.random.default_rng(0).dirichlet(np.ones(6), size=(3, 30))
-    >>> systems = [sysbags.identify(stream, order=2, normal_form="unit-variance") for stream in streams]
-    >>> resolve_weights(sysbags.cross_gram(systems).rows, "alignment", 0.5, "scale")
-    (0.5, 1.0)
-    """
+    """Return weights as numbers, "scale" by `scaled_weights`; metrics without weights ignore them."""
     if not METRICS[check_choice(metric, "metric", METRICS)].weighted:
         return 0.0, 0.0
     given = {"lambda_a": lambda_a, "lambda_mu": lambda_mu}
@@ -247,16 +227,8 @@ def resolve_weights(
 def classical_scaling(squared: Array, dimensions: int = 2) -> Array:
     """Return points whose distances approximate the given ones: classical multidimensional scaling.
 
-    Parameters
-    ----------
-    squared : (K, K) array
-        Squared distances.
-    dimensions : int, default=2
-
-    Returns
-    -------
-    (K, dimensions) array
-        Centered; the entry of largest absolute value of each column is positive.
+    For (K, K) squared distances the points are (K, dimensions), centered; the entry of largest absolute value
+    of each column is positive.
 
     Examples
     --------

@@ -203,17 +203,12 @@ MOST_COPIES = 256  # a larger assignment takes longer than the linear program
 
 
 def transport_cost(costs: Array) -> float:
-    """Return the smallest mean cost of moving one uniform distribution to another.
+    """Return the smallest mean cost of moving one uniform distribution to another, for (n, m) costs.
 
     Solves ``min <P, costs>`` over all non-negative P with row sums 1 / n and column sums 1 / m. For n = m an
     optimal P is a permutation, found by linear assignment. Otherwise the points are copied until there are
     equally many, the least common multiple of n and m; where these are too many, the linear program is solved
     as it stands. All are exact.
-
-    Parameters
-    ----------
-    costs : (n, m) array
-        Finite, and not negative.
 
     Examples
     --------

@@ -25,23 +25,7 @@ from sysbags.distances.gram import CrossGram, SystemStack, cross_gram, mean_term
 from sysbags.errors import IncompatibleSystemsError
 from sysbags.systems.system import System
 
-__all__ = [
-    "check_norms",
-    "check_stable",
-    "covariance_kernel",
-    "covariance_matrix",
-    "covariance_norms",
-    "fill",
-    "martin_distance",
-    "martin_matrix",
-    "max_singular_value_distance",
-    "max_singular_value_matrix",
-    "mirrored",
-    "normalized_covariance_matrix",
-    "prepared",
-    "sides",
-    "stein_solutions",
-]
+__all__ = ["covariance_kernel", "martin_distance", "martin_matrix", "max_singular_value_distance"]
 
 CHUNK_ROWS = 8
 # Where the powers of both systems are below this, the term that a doubling step adds is below round-off.
@@ -254,9 +238,8 @@ def covariance_kernel(
 
     Returns
     -------
-    kernel : (K, L) array
-    row_norms, column_norms : (K,) and (L,) arrays
-        The kernel of each system with itself.
+    kernel, row_norms, column_norms : (K, L), (K,) and (L,) arrays
+        The norms are the kernel of each system with itself.
     """
     weight = check_share(lambda_a, "lambda_a", low="[", high="]")
     for name, side in sides(gram):

@@ -189,15 +189,9 @@ class TileWork:
     ) -> list[Any]:
         """Compute all tiles that are not done, write them, and return the arrays of the output.
 
-        Parameters
-        ----------
-        function : callable
-            From a tile, ``(block, block, whether only pairs above the diagonal are needed)``, and `shared` to
-            the parts of a tile, one for each array of the output. It can be pickled.
-        shared : sequence
-        output : ArrayOutput
-        description : str
-            The text of the progress bar.
+        `function` takes a tile, ``(block, block, whether only pairs above the diagonal are needed)``, and
+        `shared`, to the parts of a tile, one for each array of the output. It can be pickled. `description`
+        is the text of the progress bar.
         """
         if output.done.all():
             return output.results()
@@ -341,14 +335,9 @@ class ArrayOutput:
     arrays : sequence of array-like
         With slice assignment, such as arrays of NumPy or Zarr.
     tiles : int
-        Number of tiles.
+        Number of tiles; the array `done` says which of them have been written.
     size : int, default=0
         Bytes of the arrays, where they are new.
-
-    Attributes
-    ----------
-    done : (tiles,) array of bool
-        The tiles that have been written.
     """
 
     def __init__(self, arrays: Sequence[Any], tiles: int, size: int = 0) -> None:

@@ -26,17 +26,7 @@ from sysbags._numba.histograms import (
 from sysbags.errors import ParameterError, StreamError
 from sysbags.kernels import FEATURE_MAPS, KERNELS
 
-__all__ = [
-    "Columns",
-    "SlidingKernel",
-    "call_kernel",
-    "check_kernel",
-    "check_precision",
-    "feature_map",
-    "histogram_matrix",
-    "histogram_products",
-    "kernel_matrix",
-]
+__all__ = ["SlidingKernel", "check_kernel", "feature_map", "histogram_products", "kernel_matrix"]
 
 
 def kernel_matrix(

@@ -33,7 +33,6 @@ from sysbags.systems.system import System
 __all__ = [
     "BlockMean",
     "FrechetMean",
-    "check_mean_weights",
     "covariance_mean",
     "frechet_mean",
     "mean_gram",
@@ -59,11 +58,8 @@ class BlockMean:
         ``Cbar' Cbar``; in the orthonormal form the identity, unless the observers cancel in a direction.
     mean_norm : float
         ``mu_bar' mu_bar``.
-    rotations : (K, n, n) array
-        The rotations of the systems onto the mean.
-    history : (iterations,) array
-        The objective after each iteration; it does not increase.
-    converged : bool
+    rotations, history, converged
+        See `FrechetMean`.
     """
 
     transition: Array

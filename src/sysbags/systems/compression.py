@@ -49,19 +49,8 @@ class Compressed:
 def feature_product(left: Array, right: Array, coefficients: Array, kernel: KernelLike) -> Array:
     """Return `k(left, right) @ coefficients`, with no more than a block of rows of the kernel in memory.
 
-    Parameters
-    ----------
-    left : (M, p) array
-        Bags.
-    right : (N, p) array
-        Bags; if it is the same object as `left`, small problems use the symmetry.
-    coefficients : (N, r) array
-    kernel : str or callable
-
-    Returns
-    -------
-    (M, r) array
-        Inner products of the features of `left` with the combinations of the features of `right`.
+    These are inner products, (M, r), of the features of `left` with combinations of the features of `right`.
+    If both are the same object, small problems use the symmetry.
     """
     features = feature_map(kernel)
     if features is not None:

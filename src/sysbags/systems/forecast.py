@@ -39,18 +39,8 @@ def forecast_states(
 ) -> tuple[Array, Array]:
     """Return the means `A^k x` and the covariances `P_k = A P_{k-1} A' + noise` of the next states.
 
-    Parameters
-    ----------
-    transition, noise : (n, n) array
-    state : (n,) array
-    n_steps : int
-    covariance : (n, n) array, optional
-        `P_0`, that of `state`; by default it is known exactly.
-
-    Returns
-    -------
-    states : (n_steps, n) array
-    covariances : (n_steps, n, n) array
+    They are (n_steps, n) and (n_steps, n, n). `covariance` is `P_0`, that of `state`; by default it is known
+    exactly.
 
     Examples
     --------
@@ -72,14 +62,7 @@ def forecast_states(
 def simulated_states(
     transition: Array, noise: Array, state: Array, n_steps: int, rng: np.random.Generator
 ) -> Array:
-    """Draw the next states, (n_steps, n), of `x_{t+1} = A x_t + e_t` with Gaussian `e_t`.
-
-    Examples
-    --------
-    >>> simulated_states(np.eye(1), np.zeros((1, 1)), np.ones(1), 2, np.random.default_rng(0))
-    array([[1.],
-           [1.]])
-    """
+    """Draw the next states, (n_steps, n), of `x_{t+1} = A x_t + e_t` with Gaussian `e_t`."""
     states = rng.standard_normal((n_steps, len(state))) @ square_root(noise)
     for k in range(n_steps):
         state = transition @ state + states[k]
@@ -148,10 +131,6 @@ def nearest_histograms(rows: Array) -> Array:
     The problem solved for each row v is: minimise ``||h - v||`` subject to `h >= 0` and `sum(h) = 1`. The
     solution is `h = max(v - c, 0)`. The number c follows from the entries that stay positive, which are the
     largest ones (Held, Wolfe and Crowder, 1974).
-
-    Parameters
-    ----------
-    rows : (T, p) array
 
     Examples
     --------

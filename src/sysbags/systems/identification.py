@@ -18,16 +18,7 @@ from sysbags.kernels.functions import check_kernel, kernel_matrix
 from sysbags.systems.stability import MARGIN, STABILITIES, stable_transition
 from sysbags.systems.system import NORMAL_FORMS, System
 
-__all__ = [
-    "FIRST_STEPS",
-    "check_options",
-    "descending_orders",
-    "identify",
-    "identify_first",
-    "lapack_eigenpairs",
-    "leading_eigenpairs",
-    "system_of_kernel",
-]
+__all__ = ["identify", "identify_first", "leading_eigenpairs", "system_of_kernel"]
 
 EPSILON = float(np.finfo(np.float64).eps)
 MAX_FRAMES = 20_000  # the kernel then needs 3.2 GB, and is copied a few times

@@ -80,14 +80,7 @@ def frame_order(theta: System, path: Any, pictures: Any, smoothness: float = 3.0
 def cheapest_path(costs: Array, jumps: Array) -> IntArray:
     """Minimise `sum_t costs[t, i_t] + sum_t jumps[i_t, i_{t+1}]` over the indices, by dynamic programming.
 
-    Parameters
-    ----------
-    costs : (T, N) array
-    jumps : (N, N) array
-
-    Returns
-    -------
-    (T,) array of int
+    The costs are (T, N), the jumps (N, N); returns the T indices.
 
     Examples
     --------

@@ -110,34 +110,21 @@ class System:
             )
         samples = check_stream(self.samples, kernel, name="samples")
         size = samples.shape[0]
-        arrays: dict[str, Array] = {
-            "transition": transition,
-            "samples": samples,
-            "alpha": check_matrix(
-                self.alpha,
-                "alpha",
-                (size, order),
-                f"({size}, {order}): one row for each of the {size} samples, one column per state",
-            ),
-            "beta": check_matrix(
-                self.beta, "beta", (size,), f"({size},): one entry for each of the {size} samples"
-            ),
+        rows = f"one row for each of the {size} samples, one column per state"
+        shapes: dict[str, tuple[tuple[int | None, ...], str]] = {
+            "alpha": ((size, order), f"({size}, {order}): {rows}"),
+            "beta": ((size,), f"({size},): one entry for each of the {size} samples"),
+            "eigenvalues": ((None,), "a vector"),
+            "states": ((None, order), f"(T, {order}): one row per time step, one column per state"),
+            "noise": ((order, order), f"({order}, {order})"),
+            "_observer_gram": ((order, order), f"({order}, {order})"),
         }
-        if self.eigenvalues is not None:
-            arrays["eigenvalues"] = check_matrix(self.eigenvalues, "eigenvalues", (None,), "a vector")
-        if self.states is not None:
-            arrays["states"] = check_matrix(
-                self.states,
-                "states",
-                (None, order),
-                f"(T, {order}): one row per time step, one column per state",
-            )
-        if self.noise is not None:
-            arrays["noise"] = check_matrix(self.noise, "noise", (order, order), f"({order}, {order})")
-        if self._observer_gram is not None:
-            arrays["_observer_gram"] = check_matrix(
-                self._observer_gram, "the observer's Gram matrix", (order, order), f"({order}, {order})"
-            )
+        arrays: dict[str, Array] = {"transition": transition, "samples": samples}
+        for name, (shape, meaning) in shapes.items():
+            value = getattr(self, name)
+            if value is not None or name in ("alpha", "beta"):
+                title = "the observer's Gram matrix" if name == "_observer_gram" else name
+                arrays[name] = check_matrix(value, title, shape, meaning)
         for name, array in arrays.items():
             object.__setattr__(self, name, _frozen(array))
         if self.residual is not None:
@@ -240,8 +227,7 @@ class System:
         """Return the system with fewer samples; the error is in its `compression_error`.
 
         The transition does not change. Observer and mean are replaced by the nearest ones in the span of the
-        new samples, with the same Gram matrix `C'C` of the observer, so that an orthonormal observer stays
-        orthonormal. See `sysbags.systems.compression` for the algorithms.
+        new samples, with the same Gram matrix `C'C` of the observer. See `sysbags.systems.compression`.
 
         Parameters
         ----------
@@ -252,9 +238,8 @@ class System:
             `tolerance` or both; with both, the smaller size is used.
         method : {"pivoted", "kmeans"}, default="pivoted"
             "pivoted" selects samples of the system, each time the one that reduces the error most; it needs
-            the kernel between all N samples. "kmeans" is the paper's: the cluster centers of the samples.
-            Centers average noise, which is better for smooth but noisy streams; samples are better for
-            streams without clusters. Compare `compression_error`.
+            the kernel between all N samples. "kmeans" is the paper's: the cluster centers of the samples,
+            which average noise and are better for smooth but noisy streams. Compare `compression_error`.
         random_state : int or None, default=0
             Seed of "kmeans".
 
@@ -327,8 +312,8 @@ class System:
         """Predict the states and the bags of the next `n_steps` steps, with their spread.
 
         The state of the last bag is taken as known. After k steps the states have the mean `A^k x` and the
-        covariance `P_k = A P_{k-1} A' + noise`, `P_0 = 0`. As in kooplearn, a bag is predicted by a linear
-        combination of those in the samples, see `Readout`.
+        covariance `P_k = A P_{k-1} A' + noise`, `P_0 = 0`. A bag is predicted by a linear combination of the
+        samples, see `Readout`. Row k of the result is step k + 1.
 
         Parameters
         ----------
@@ -336,11 +321,6 @@ class System:
             What has been seen; only the last row is used. By default the forecast begins after the last of
             `states`.
         n_steps : int, default=1
-
-        Returns
-        -------
-        Forecast
-            Row k is step k + 1.
 
         Examples
         --------
