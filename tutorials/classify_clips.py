@@ -167,9 +167,9 @@ write_report(folder / "report.html", result)
 #     $ sysbags evaluate clips --metric normalized-covariance --report report.html
 #     40 clips of 4 classes, 0 skipped; one clip left out at a time (40 clips)
 #      method                                      classifier    accuracy  95 % interval      p  seconds
-#      LBP systems, normalized lagged covariances  kernel ridge    85.0 %  70.9 to 92.9       -      4.4
-#      LBP systems, normalized lagged covariances  nearest mean    72.5 %  57.2 to 83.9   0.062      0.3
-#      LBP systems, normalized lagged covariances  1-NN            90.0 %  76.9 to 96.0   0.500      0.1
+#      LBP systems, normalized lagged covariances  kernel-ridge    85.0 %  70.9 to 92.9       -      4.4
+#      LBP systems, normalized lagged covariances  nearest-mean    72.5 %  57.2 to 83.9   0.062      0.3
+#      LBP systems, normalized lagged covariances  nearest-system  90.0 %  76.9 to 96.0   0.500      0.1
 #     Always predicting the most frequent class: 25.0 %
 #     ...
 #     Report: report.html

@@ -165,9 +165,9 @@ write_streams(folder / "cultures.npz", streams, labels)
 #     $ sysbags evaluate cultures.npz --order 2 --metric alignment
 #     24 clips of 2 classes, 0 skipped; one clip left out at a time (24 clips)
 #      method          classifier    accuracy  95 % interval      p  seconds
-#      stream systems  kernel ridge   100.0 %  86.2 to 100.0      -     13.6
-#      stream systems  nearest mean   100.0 %  86.2 to 100.0  1.000      5.7
-#      stream systems  1-NN           100.0 %  86.2 to 100.0  1.000      0.3
+#      stream systems  kernel-ridge    100.0 %  86.2 to 100.0      -     13.6
+#      stream systems  nearest-mean    100.0 %  86.2 to 100.0  1.000      5.7
+#      stream systems  nearest-system  100.0 %  86.2 to 100.0  1.000      0.3
 #     Always predicting the most frequent class: 50.0 %
 #     ...
 #
