@@ -65,6 +65,17 @@ def test_help_lists_every_command(capsys):
     assert call(capsys)[:2] == (0, out)
 
 
+def test_help_has_panels_and_flags(capsys):
+    code, out, _ = call(capsys, "-h")
+    assert (code, out) == call(capsys, "--help")[:2]
+    panels = re.findall(r"\u256d\u2500 (\w+) ", out)
+    assert panels == ["Options", "Everyday", "Library", "Watching", "Research"]
+    for command in ("fit", "watch", "library add"):
+        words = call(capsys, *command.split(), "-h")[1]
+        assert "--help" in words
+        assert "<bool>" not in out + words
+
+
 def test_no_command_is_missing():
     names = {command.callback.__name__.replace("_", "-") for command in app.registered_commands}
     assert names | {group.name for group in app.registered_groups} == set(COMMANDS)
