@@ -14,7 +14,7 @@ from sysbags._common.cache import Cache
 from sysbags._common.messages import Stages
 from sysbags._common.types import PerBag
 from sysbags.bags import BagUnion, ColourHistogram, LocalBinaryPatterns, OpticalFlow, VisualWords
-from sysbags.classifiers.clips import ClipSystems, check_classes, describe_clips, read_clips
+from sysbags.classifiers.identifier import ClipSystems, check_classes, describe_clips, read_clips
 from sysbags.errors import OrderError, ParameterError, StreamError, VideoError
 
 FRAMES, HEIGHT, WIDTH = 10, 48, 64

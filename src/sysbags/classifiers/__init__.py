@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from sysbags._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from sysbags.classifiers.explanation import Explanation as Explanation
+    from sysbags.classifiers.base import Explanation as Explanation
     from sysbags.classifiers.identifier import SystemIdentifier as SystemIdentifier
     from sysbags.classifiers.kernel_ridge import KernelRidgeClassifier as KernelRidgeClassifier
     from sysbags.classifiers.nearest import NearestMean as NearestMean
     from sysbags.classifiers.nearest import NearestSystem as NearestSystem
 
 _MODULES = {
-    "Explanation": "sysbags.classifiers.explanation",
+    "Explanation": "sysbags.classifiers.base",
     "KernelRidgeClassifier": "sysbags.classifiers.kernel_ridge",
     "NearestMean": "sysbags.classifiers.nearest",
     "NearestSystem": "sysbags.classifiers.nearest",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from copy import copy
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -17,7 +18,6 @@ from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels, check_weight, seed_of
 from sysbags.classifiers.calibration import Calibration, ConfidenceMixin, cross_fitted_scores
-from sysbags.classifiers.explanation import Explanation
 from sysbags.classifiers.scores import ClassScores, ScorePredictor, TrainingSet, half_mean
 from sysbags.distances import METRICS
 from sysbags.distances.alignment import align
@@ -29,9 +29,46 @@ from sysbags.errors import ParameterError
 from sysbags.systems.collection import check_systems
 from sysbags.systems.system import System
 
-__all__ = ["Item", "SystemClassifier", "TrainingClips", "by_bag"]
+__all__ = ["Explanation", "Item", "SystemClassifier", "TrainingClips", "by_bag"]
 
 Item = System | Sequence[System]  # a clip: its system, or one per bag
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Why a system is predicted to be of a class.
+
+    Attributes
+    ----------
+    label : Any
+        The class that `predict` returns.
+    distances : dict
+        Squared distance to each class: to its center, or to its nearest training system.
+    parts : dict
+        What "transition", "observer" and "mean" add to the squared distance to the class `label`, weights
+        included; they sum to it. For the metrics of covariances they are "covariances" and "mean"; empty for
+        metrics without weights. Of several bags they are what each bag adds, by the names in the `BagUnion`
+        that the systems come from, or else "bag 0", "bag 1" and so on.
+    probabilities, p_values : dict, optional
+        Of each class, if the classifier is calibrated, see `sysbags.classifiers.calibration.Calibration`.
+
+    Examples
+    --------
+    >>> import numpy as np, sysbags
+    >>> streams = np.random.default_rng(0).dirichlet(np.ones(6), size=(4, 30))
+    >>> systems = sysbags.SystemIdentifier(order=2).fit_transform(streams)
+    >>> explanation = sysbags.NearestMean().fit(systems, ["a", "a", "b", "b"]).explain(systems)[3]
+    >>> explanation.label, min(explanation.distances, key=explanation.distances.get)
+    ('b', 'b')
+    >>> list(explanation.parts), explanation.probabilities is None  # fitted without probability=True
+    (['transition', 'observer', 'mean'], True)
+    """
+
+    label: Any
+    distances: dict[Any, float]
+    parts: dict[str, float]
+    probabilities: dict[Any, float] | None = None
+    p_values: dict[Any, float] | None = None
 
 
 class TrainingClips(NamedTuple):
@@ -370,8 +407,10 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
             clip = [project(clip[0], embedding)]
         if self.metric == "alignment":
             return align(clip[0], other[0], weights[0], weights[1], random_state=seed).parts
-        mean = weights[1] * float(mean_term(cross_gram(clip, other))[0, 0]) if weights[1] > 0.0 else 0.0
-        total = float(self._distances([clip], [other])[0][0, 0])
+        gram = cross_gram(clip, other)
+        mean = weights[1] * float(mean_term(gram)[0, 0]) if weights[1] > 0.0 else 0.0
+        grams = [gram] if embedding is None else None
+        total = float(self._distances([clip], [other], grams)[0][0, 0])
         return {"covariances": max(total - mean, 0.0), "mean": mean}
 
     def _class_scores(self, systems: Sequence[Item]) -> tuple[Array, Array]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
     from sysbags.classifiers import SystemIdentifier
     from sysbags.classifiers.base import SystemClassifier
-    from sysbags.classifiers.clips import ClipSystems
+    from sysbags.classifiers.identifier import ClipSystems
     from sysbags.datasets.folder import ClipFolder
     from sysbags.library import Added
 
@@ -156,7 +156,7 @@ def read_clips(
     fit: bool,
 ) -> ClipSystems:
     """Turn clips into systems; with `fit` the bags are fitted to the clips first, where they require it."""
-    from sysbags.classifiers.clips import describe_clips
+    from sysbags.classifiers.identifier import describe_clips
 
     with warnings_as_notes():
         return describe_clips(paths, bags, identifier.system, fit=fit, n_jobs=n_jobs, stages=stages)

@@ -17,7 +17,7 @@ from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_stream, seed_of
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.streams import good
-from sysbags.classifiers.clips import ClipSystems, check_classes, read_clips
+from sysbags.classifiers.identifier import ClipSystems, check_classes, read_clips
 from sysbags.errors import FileError, SysbagsError
 from sysbags.evaluate.features import ClipFeatures
 from sysbags.evaluate.results import Clip

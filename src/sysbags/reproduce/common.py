@@ -11,7 +11,7 @@ import numpy as np
 from sysbags._common import __version__
 from sysbags._common.cache import Cache
 from sysbags._common.parallel import check_jobs
-from sysbags.classifiers.clips import ClipSystems
+from sysbags.classifiers.identifier import ClipSystems
 from sysbags.datasets.layouts import LayoutClips
 from sysbags.errors import FileError
 from sysbags.evaluate.results import Clip, Evaluation

@@ -9,7 +9,7 @@ import numpy as np
 
 from sysbags._common.messages import Stages
 from sysbags.bags import LocalBinaryPatterns
-from sysbags.classifiers.clips import describe_clips
+from sysbags.classifiers.identifier import describe_clips
 from sysbags.datasets.layouts import LayoutClips
 from sysbags.distances import METRICS
 from sysbags.distances.gram import CrossGram

@@ -10,7 +10,7 @@ import numpy as np
 from sysbags._common.messages import Stages
 from sysbags._common.types import Array, IntArray
 from sysbags.bags import VisualWords
-from sysbags.classifiers.clips import read_clips
+from sysbags.classifiers.identifier import read_clips
 from sysbags.datasets.layouts import LayoutClips
 from sysbags.errors import SysbagsError
 from sysbags.evaluate.atlas import atlas
