@@ -181,14 +181,6 @@ def check_trial(
 
     Capitals and surrounding spaces are ignored. `title` and `places` are the names of the trial and of each
     item in error messages; `error` is raised for any other word, and if one of the two sets is empty.
-
-    Examples
-    --------
-    >>> check_trial(["train", " Test", ""], "the column 'trial1'", ["line 2", "line 3", "line 4"])
-    ['train', 'test', '']
-    >>> check_trial(["train", "tset"], "the column 'trial1'", ["line 2", "line 3"])  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    sysbags.errors.FileError: line 3 has 'tset' in the column 'trial1', but a trial (an official split) ...
     """
     parts = [word.strip().lower() for word in words]
     for part, word, place in zip(parts, words, places, strict=True):

@@ -19,23 +19,11 @@ _NOISE = frozenset({"alpha", "beta", "class", "dyntex", "gamma", "yupenn"})
 
 @dataclass(frozen=True)
 class Layout:
-    """The classes of a data set.
+    """The classes of a data set, with the number of clips of each in the paper.
 
-    Parameters
-    ----------
-    name : str
-        Its name at the command line.
-    title : str
-    counts : mapping
-        The number of clips of each class in the paper.
-    aliases : mapping, optional
-        Further names for the folder of a class. Capitals, digits, plurals, spaces, hyphens, underscores and
-        the name of the data set are ignored: "03_calm-waters" is "Calm water".
-
-    Examples
-    --------
-    >>> LAYOUTS["dyntex-beta"].total, LAYOUTS["yupenn"].class_of("SkyClouds")
-    (162, 'Clouds')
+    `name` is its name at the command line, `aliases` are further names for the folder of a class. Capitals,
+    digits, plurals, spaces, hyphens, underscores and the name of the data set are ignored:
+    "03_calm-waters" is "Calm water".
     """
 
     name: str
@@ -57,22 +45,11 @@ class Layout:
         return None
 
     def find(self, folder: str | os.PathLike[str], *, allow_incomplete: bool = False) -> LayoutClips:
-        """Find the clips of the set in a folder that holds one folder per class.
+        """Find the clips of the set, video files or folders of images, in a folder with one folder per class.
 
         The paper does not name the clips; it only gives the number of clips of each class, so only these
-        numbers are compared. A clip is a video file or a folder of images.
-
-        Parameters
-        ----------
-        folder : path
-        allow_incomplete : bool, default=False
-            Accept missing and surplus clips. Folders that are none of the classes are ignored.
-
-        Raises
-        ------
-        FileError
-            If the folder is not the set, unless `allow_incomplete`; if it holds fewer than two of the
-            classes; if two folders stand for the same class.
+        numbers are compared. With `allow_incomplete` missing and surplus clips are accepted, and folders that
+        are none of the classes are ignored; fewer than two classes, or two folders for one, are an error.
         """
         folders = class_folders(folder)
         named: dict[str, str] = {}
@@ -107,13 +84,8 @@ class Layout:
 class LayoutClips:
     """The result of `Layout.find`.
 
-    Attributes
-    ----------
-    layout : Layout
-    members : mapping
-        The clips of each class, in natural order; an empty list where the class is missing.
-    unknown_folders : mapping
-        Folders that are none of the classes, and their number of clips.
+    `members` are the clips of each class, in natural order; an empty list where the class is missing.
+    `unknown_folders` are folders that are none of the classes, and their number of clips.
     """
 
     layout: Layout

@@ -93,21 +93,7 @@ def file_state(path: str | os.PathLike[str]) -> FileState:
 
 
 def content_hash(path: str | os.PathLike[str]) -> str:
-    """Return the SHA-256 of a file, or of the names and hashes of the images in a folder.
-
-    Raises
-    ------
-    VideoError
-        If it cannot be read.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> file = pathlib.Path(tempfile.mkdtemp()) / "clip.mp4"
-    >>> _ = file.write_bytes(b"frames")
-    >>> content_hash(file)[:16]
-    '594cfd2607d4f09e'
-    """
+    """Return the SHA-256 of a file, or of the names and hashes of the images in a folder."""
     try:
         if not os.path.isdir(path):
             return _file_hash(path)

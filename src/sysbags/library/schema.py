@@ -88,13 +88,7 @@ SCHEMA = 2  # increased with every change of the tables: a file of another schem
 
 
 def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
-    """Open a library; with `create`, make one if there is no file.
-
-    Raises
-    ------
-    FileError
-        If there is no library, or one of another schema.
-    """
+    """Open a library; with `create`, make one if there is no file. Another schema is a `FileError`."""
     check_file(path, create=create)
     with sqlite_errors(path):
         if create and not path.exists():
@@ -234,13 +228,7 @@ def sqlite_errors(path: Path) -> Iterator[None]:
 
 
 def checksum(*parts: Any) -> str:
-    """Return a checksum of values, with their types and lengths.
-
-    Examples
-    --------
-    >>> checksum("ab", 1.5) == checksum("a", "b1.5")
-    False
-    """
+    """Return a checksum of values, with their types and lengths: ("ab", "c") and ("a", "bc") differ."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         data = part if isinstance(part, bytes) else repr(part).encode()
@@ -250,14 +238,7 @@ def checksum(*parts: Any) -> str:
 
 
 def pack(arrays: dict[str, npt.NDArray[Any]]) -> bytes:
-    """Return named arrays as the bytes of a safetensors file.
-
-    Examples
-    --------
-    >>> unpack(pack({"one": np.eye(2)}))["one"]
-    array([[1., 0.],
-           [0., 1.]])
-    """
+    """Return named arrays as the bytes of a safetensors file."""
     from safetensors.numpy import save
 
     return save({name: np.asarray(array, order="C") for name, array in arrays.items()})

@@ -194,27 +194,6 @@ def library_map(library: Library, *, n_jobs: int | None = None) -> LibraryMap:
     The plane is that of a report, `classical_scaling` of alignment distances, which are computed in the
     embedding of the library. With more than 1000 clips it is fitted to 1000 of them, and the others are
     placed by their distances to these (landmark multidimensional scaling, de Silva and Tenenbaum, 2004).
-
-    Parameters
-    ----------
-    library : Library
-    n_jobs : int, optional
-        Threads; the result does not depend on it.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> import sysbags
-    >>> from sysbags.datasets import make_clips
-    >>> from sysbags.library import Library
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> textures = ["rain", "fire"]
-    >>> _ = make_clips(folder / "clips", 2, frames=8, height=48, width=64, textures=textures)
-    >>> with Library(folder / "clips.library") as library:
-    ...     _ = library.add([folder / "clips"], identifier=sysbags.SystemIdentifier(order=2))
-    ...     found = library_map(library)
-    >>> [clip.label for clip in found.clips], found.plane.shape, found.neighbours.shape
-    (['fire', 'fire', 'rain', 'rain'], (4, 2), (4, 3))
     """
     systems = library.systems
     records = {record.path: record for record in library.clips()}

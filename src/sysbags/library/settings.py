@@ -47,17 +47,8 @@ CHECKS: dict[str, Callable[[Any, str], object]] = {
 class LibrarySettings(NamedTuple):
     """How clips become systems and are compared; the same for all clips of a library.
 
-    Attributes
-    ----------
-    bags : BagTransformer
-        Fitted, if they require it.
-    identifier : SystemIdentifier
-    compress : int or None
-        The largest number of samples of a system.
-    landmarks : int
-        The largest number of landmarks of the embedding.
-    lambda_a, lambda_mu : float
-        The weights of a search that is not given any.
+    The bags are fitted, if they require it. A system has at most `compress` samples, the embedding at most
+    `landmarks` landmarks. The weights are those of a search that is not given any.
     """
 
     bags: BagTransformer

@@ -54,15 +54,8 @@ class AbsentError(FileError):
 class StoredSystems(LazySystems):
     """The systems of a library; threads may read them at the same time.
 
-    Attributes
-    ----------
-    library : Library
-    contents : (K,) array of int
-        Their rows in the table ``contents``.
-    checksums : list of str
-        Those of the arrays that are read.
-    names : list
-        What was selected to name them, such as the paths of clips, as bytes.
+    `contents` are their rows in the table ``contents``, `checksums` those of the arrays that are read, and
+    `names` what was selected to name them, such as the paths of clips, as bytes.
     """
 
     library: Library
@@ -71,13 +64,7 @@ class StoredSystems(LazySystems):
     names: list[Any]
 
     def read(self, indices: IntArray) -> list[System]:
-        """Read systems.
-
-        Raises
-        ------
-        FileError
-            If a system is damaged, or was removed from the library meanwhile.
-        """
+        """Read systems; one that is damaged, or was removed meanwhile, is a `FileError`."""
         with self.library.connection() as connection:
             return [self._read(connection, int(k)) for k in indices]
 
@@ -108,15 +95,7 @@ def select_systems(
 ) -> StoredSystems:
     """Return the systems of some rows of ``contents``, without their samples.
 
-    Parameters
-    ----------
-    library : Library
-    where : str
-        What follows FROM in the query.
-    name : str, default="NULL"
-        The column that names the systems.
-    parameters : sequence
-        Those of the query.
+    `where` is what follows FROM in the query, `name` the column that names the systems.
     """
     query = f"SELECT contents.id, {name}, contents.checksum, {CHECKED} FROM {where}"
     with library.connection() as connection:

@@ -31,23 +31,9 @@ DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', r
 class ClipRow:
     """One clip.
 
-    Attributes
-    ----------
-    clip : str
-        Its name, such as "rain/01.mp4".
-    path : Path or None
-        Where it is, or should be; None if that is not known.
-    label, source : str or None
-    x, y : float or None
-        Its place on the map.
-    neighbours : tuple of int
-        The rows of the nearest other clips, nearest first.
-    squared_distances : tuple of float
-        Theirs.
-    predictions : tuple of str
-        One for each method of the table.
-    picture : bytes or None
-        A JPEG.
+    `clip` is its name, such as "rain/01.mp4"; `path` where it is or should be, None if that is not known.
+    `x` and `y` are its place on the map, `neighbours` the rows of the nearest other clips, nearest first.
+    There is one prediction for each method of the table; the picture is a JPEG.
     """
 
     clip: str
@@ -66,11 +52,7 @@ class ClipRow:
 class ClipTable:
     """All clips of a report or of a library.
 
-    Attributes
-    ----------
-    rows : tuple of ClipRow
-    methods : tuple of str
-        What the predictions are made by, the main method of the report first; none for a library.
+    `methods` made the predictions, the main method of the report first; a library has none.
     """
 
     rows: tuple[ClipRow, ...]
@@ -83,22 +65,11 @@ class ClipTable:
 
 
 def report_table(path: str | os.PathLike[str], clips: str | os.PathLike[str] | None = None) -> ClipTable:
-    """Read the clips of a report from its HTML file.
+    """Read the clips of a report from the HTML file that ``sysbags evaluate --report`` has written.
 
-    Squared distances have three digits there, and places on the map four.
-
-    Parameters
-    ----------
-    path : path
-        What ``sysbags evaluate --report`` has written.
-    clips : path, optional
-        The folder that was evaluated. A report has the names of its clips only; with this folder the rows
-        have their paths.
-
-    Raises
-    ------
-    FileError
-        If the file is not a report, or none of its clips is in the folder.
+    Squared distances have three digits there, and places on the map four. A report has the names of its clips
+    only; with `clips`, the folder that was evaluated, the rows have their paths. A file that is not a report,
+    or a folder without any of its clips, is a `FileError`.
     """
     content = _content(path)
     try:
@@ -171,11 +142,9 @@ def find_clips(names: Sequence[str], folder: Path) -> dict[str, Path]:
 
     Of several clips with the same name it is the one with the shortest path.
 
-    Examples
-    --------
     >>> import tempfile
     >>> root = Path(tempfile.mkdtemp())
-    >>> for name in ("rain/old/rain/1.mp4", "rain/1.mp4", "fire/1.mp4"):
+    >>> for name in ("rain/old/rain/1.mp4", "rain/1.mp4"):
     ...     (root / name).parent.mkdir(parents=True, exist_ok=True)
     ...     (root / name).touch()
     >>> found = find_clips(["rain/1.mp4", "fire/2.mp4"], root)

@@ -24,14 +24,8 @@ PARQUET = ".parquet"
 class Exported(NamedTuple):
     """What was written.
 
-    Attributes
-    ----------
-    columns : list of str
-        The columns, or the fields of a sample.
-    thumbnails : int or None
-        How many clips have one; None where the videos themselves are used.
-    command : str or None
-        What opens it, if one program does.
+    `columns` are the columns, or the fields of a sample; `thumbnails` is how many clips have one, None where
+    the videos themselves are used; `command` is what opens it, if one program does.
     """
 
     columns: list[str]
@@ -54,35 +48,9 @@ def check_format(to: str, out: Path) -> None:
 def export_table(
     table: ClipTable, to: str, out: str | os.PathLike[str], *, n_jobs: int | None = None
 ) -> Exported:
-    """Write a table of clips.
+    """Write a table of clips: a .parquet file for Embedding Atlas, a folder for FiftyOne, or a CSV file.
 
-    Parameters
-    ----------
-    table : ClipTable
-    to : {"embedding-atlas", "fiftyone", "csv"}
-    out : path
-        A .parquet file for Embedding Atlas, a folder for FiftyOne, a file for CSV.
-    n_jobs : int, optional
-        Threads, to read thumbnails.
-
-    Returns
-    -------
-    Exported
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from sysbags.report.clip_table import ClipRow
-    >>> near = {"neighbours": (1,), "squared_distances": (0.5,)}
-    >>> rows = [
-    ...     ClipRow(clip=f"rain/{k}", path=None, label="rain", source=None, x=float(k), y=0.0, **near)
-    ...     for k in range(2)
-    ... ]
-    >>> out = Path(tempfile.mkdtemp()) / "clips.csv"
-    >>> export_table(ClipTable(rows=tuple(rows)), "csv", out).thumbnails
-    0
-    >>> print(out.read_text().splitlines()[1])
-    rain/0,,,rain,,0.0,0.0,"{""ids"": [1], ""distances"": [0.5]}"
+    Threads read the thumbnails.
     """
     path = Path(out)
     check_format(to, path)

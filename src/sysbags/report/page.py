@@ -91,22 +91,7 @@ def pictures(
 ) -> list[bytes]:
     """Return a small JPEG of each clip: a frame from its middle, or its stream where there is no file.
 
-    Parameters
-    ----------
-    clips : sequence of Clip
-    streams : sequence of (N, p) arrays, optional
-        Of the clips, for those without a file: time runs to the right, and large entries are dark.
-    n_jobs : int, optional
-        Threads.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from sysbags.datasets import make_clips
-    >>> paths, labels = make_clips(tempfile.mkdtemp(), 1, frames=4, height=48, width=64, textures=["rain"])
-    >>> clips = [Clip("rain/00.mp4", paths[0], "rain"), Clip("rain/1", None, "rain")]
-    >>> [jpeg[:2].hex() for jpeg in pictures(clips, [np.eye(4)] * 2)]
-    ['ffd8', 'ffd8']
+    In the picture of a stream time runs to the right, and large entries are dark.
     """
     with warnings.catch_warnings():
         # These clips were read for the evaluation, which has warned of those that break off.
@@ -158,8 +143,6 @@ def compact(evaluation: Evaluation) -> dict[str, Any]:
 def numbers(values: npt.ArrayLike, digits: int = 3) -> Any:
     """Return nested lists of numbers with few significant digits, None for those that are not finite.
 
-    Examples
-    --------
     >>> numbers([[0.123456, float("nan")], [1234.5, -0.0]])
     [[0.123, None], [1230.0, 0]]
     """
@@ -172,13 +155,7 @@ def numbers(values: npt.ArrayLike, digits: int = 3) -> Any:
 
 
 def quantised(values: Array) -> dict[str, Any]:
-    """Return an array as signed bytes in base64, and the factor to multiply them with.
-
-    Examples
-    --------
-    >>> quantised(np.array([0.0, 0.5, -1.0]))
-    {'scale': 0.00787, 'bytes': 'AECB'}
-    """
+    """Return an array as signed bytes in base64, and the factor to multiply them with."""
     largest = float(np.abs(values).max(initial=0.0))
     levels = np.rint(values * (LEVELS / largest if largest else 0.0)).astype(np.int8)
     return {"scale": numbers(largest / LEVELS), "bytes": base64.b64encode(levels.tobytes()).decode()}

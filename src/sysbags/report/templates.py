@@ -42,13 +42,7 @@ def write_page(path: str | os.PathLike[str], text: str) -> None:
 
 
 def percent(share: float) -> str:
-    """Return a share in per cent.
-
-    Examples
-    --------
-    >>> percent(0.308)
-    '30.8 %'
-    """
+    """Return a share in per cent: 0.308 is "30.8 %"."""
     return f"{100 * share:.1f} %"
 
 
@@ -60,8 +54,6 @@ def p_value(value: float, equals: str = "") -> str:
 def seconds(value: float) -> str:
     """Return seconds with about three digits.
 
-    Examples
-    --------
     >>> seconds(0.842), seconds(12.34), seconds(140.2)
     ('0.84', '12.3', '140')
     """
@@ -71,8 +63,6 @@ def seconds(value: float) -> str:
 def words(value: Any) -> str:
     """Return a setting as text.
 
-    Examples
-    --------
     >>> words({"order": [2, 3], "lambda_a": 0.25})
     'order 2, 3, lambda_a 0.25'
     """
@@ -84,13 +74,7 @@ def words(value: Any) -> str:
 
 
 def data_uri(picture: bytes, kind: str = "jpeg") -> str:
-    """Return a picture as an address that holds it.
-
-    Examples
-    --------
-    >>> data_uri(b"abc", "png")
-    'data:image/png;base64,YWJj'
-    """
+    """Return a picture as an address that holds it."""
     return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
 
 
