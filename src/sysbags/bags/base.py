@@ -128,31 +128,12 @@ def video_name(video: Video) -> str:
 def pool(
     masses: Iterable[Array], window: int = 1, step: int | None = None, *, name: str = "the video"
 ) -> Array:
-    """Add up the masses of `window` neighbouring frames, every `step` frames, and divide by their sum.
+    """Add up the masses, (p,), of `window` neighbouring frames, every `step` frames, and divide by their sum.
 
     A bag without any mass has no information and becomes uniform. The last frames are left out where they
     do not fill a window, but a video shorter than a window gives one bag of all its frames. No more than one
-    window of masses is in memory beside the result.
+    window of masses is in memory beside the result, (N, p). By default windows do not overlap.
 
-    Parameters
-    ----------
-    masses : iterable of (p,) array
-    window : int, default=1
-    step : int, optional
-        By default `window`: windows do not overlap.
-    name : str, default="the video"
-        The name of the source in error messages.
-
-    Returns
-    -------
-    (N, p) array
-
-    Examples
-    --------
-    >>> pool(np.array([[2.0, 0.0], [0.0, 2.0], [0.0, 0.0]]))
-    array([[1. , 0. ],
-           [0. , 1. ],
-           [0.5, 0.5]])
     >>> pool(np.array([[2.0, 0.0], [0.0, 2.0], [0.0, 0.0]]), window=2, step=1)
     array([[0.5, 0.5],
            [0. , 1. ]])
@@ -164,21 +145,7 @@ def pool(
 
 
 class Pooling:
-    """`pool` for masses that come one by one.
-
-    Parameters
-    ----------
-    window, step, name
-        See `pool`.
-
-    Examples
-    --------
-    >>> pooling = Pooling(window=2)
-    >>> for row in np.eye(3):
-    ...     pooling.add(row)
-    >>> pooling.stream()
-    array([[0.5, 0.5, 0. ]])
-    """
+    """`pool` for masses that come one by one."""
 
     def __init__(self, window: int = 1, step: int | None = None, *, name: str = "the video") -> None:
         self.width = check_integer(window, "window")

@@ -79,28 +79,13 @@ class ColourHistogram(BagTransformer):
 
 
 def colour_histogram(frame: Frame, bins: tuple[int, int, int], grid: int = 1) -> Array:
-    """Count the pixels of each colour in each cell of a frame.
+    """Count the pixels of each colour in each cell of an RGB frame, (H, W, 3) of uint8.
 
-    Parameters
-    ----------
-    frame : (H, W, 3) array of uint8
-        RGB.
-    bins : three int
-        Bins of L, of a and of b.
-    grid : int, default=1
-        Cells per side.
+    `bins` are those of L, of a and of b, `grid` is the number of cells per side. The counts are ordered cell
+    by cell, row by row; within a cell by L, then by a, then by b.
 
-    Returns
-    -------
-    (grid**2 * bins[0] * bins[1] * bins[2],) array
-        Cell by cell, row by row; within a cell by L, then by a, then by b.
-
-    Examples
-    --------
     >>> frame = np.zeros((2, 2, 3), np.uint8)
     >>> frame[0, 1] = 255  # white, upper right
-    >>> colour_histogram(frame, (2, 1, 1))
-    array([3., 1.])
     >>> colour_histogram(frame, (2, 1, 1), grid=2)
     array([1., 0., 0., 1., 1., 0., 1., 0.])
     """

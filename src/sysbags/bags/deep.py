@@ -98,16 +98,7 @@ class NetworkBags(BagTransformer, ABC):
         return (row for (row,) in self.masses_with([], frames))
 
     def shares_a_pass(self, other: BagTransformer) -> bool:
-        """Return whether another bag can use the same forward pass of the network.
-
-        Examples
-        --------
-        >>> words = DeepActivations("efficientnet-lite0-words")
-        >>> words.shares_a_pass(DeepActivations(grid=2, window=3)), words.shares_a_pass(
-        ...     DeepActivations(size=64)
-        ... )
-        (True, False)
-        """
+        """Return whether another bag can use the same forward pass of the network."""
         if not isinstance(other, NetworkBags):
             return False
         same = ("batch_size", "size", "keep_aspect", "mean", "std", "output", "frames")
@@ -139,13 +130,8 @@ def network_outputs(
 ) -> Iterator[tuple[list[dict[str, npt.NDArray[Any]]], str]]:
     """Run a network on frames, a batch at a time, for several bags that share a pass.
 
-    The parameters are checked at once, before the first frame is read.
-
-    Returns
-    -------
-    iterator
-        For each batch the outputs of the layers of each bag, by name, and whether they are "channels" or
-        "tokens".
+    Yield for each batch the outputs of the layers of each bag, by name, and whether they are "channels" or
+    "tokens". The parameters are checked at once, before the first frame is read.
     """
     first, layers = bags[0], [bag.layer_names() for bag in bags]
     count = check_integer(first.batch_size, "batch_size")
@@ -317,38 +303,17 @@ def _layer_masses(outputs: Outputs, output: str, grid: int, of_class: bool) -> A
 
 
 def signed_halves(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the positive parts of the last axis, and then the negative parts: twice as many, none below 0.
-
-    Examples
-    --------
-    >>> signed_halves(np.array([[2.0, -3.0]]))
-    array([[2., 0., 0., 3.]])
-    """
+    """Return the positive parts of the last axis, then the negative parts: twice as many, none below 0."""
     return np.concatenate([np.maximum(values, 0.0), np.maximum(-values, 0.0)], axis=-1)
 
 
 def channel_masses(activations: npt.NDArray[Any], grid: int = 1, *, name: str = "the layer") -> Array:
-    """Average the positive part of each channel over each cell of a grid.
+    """Average the positive part of each channel, (B, C) or (B, C, H, W), over each cell of a grid.
 
-    Parameters
-    ----------
-    activations : (B, C) or (B, C, H, W) array
-    grid : int, default=1
-        Cells per side. Neighbouring cells share a row or column where `grid` does not divide H or W.
-    name : str, default="the layer"
-        The name of the layer in error messages.
+    The result is (B, C * grid * grid), channel by channel, and within a channel row by row. Neighbouring
+    cells share a row or column where `grid` does not divide H or W. `name` is for error messages.
 
-    Returns
-    -------
-    (B, C * grid * grid) array
-        Channel by channel, and within a channel row by row.
-
-    Examples
-    --------
-    >>> ramp = np.arange(-4.0, 12.0).reshape(1, 1, 4, 4)
-    >>> channel_masses(ramp)
-    array([[4.125]])
-    >>> channel_masses(ramp, grid=2)
+    >>> channel_masses(np.arange(-4.0, 12.0).reshape(1, 1, 4, 4), grid=2)
     array([[0.25, 1.25, 6.5 , 8.5 ]])
     """
     if activations.ndim not in (2, 4) or 0 in activations.shape:

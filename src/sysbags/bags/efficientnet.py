@@ -70,15 +70,7 @@ def build_graph(weights: Weights, size: tuple[int, int], outputs: Sequence[str])
     multiples of 32. The values inside have the names of the layers in the package efficientnet_lite_pytorch:
     ``_blocks.0`` to ``_blocks.15`` are the outputs of the blocks, ``_swish`` the 1280 channels before the
     pooling and ``_fc`` the scores of the classes. ``words`` are the probabilities of the classes at each
-    position.
-
-    Parameters
-    ----------
-    weights : dict of arrays
-    size : tuple of int
-        Height and width of the frames.
-    outputs : sequence of str
-        The values that are outputs of the graph.
+    position. `outputs` names the values that are outputs of the graph.
     """
     from onnx import TensorProto, helper, numpy_helper
 

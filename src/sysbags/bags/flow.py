@@ -137,19 +137,10 @@ class OpticalFlow(BagTransformer):
 
 
 def oriented_histogram(flow: npt.ArrayLike, bins: int, threshold: float = 0.0) -> Array:
-    """Add up the lengths of vectors by their angle from the horizontal axis, for left and right together.
+    """Add up the lengths of vectors, (..., 2), by their angle from the horizontal, left and right together.
 
-    Parameters
-    ----------
-    flow : (..., 2) array
-        Motion to the right and down, as OpenCV returns it.
-    bins : int
-        The first is straight down, the last straight up.
-    threshold : float, default=0.0
-        Shorter vectors are ignored.
+    The first bin is straight down, the last straight up. Vectors shorter than the threshold are ignored.
 
-    Examples
-    --------
     >>> oriented_histogram([[3, 0], [-2, 0], [0, 1.5]], bins=3)
     array([1.5, 5. , 0. ])
     """
@@ -158,27 +149,12 @@ def oriented_histogram(flow: npt.ArrayLike, bins: int, threshold: float = 0.0) -
 
 
 def speed_histogram(flow: npt.ArrayLike, bins: int, speeds: int, threshold: float) -> Array:
-    """Count vectors by their length and by their angle from the horizontal axis.
+    """Count vectors, (..., 2), by their length and by their angle from the horizontal axis.
 
-    Parameters
-    ----------
-    flow : (..., 2) array
-        Motion to the right and down, as OpenCV returns it.
-    bins : int
-        Number of directions, for left and right together: the first is straight down, the last straight up.
-    speeds : int
-        Number of speeds. Speed s is from ``threshold * 2**s`` to below ``threshold * 2**(s + 1)``; the last
-        one has no upper end.
-    threshold : float
-        Above 0. Shorter vectors, and those that are not finite, are still.
+    Speed s is from ``threshold * 2**s`` to below ``threshold * 2**(s + 1)``; the last one has no upper end.
+    The result, (1 + bins * speeds,), is the number of still vectors, which are shorter than the threshold or
+    not finite, then speed by speed, and within a speed by direction as in `oriented_histogram`.
 
-    Returns
-    -------
-    (1 + bins * speeds,) array
-        The number of still vectors, then speed by speed, and within a speed by direction.
-
-    Examples
-    --------
     >>> speed_histogram([[0, 0], [1, 0], [-1.5, 0], [0, 2], [0, -9]], bins=3, speeds=2, threshold=1.0)
     array([1., 0., 2., 0., 1., 0., 1.])
     """

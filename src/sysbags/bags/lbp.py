@@ -126,20 +126,9 @@ class LocalBinaryPatterns(BagTransformer):
 class Circle:
     """The neighbours on a circle, and the histogram of their patterns.
 
-    Parameters
-    ----------
-    points, radius, method
-        As in `LocalBinaryPatterns`.
+    `rows` and `columns` are the positions of the neighbours relative to the pixel, anticlockwise from the
+    right; `margin` is their largest distance from the pixel, rounded up.
 
-    Attributes
-    ----------
-    rows, columns : (P,) arrays
-        Positions of the neighbours relative to the pixel, anticlockwise from the right.
-    margin : int
-        The largest distance of a neighbour from the pixel, rounded up.
-
-    Examples
-    --------
     >>> edge = np.pad(np.full((2, 2), 9, np.uint8), 1)  # a white frame within black
     >>> Circle(4, 1, "uniform").count(edge, margin=1)
     array([0., 0., 4., 0., 0., 0.])
@@ -158,19 +147,10 @@ class Circle:
         self.nearest = _bins(8, self.method) if P == 8 and R == 1 else None
 
     def count(self, picture: Frame, margin: int, regions: IntArray | None = None) -> Array:
-        """Count the patterns in a frame that is surrounded by `margin` zeros.
+        """Count the patterns in a frame that is surrounded by `margin` zeros, (H + 2 margin, W + 2 margin).
 
-        Parameters
-        ----------
-        picture : (H + 2 margin, W + 2 margin) array of uint8
-        margin : int
-        regions : (H, W) array of int, optional
-            The region of each pixel, 1 to R; 0 is ignored.
-
-        Returns
-        -------
-        (bins,) array, or (R, bins) for regions
-            The sum over the bins is the number of pixels.
+        The sum over the bins is the number of pixels. With `regions`, (H, W), each pixel is counted in its
+        region, 1 to R, in an (R, bins) array; 0 is ignored.
         """
         place = picture, margin, self.rows, self.columns
         if regions is None:

@@ -71,30 +71,12 @@ Colours = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class NetworkFile:
-    """A network with a name, or the preprocessing of one without.
+    """A network with a name, or the preprocessing of one without, see the docstring of this module.
 
-    Attributes
-    ----------
-    name : str
-    file : str
-        The name of its file.
-    size : tuple of int
-        Height and width of the frames.
-    mean, std : tuple of three floats
-        The input of the network is ``(frame - mean) / std`` where the frame is RGB from 0 to 255.
-    output : {"channels", "tokens"}
-        The shape of its outputs: (B, C) or (B, C, H, W) are channels; (B, 1 + P, C) are tokens, where the
-        token of the class comes first, and then those of a square grid of P patches.
-    layer : str
-        The layer that is used by default; "" is the (first) output.
-    licence, source : str
-    sha256 : str or None
-        The checksum of the registered file, which downloads and files of packages must have; users may add
-        another export of the network. None for a network that is not registered.
-    url : str or None
-        Where the file can be downloaded.
-    package : str or None
-        The package that contains the file.
+    Outputs of the shape (B, C) or (B, C, H, W) are "channels"; (B, 1 + P, C) are "tokens", where the token of
+    the class comes first, and then those of a square grid of P patches. The layer "" is the (first) output.
+    `sha256` is that of the registered file, which downloads and files of packages must have; users may add
+    another export of the network. `package` contains the file, or `url` is where it can be downloaded.
     """
 
     name: str = ""
@@ -211,13 +193,7 @@ def known_networks() -> list[str]:
 
 
 def find_network(name: str) -> NetworkFile | None:
-    """Return the network with a name: registered, or a file with its JSON in one of the folders.
-
-    Raises
-    ------
-    ParameterError
-        If the JSON is not valid.
-    """
+    """Return the network with a name: registered, or a file with its JSON in one of the folders."""
     if name in NETWORKS:
         return NETWORKS[name]
     if is_name(name):
@@ -229,17 +205,7 @@ def find_network(name: str) -> NetworkFile | None:
 
 
 def read_description(path: Path) -> NetworkFile | None:
-    """Return what the JSON file beside an ONNX file says; None if there is no such file.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp(), "net.onnx")
-    >>> _ = path.with_suffix(".json").write_text('{"size": [96, 128], "mean": 127, "std": 128}')
-    >>> network = read_description(path)
-    >>> network.name, network.size, network.output
-    ('net', (96, 128), 'channels')
-    """
+    """Return what the JSON file beside an ONNX file says; None if there is no such file."""
     file = path.with_suffix(".json")
     try:
         text = file.read_text(encoding="utf-8")
@@ -300,26 +266,14 @@ def check_colours(value: Any, name: str, positive: bool = False) -> Colours:
 
 
 def network_path(entry: NetworkFile) -> Path | None:
-    """Return where the file of a network is, or None.
-
-    Raises
-    ------
-    ParameterError
-        If the package with the file is not installed.
-    """
+    """Return where the file of a network is, or None; a package that is not installed is an error."""
     if entry.package is not None:
         return Path(str(need(entry.package).__file__)).parent / "models" / entry.file
     return next((path for folder in _folders() if (path := folder / entry.file).is_file()), None)
 
 
 def verified_path(entry: NetworkFile) -> Path:
-    """Return the file of a network.
-
-    Raises
-    ------
-    ParameterError
-        If it is missing, or the file of a package is another than the registered one.
-    """
+    """Return the file of a network; a file of a package must be the registered one."""
     path = network_path(entry)
     if path is None:
         raise ParameterError(f"the file of the network {entry.name} is missing: {how_to_get(entry)}")
@@ -370,18 +324,10 @@ def store_network(
     description: NetworkFile | None,
     check: Callable[[Path, NetworkFile], None],
 ) -> Path:
-    """Copy a network into the user's folder, and return the copy.
+    """Copy a network, registered or new, into the user's folder, and return the copy.
 
-    Parameters
-    ----------
-    name : str
-        Registered, or new.
-    file : Path
-        The ONNX file; of a registered network it may be another export than the registered one.
-    description : NetworkFile or None
-        For a network that is not registered.
-    check : callable
-        Called with the copy and the network before the copy takes its place.
+    A file of a registered network may be another export than the registered one; a new one needs a
+    description. `check` is called with the copy and the network before the copy takes its place.
     """
     entry = NETWORKS.get(name)
     if entry is None:
@@ -404,15 +350,7 @@ def store_network(
 
 
 def fetch_network(name: str) -> Path:
-    """Download the file of a registered network into the user's folder, unless it is there, and return it.
-
-    Raises
-    ------
-    ParameterError
-        If no file of this network can be downloaded.
-    FileError
-        If the server or the disk refuses, or the checksum is another one.
-    """
+    """Download the file of a registered network into the user's folder, unless it is there, and return it."""
     if name not in NETWORKS:
         raise ParameterError(f"the network is {name!r}, but it must be one of {', '.join(NETWORKS)}")
     entry = NETWORKS[name]

@@ -62,35 +62,17 @@ _LOCK = threading.Lock()
 
 
 class NetworkRunner:
-    """A network with its preprocessing: from frames to the outputs of its layers.
+    """A network with its preprocessing: from frames to the outputs of its layers by name.
 
-    Parameters
-    ----------
-    model : str, path or bytes
-        A name (see ``sysbags models``), or an ONNX file or its bytes.
-    layers : str or sequence of str, optional
-        By default the layer in the description of the network, or its (first) output.
-    size, mean, std, output : optional
-        By default those of the network: of its name, or of the JSON file beside an ONNX file. Others have the
-        size 224, the mean 127 and the standard deviation 128, and their outputs are channels.
+    `model` is a name (see ``sysbags models``), or an ONNX file or its bytes. `layers` are by default those of
+    the description of the network, or its (first) output; `size` (height and width), `mean`, `std` and
+    `output` are by default those of its name, or of the JSON file beside an ONNX file. Others have the size
+    224, the mean 127 and the standard deviation 128, and their outputs are channels.
 
-    Attributes
-    ----------
-    size : tuple of int
-        Height and width that frames must have.
-    mean, std : float32 array
-    output : {"channels", "tokens"}
-    run : callable
-        From a batch, (B, 3, height, width) after preprocessing, to the outputs of the layers by name.
-
-    Examples
-    --------
     >>> runner = NetworkRunner("efficientnet-lite0", size=64)
     >>> outputs = runner(np.zeros((2, 64, 64, 3), np.uint8))
     >>> {name: output.shape for name, output in outputs.items()}
     {'_swish': (2, 1280, 2, 2)}
-    >>> patch_features(outputs["_swish"], runner.output).shape
-    (2, 2, 2, 1280)
     """
 
     def __init__(
@@ -124,19 +106,8 @@ def patch_features(
 ) -> npt.NDArray[Any]:
     """Return the features of each patch of the frames, (B, h, w, C).
 
-    The patches of channels are the positions of the feature map; those of tokens are all but the first token.
-
-    Parameters
-    ----------
-    activations : (B, C, h, w) or (B, 1 + h * h, C) array
-    output : {"channels", "tokens"}, default="channels"
-    name : str, default="the layer"
-        The name of the layer in error messages.
-
-    Examples
-    --------
-    >>> patch_features(np.zeros((2, 1 + 9, 5)), "tokens").shape
-    (2, 3, 3, 5)
+    The patches of channels, (B, C, h, w), are the positions of the feature map; those of tokens,
+    (B, 1 + h * h, C), are all but the first token. `name` is for error messages.
     """
     if output == "tokens":
         check_tokens(activations, name)
@@ -180,14 +151,8 @@ def default_layers(model: Any) -> tuple[str, ...]:
 def network(model: Any, layers: tuple[str, ...] | None, size: tuple[int, int]) -> Network:
     """Return a function from a batch, (B, 3, height, width), to the outputs of the layers by name.
 
-    Parameters
-    ----------
-    model : str, path or bytes
-        A name, or an ONNX file or its bytes.
-    layers : tuple of str or None
-        By default that of `default_layers`; "" is the output.
-    size : tuple of int
-        Height and width of the frames; EfficientNet-lite0 is built for this size.
+    The layers are by default those of `default_layers`; "" is the output. EfficientNet-lite0 is built for
+    the size.
     """
     if isinstance(model, bytes):
         return _onnx_network(model, None, layers or ("",))
@@ -203,14 +168,7 @@ def network(model: Any, layers: tuple[str, ...] | None, size: tuple[int, int]) -
 
 
 def check_saved(model: Any, saved: Mapping[str, str]) -> None:
-    """Raise an error if the file of a network is not the one that a model was made with.
-
-    Parameters
-    ----------
-    model : str, path or bytes
-    saved : mapping
-        The checksums in the model file, by the names of networks.
-    """
+    """Raise an error if a network is not the one that a model was made with, by the `saved` checksums."""
     expected = saved.get(model) if isinstance(model, str) else None
     found = known_checksum(str(model)) if expected else None
     if expected and found and found != expected:
@@ -246,13 +204,7 @@ def network_identity(model: Any) -> dict[str, Any]:
 
 
 def backbone(model: Any) -> Any:
-    """Return the plain network that has the same layers as a network.
-
-    Examples
-    --------
-    >>> backbone("efficientnet-lite0-words"), backbone("efficientnet-lite0")
-    ('efficientnet-lite0', 'efficientnet-lite0')
-    """
+    """Return the plain network that has the same layers: that of "efficientnet-lite0-words" has no words."""
     return PLAIN if model == WITH_WORDS else model
 
 

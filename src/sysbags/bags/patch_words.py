@@ -183,13 +183,7 @@ def frame_patches(outputs: Outputs, output: str) -> list[Descriptors]:
 
 
 def unit_rows(rows: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Scale rows to length 1, and leave out rows of zeros.
-
-    Examples
-    --------
-    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
-    array([[0.6, 0.8]], dtype=float32)
-    """
+    """Scale rows to length 1, and leave out rows of zeros."""
     lengths = np.sqrt((rows.astype(np.float64) ** 2).sum(axis=1, keepdims=True))
     some = lengths[:, 0] > 0.0
     return np.asarray(rows[some] / lengths[some], dtype=np.float32)

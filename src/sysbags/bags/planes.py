@@ -150,19 +150,9 @@ def _check_radii(radii: Any) -> tuple[int, int, int]:
 def neighbours(radii: tuple[int, int, int]) -> tuple[IntArray, Array]:
     """Return the voxels between which the neighbours lie, and the weights of their interpolation.
 
-    Parameters
-    ----------
-    radii : (rx, ry, rt)
+    `radii` are (rx, ry, rt). For each plane and neighbour there are four voxels as (time, row, column)
+    relative to the center, (3, 8, 4, 3), and their weights, multiples of 2^-40 that sum to 1, (3, 8, 4).
 
-    Returns
-    -------
-    corners : (3, 8, 4, 3) array of int
-        For each plane and neighbour four voxels as (time, row, column) relative to the center.
-    weights : (3, 8, 4) array
-        Multiples of 2^-40 that sum to 1.
-
-    Examples
-    --------
     >>> corners, weights = neighbours((1, 1, 1))
     >>> corners[1, 1, 3].tolist(), weights[1, 1].round(3).tolist()  # in XT, halfway from right to later
     ([1, 0, 1], [0.086, 0.207, 0.207, 0.5])

@@ -33,24 +33,10 @@ class Regions:
     other bag describes crops of the frame; for a region of a mask, which may have any shape, this is the
     smallest rectangle around it.
 
-    Parameters
-    ----------
-    bag : bag
-    grid : (rows, columns) or str, optional
-        ``(3, 4)`` or ``"3x4"``: three rows of four cells. Frames are split as by `numpy.array_split`.
-    mask : path or (H, W) array of int, optional
-        A picture: 0 is ignored, and the pixels of each other value are a region, in the order of the
-        values. For frames of another size it is scaled. Give either a grid or a mask.
+    A grid is (3, 4) or "3x4", three rows of four cells; frames are split as by `numpy.array_split`. A mask is
+    a picture or (H, W) array: 0 is ignored, and the pixels of each other value are a region, in the order of
+    the values. For frames of another size it is scaled. Give either of them.
 
-    Attributes
-    ----------
-    names : list of str
-        "row 1, column 2" for cells of a grid, "region 7" for regions of a mask.
-    grid : (rows, columns) or None
-    mask : (H, W) array of int or None
-
-    Examples
-    --------
     >>> clip = np.random.default_rng(0).integers(0, 256, size=(5, 48, 64), dtype=np.uint8)
     >>> regions = Regions(LocalBinaryPatterns(), grid=(1, 2))
     >>> regions.names, regions.boxes(48, 64)

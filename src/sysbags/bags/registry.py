@@ -35,21 +35,11 @@ __all__ = [
 class BagClass:
     """A class of bags.
 
-    Attributes
-    ----------
-    name : str
-    module : str
-    options : tuple of str
-        Parameters that other bags do not have, for `make_bag`.
-    tuning : tuple of dict
-        Changes of parameters that tuning tries. The first, no change, is selected unless another one is
-        clearly better.
-    learnt : mapping
-        The attributes that `fit` learns, and their form in a model file: see `sysbags.storage.kinds.Kind`.
-    packages : tuple of str
-        Packages whose versions are written into a model file.
-    needs_deep : bool
-        Whether it has a network, as the parameter `model`, and needs the extra "deep".
+    `options` are parameters that other bags do not have, for `make_bag`. `tuning` are the changes of
+    parameters that tuning tries; the first, no change, is selected unless another one is clearly better.
+    `learnt` are the attributes that `fit` learns, and their form in a model file, see
+    `sysbags.storage.kinds.Kind`; the file has the versions of `packages`, too. With `needs_deep` it has a
+    network, as the parameter `model`, and needs the extra "deep".
     """
 
     name: str
@@ -63,17 +53,10 @@ class BagClass:
 
 @dataclass(frozen=True)
 class NamedBag:
-    """A bag with a name at the command line.
+    """A bag with a name at the command line, as in ``--bag lbp``.
 
-    Attributes
-    ----------
-    name : str
-        As in ``--bag lbp``.
-    title : str
-        As in tables, where "LBP" makes "LBP systems".
-    bag_class : BagClass
-    arguments : mapping
-        Parameters of the class, which are no options of this bag.
+    In tables its title is "LBP", which makes "LBP systems". The arguments are parameters of the class, which
+    are no options of this bag.
     """
 
     name: str
@@ -153,17 +136,10 @@ BAGS = {
 
 @dataclass(frozen=True)
 class Preset:
-    """A choice of bags.
+    """A choice of bags: names in `BAGS` of those that use every frame, and the bags of each network.
 
-    Attributes
-    ----------
-    bags : tuple of str
-        Names in `BAGS`, of bags that use every frame.
-    networks : mapping
-        Names of networks and the bags of each; the first that is found is used. Other networks have the bags
-        of the first.
-    network_stride : int, optional
-        Bags of networks use every frame of so many.
+    The first network that is found is used; others have the bags of the first. Bags of networks use every
+    frame of `network_stride`.
     """
 
     bags: tuple[str, ...]
@@ -201,16 +177,8 @@ PRESETS = {
 
 
 def preset_bags(name: str, **frames: Any) -> dict[str, BagTransformer]:
-    """Return the bags of a preset by what tables call them.
+    """Return the bags of the preset "fast" or "best" by what tables call them; `frames` are reading options.
 
-    Parameters
-    ----------
-    name : {"fast", "best"}
-    **frames
-        Options for `sysbags.video.frames`, such as ``start=1``.
-
-    Examples
-    --------
     >>> preset_bags("fast", start=1)
     {'LBP': LocalBinaryPatterns(frames={'start': 1}), 'colour': ColourHistogram(frames={'start': 1})}
     """
@@ -229,22 +197,10 @@ def preset_bags(name: str, **frames: Any) -> dict[str, BagTransformer]:
 
 
 def make_bag(name: str, **options: Any) -> BagTransformer:
-    """Make a bag, not fitted.
+    """Make a bag, not fitted; options are parameters of every bag, or in the `options` of its class.
 
-    Parameters
-    ----------
-    name : str
-        One of `BAGS`.
-    **options
-        Parameters that every bag has, such as `window` and `frames`, and those in the `options` of its class.
-
-    Examples
-    --------
     >>> make_bag("sift", words=20, frames={"stride": 2})
     VisualWords(descriptor='sift', frames={'stride': 2}, words=20)
-    >>> make_bag("lbp", words=20)
-    Traceback (most recent call last):
-    sysbags.errors.ParameterError: words is for the bags surf, sift and patch-words, but the bag is lbp
     """
     if name not in BAGS:
         raise ParameterError(f"the bag is {name!r}, but it must be one of {', '.join(map(repr, BAGS))}")
@@ -264,15 +220,7 @@ def check_option(name: str, option: str, shown: str) -> None:
 
 
 def names_with_option(option: str) -> list[str]:
-    """Return the names of the bags with an option; none for an option that all bags have.
-
-    Examples
-    --------
-    >>> names_with_option("keep_aspect"), names_with_option("window")
-    (['deep', 'deep-words', 'deep-patches', 'patch-words'], [])
-    >>> names_with_option("model")
-    ['deep', 'deep-patches', 'patch-words']
-    """
+    """Return the names of the bags with an option; none for an option that all bags have."""
     return [
         name for name, bag in BAGS.items() if option in bag.bag_class.options and option not in bag.arguments
     ]

@@ -41,27 +41,10 @@ def clip_streams(
 ) -> list[list[Any]]:
     """Turn clips into streams by each of several bags; each clip is read once for all of them.
 
-    Each bag has a record of its own for each clip, which is read again if it is there.
-
-    Parameters
-    ----------
-    bags : sequence of BagTransformer
-        Fitted, if they require it. A `BagUnion` gives tuples of streams and has the records of its bags.
-    paths : sequence of Path
-    cache : Cache, optional
-    n_jobs : int, optional
-        Threads; the result does not depend on it.
-
-    Returns
-    -------
-    list of lists
-        For each bag and each clip a stream, or the `VideoError`, `StreamError` or `OrderError` in its place,
-        which names the clip. Other errors do not depend on the clip, so they are raised.
-
-    Warns
-    -----
-    VideoWarning
-        For each clip that breaks off, whether its record is new or not.
+    For each bag and each clip there is a stream, or the `VideoError`, `StreamError` or `OrderError` in its
+    place, which names the clip. Other errors do not depend on the clip, so they are raised. A `BagUnion`
+    gives tuples of streams. Each bag, also of a union, has a record of its own for each clip, which is read
+    again if it is there; a clip that breaks off gives a `VideoWarning`, whether its record is new or not.
     """
     members = [bag.members() for bag in bags]
     single = [member for several in members for member in several]
@@ -93,24 +76,11 @@ def clip_records(
     n_jobs: int | None = None,
     description: str = "clips",
 ) -> list[Any]:
-    """Compute arrays for each clip, one record per clip; an error of a clip takes the place of its arrays.
+    """Compute named arrays for each clip, one record per clip; an error takes the place of the arrays.
 
-    The warnings of a clip are part of its record. They are given in the caller's thread when all clips are
-    done, whether the record is new or not.
-
-    Parameters
-    ----------
-    cache : Cache or None
-    kind : str
-        One of `sysbags._common.cache.SCHEMAS`.
-    key : mapping
-        What the arrays depend on besides the clip.
-    make : callable
-        From a path to named arrays; no name is "warnings".
-    paths, n_jobs
-        See `clip_streams`.
-    description : str, default="clips"
-        The text of the progress bar.
+    `kind` is one of `sysbags._common.cache.SCHEMAS`, `key` what the arrays depend on besides the clip. The
+    warnings of a clip are part of its record, so no array has this name. They are given in the caller's
+    thread when all clips are done, whether the record is new or not.
     """
 
     def make_one(path: Path, _: Sequence[int]) -> list[Made]:
@@ -121,21 +91,7 @@ def clip_records(
 
 
 def attempt(path: Path, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function of a clip; return what it returns, or what is wrong with the clip.
-
-    Parameters
-    ----------
-    path : Path
-        The error names it.
-    function : callable
-    *arguments
-
-    Examples
-    --------
-    >>> from sysbags.bags import LocalBinaryPatterns
-    >>> attempt(Path("clip.mp4"), LocalBinaryPatterns().stream, np.zeros((2, 3)))
-    VideoError('clip.mp4: the array has shape (2, 3), but a video must be (T, H, W) or (T, H, W, 3), T > 0')
-    """
+    """Call a function of a clip; return what it returns, or what is wrong with the clip, by its path."""
     try:
         return function(*arguments)
     except (VideoError, StreamError, OrderError) as error:
@@ -202,15 +158,7 @@ def _records_of_clip(
 
 
 class Described(NamedTuple):
-    """What a bag makes of a video.
-
-    Attributes
-    ----------
-    stream : (N, p) array or SysbagsError
-        The stream, or what is wrong.
-    warnings : tuple of str
-        The texts of the warnings about the video that concern this bag.
-    """
+    """What a bag makes of a video: its stream or what is wrong, and warnings that concern this bag."""
 
     stream: Any
     warnings: tuple[str, ...] = ()
@@ -221,26 +169,9 @@ def describe(bags: Sequence[BagTransformer], video: Video) -> list[Described]:
 
     The streams are those of ``bag.stream(video)``. The bags take turns, so that few frames are in memory, for
     any reading options. Bags of the same network run it once per frame, and visual words with the same
-    descriptors compute them once.
+    descriptors compute them once. The error of a bag takes the place of its stream, and the other bags are
+    not affected. A video that breaks off gives one `VideoWarning`.
 
-    Parameters
-    ----------
-    bags : sequence of BagTransformer
-        Each with one stream; fitted, if they require it.
-    video : path, array or iterable of arrays
-
-    Returns
-    -------
-    list of Described
-        With the error of a bag in the place of its stream; the other bags are not affected.
-
-    Warns
-    -----
-    VideoWarning
-        When the video breaks off, once.
-
-    Examples
-    --------
     >>> from sysbags.bags import ColourHistogram, LocalBinaryPatterns
     >>> clip = np.random.default_rng(0).integers(0, 256, size=(6, 48, 64, 3), dtype=np.uint8)
     >>> bags = [LocalBinaryPatterns(), ColourHistogram(grid=1, frames={"stride": 2})]
@@ -304,13 +235,7 @@ def _groups(bags: Sequence[BagTransformer]) -> list[list[int]]:
 
 
 class _Lane:
-    """One reader of a shared video: for a bag, or for several that share a pass.
-
-    Attributes
-    ----------
-    results : list
-        The stream or the error of each bag, once `is_done`.
-    """
+    """One reader of a shared video, for bags that share a pass; `results` has their streams or errors."""
 
     def __init__(self, bags: Sequence[BagTransformer], places: Sequence[int], shared: SharedVideo) -> None:
         self.bags, self.places, self.shared = bags, places, shared
@@ -388,23 +313,8 @@ class LiveBag:
 
     The rows are those of ``bag.stream(video)``, also for bags that compare neighbouring frames, skip frames
     (`frames={"stride": 2}`) or pool them. A bag takes its frames from an iterator when it needs them, so it
-    runs in a thread of its own, which waits for frames; only one of the two threads runs at a time.
-
-    Parameters
-    ----------
-    bag : bag or Regions
-        With `masses`; fitted, if it has to be. The rows of regions are (T, cells, p).
-
-    Examples
-    --------
-    >>> from sysbags.bags import OpticalFlow
-    >>> clip = np.random.default_rng(0).integers(0, 256, size=(5, 48, 64), dtype=np.uint8)
-    >>> live = LiveBag(OpticalFlow())
-    >>> rows = [live.update(clip[:1]), live.update(clip[1:2]), live.update(clip[2:])]
-    >>> [len(part) for part in rows]
-    [0, 1, 3]
-    >>> np.array_equal(np.vstack(rows[1:]), OpticalFlow().stream(clip))
-    True
+    runs in a thread of its own, which waits for frames; only one of the two threads runs at a time. The rows
+    of `Regions` are (T, cells, p).
     """
 
     def __init__(self, bag: BagTransformer | Regions) -> None:

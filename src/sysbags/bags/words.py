@@ -303,13 +303,7 @@ def draw(parts: Iterable[Descriptors], size: int, rng: np.random.Generator) -> D
 
 
 def count_distinct(rows: npt.NDArray[Any]) -> int:
-    """Return the number of distinct rows.
-
-    Examples
-    --------
-    >>> count_distinct(np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0]]))
-    2
-    """
+    """Return the number of distinct rows."""
     return len({row.tobytes() for row in rows})  # np.unique takes seconds for long rows
 
 
@@ -334,13 +328,8 @@ def second_word_bandwidth(sample: Descriptors, words: Array) -> float:
 def word_masses(descriptors: npt.ArrayLike, words: npt.NDArray[Any], bandwidth: float | None = None) -> Array:
     """Count descriptors (n, d) by the nearest of the words (K, d), or divide each among all words.
 
-    Examples
-    --------
-    >>> words = np.array([[0.0], [1.0]])
-    >>> word_masses([[0.1], [0.2], [0.6]], words)
+    >>> word_masses([[0.1], [0.2], [0.6]], np.array([[0.0], [1.0]]))
     array([2., 1.])
-    >>> word_masses([[0.5]], words, bandwidth=0.3)
-    array([0.5, 0.5])
     """
     near = nearness(descriptors, words)
     if bandwidth is None:

@@ -24,23 +24,9 @@ Frames = Generator[LiveFrame, None, None]
 class Backlog:
     """Takes frames from a generator in a thread, and gives them to another thread in time.
 
-    If the frames that wait are longer than a limit, all of them are skipped, or the source has to wait.
-
-    Parameters
-    ----------
-    source : generator of LiveFrame
-    seconds : float
-        The limit.
-    may_skip : bool
-        Whether frames are skipped.
-    on_event : callable
-        Called by the thread that takes the frames.
-    is_stopped : callable
-        Whether to end the iteration; `wake` must be called when it changes.
-
-    Attributes
-    ----------
-    skipped : int
+    If the frames that wait are longer than `seconds`, all of them are skipped and counted, or, unless
+    `may_skip`, the source has to wait. `on_event` is called by the thread that takes the frames; `wake`
+    must be called when `is_stopped` changes, which ends the iteration.
     """
 
     def __init__(

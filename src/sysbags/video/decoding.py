@@ -46,14 +46,9 @@ class Damage(Exception):  # noqa: N818 (a warning as often as an error)
 def decoded(path: Path, threads: int) -> Generator[av.VideoFrame, None, None]:
     """Yield the pictures of a file in the order of presentation, and raise Damage at the first damage.
 
-    With one thread all pictures before the first damage are yielded. With several threads the pictures that
-    are still in the decoder are not, because the packet of an error is not known.
-
-    Parameters
-    ----------
-    path : Path
-    threads : int
-        1, or 0 for the default of FFmpeg. With 0 there may be no damage in spite of a Damage: try 1.
+    With one thread all pictures before the first damage are yielded. With several threads, 0 for the default
+    of FFmpeg, the pictures that are still in the decoder are not, because the packet of an error is not
+    known, and there may be no damage in spite of a Damage: try 1.
     """
     with _opened(path) as (container, stream):
         codec = stream.codec_context
@@ -196,14 +191,8 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
 class Ticks:
     """Counts how many times each picture is repeated if the one on screen is used every 1/rate seconds.
 
-    Parameters
-    ----------
-    rate : Fraction
-    name : str
-        The name of the video in messages.
-    first : Fraction, optional
-        The time of the first tick; by default that of the first picture. Ticks before the first picture are
-        counted, but there is nothing on screen.
+    The first tick is at the time `first`, by default that of the first picture. Ticks before the first
+    picture are counted, but there is nothing on screen. `name` is that of the video in messages.
     """
 
     def __init__(self, rate: Fraction, name: str, first: Fraction | None = None) -> None:
@@ -312,15 +301,6 @@ def is_cut(path: Path) -> bool:
     """Return whether a file is shorter than its container says, which demuxers do not check.
 
     This works for MP4 and related formats, AVI and WebP, Matroska and WebM, MPEG-TS, GIF and JPEG.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "clip.avi"
-    >>> path.write_bytes(b"RIFF" + (100).to_bytes(4, "little") + b"AVI LIST")
-    16
-    >>> is_cut(path)
-    True
     """
     size = path.stat().st_size
     with open(path, "rb") as file:

@@ -94,14 +94,7 @@ def check_feed(source: str) -> None:
 
 @contextmanager
 def open_feed(source: str, patience: float) -> Iterator[tuple[Any, Any]]:
-    """Open a device or an address, and its main picture stream.
-
-    Parameters
-    ----------
-    source : str
-    patience : float
-        Damage is raised after so many seconds without data.
-    """
+    """Open a device or an address, and its main picture stream; so many seconds without data are a Damage."""
     format = None
     container_options = {"analyzeduration": str(round(1e6 * min(MOST_ANALYSIS, patience / 2)))}
     if is_device(source):
@@ -155,15 +148,9 @@ def pictures(
 ) -> Iterator[tuple[Any, bool]]:
     """Decode a feed, and yield pictures with whether some are missing before.
 
-    Unlike a file, a feed is not left after damage: decoding continues with the next key frame.
-
-    Parameters
-    ----------
-    container, stream : of PyAV
-    clock : callable
-    patience : float
-        Damage is raised after so many seconds without a picture, for instance if only sound arrives. If it
-        is finite, pictures of formats without timestamps have none, because they are best timed by a clock.
+    Unlike a file, a feed is not left after damage: decoding continues with the next key frame. Damage is
+    raised after `patience` seconds without a picture, for instance if only sound arrives. If it is finite,
+    pictures of formats without timestamps have none, because they are best timed by a clock.
     """
     codec = stream.codec_context
     codec.thread_type = "SLICE"  # threads for whole frames would delay each picture by several frames

@@ -24,33 +24,11 @@ def segments(
     is_stopped: Callable[[], bool],
     on_wait: Callable[[], None],
 ) -> Iterator[Path]:
-    """Yield the video files of a folder in natural order, each when it is complete.
+    """Yield the video files of a folder in natural order, from `first`, each when it is complete.
 
-    Parameters
-    ----------
-    folder : Path
-    first : str, default=""
-        Name of the first segment to use; earlier ones are ignored.
-    follow : bool, default=False
-        Whether to wait for more segments. The last segment is then complete when it has not changed for
-        `patience` seconds, or when there is a later one; files that are added before a segment that was
-        already used are ignored.
-    patience : float, default=10.0
-    clock, sleep : callables
-    is_stopped : callable
-        Whether to stop waiting.
-    on_wait : callable
-        Called once whenever all complete segments have been used.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> for name in ("part10.ts", "part9.ts", "part8.ts", "notes.txt"):
-    ...     (folder / name).touch()
-    >>> waits = {"clock": float, "sleep": float, "is_stopped": bool, "on_wait": bool}
-    >>> [path.name for path in segments(folder, "part9.ts", **waits)]
-    ['part9.ts', 'part10.ts']
+    With `follow`, wait for more segments until `is_stopped`. The last segment is then complete when it has
+    not changed for `patience` seconds, or when there is a later one; files that are added before a segment
+    that was already used are ignored. `on_wait` is called once whenever all complete segments have been used.
     """
     is_next = _is_from(first)
     state, since, is_waiting = None, clock(), False

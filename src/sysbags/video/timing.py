@@ -114,26 +114,11 @@ class FrameSequence:
     The first picture of a segment follows the last one of the previous segment after the usual interval,
     unless its timestamp is later. A timestamp that jumps back by more than `JITTER` seconds, or forwards by
     more than `JUMP_FRAMES` intervals and `LEAST_JUMP` seconds, is a gap; after a jump back, times continue
-    from the last one. After a reconnection times continue by the clock.
+    from the last one. After a reconnection times continue by the clock, which only live sources have.
 
-    Parameters
-    ----------
-    convert : Converter
-    rate : Fraction or None
-        Use the picture on screen every 1/rate seconds, counted from the last gap.
-    start : Position
-        Frames before it are counted, but neither converted nor yielded.
-    clock : callable, optional
-        For sources that are live: seconds, for reconnections and for pictures without timestamps.
-
-    Attributes
-    ----------
-    part : Position
-        The beginning of the segment.
-    stay : Fraction
-        The last interval between two pictures.
-    pictures, frames : int
-        How many pictures have been added, and how many frames they gave.
+    With a rate, the picture on screen is used every 1/rate seconds, counted from the last gap. Frames before
+    `start` are counted, but neither converted nor yielded. `part` is the beginning of the segment, `stay` the
+    last interval between two pictures.
     """
 
     def __init__(

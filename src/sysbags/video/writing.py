@@ -71,13 +71,7 @@ def write_video(
 
 
 def check_format(path: str | os.PathLike[str]) -> str:
-    """Return what FFmpeg calls the format of a file that is to be written, by its suffix.
-
-    Examples
-    --------
-    >>> check_format("clip.MKV")
-    'matroska'
-    """
+    """Return what FFmpeg calls the format of a file that is to be written, by its suffix."""
     format = FORMATS.get(Path(path).suffix.lower())
     if format is None:
         raise FileError(f"cannot write {path}: the suffix of a video must be one of {', '.join(FORMATS)}")
