@@ -27,11 +27,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sysbags._common.files import atomic_write
 from sysbags._common.parallel import with_progress
-from sysbags._common.validation import check_integer
 from sysbags.errors import FileError, ParameterError
 
 __all__ = [
@@ -244,6 +241,8 @@ def described(path: Path, fields: Any, where: str) -> NetworkFile:
 
 def check_size(size: Any, name: str = "size") -> tuple[int, int]:
     """Return the height and the width of a size, a whole number or a pair."""
+    from sysbags._common.validation import check_integer
+
     if isinstance(size, (tuple, list)) and len(size) == 2:
         return check_integer(size[0], f"the height in {name}"), check_integer(size[1], f"the width in {name}")
     side = check_integer(size, name)
@@ -252,6 +251,8 @@ def check_size(size: Any, name: str = "size") -> tuple[int, int]:
 
 def check_colours(value: Any, name: str, positive: bool = False) -> Colours:
     """Return three numbers for one number or three."""
+    import numpy as np  # slow to import, and the completion of commands needs the names of networks
+
     try:
         red, green, blue = map(float, np.broadcast_to(value, 3))
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""From clips to streams and systems, as a transformer of scikit-learn or without clips that cannot be used."""
+"""From clips to streams and systems: the transformer, and what leaves out clips that cannot be used."""
 
 from __future__ import annotations
 
