@@ -43,29 +43,15 @@ Arrays = dict[str, npt.NDArray[Any]]
 class Cache:
     """Named arrays in a folder; the key of a record is all that its arrays depend on.
 
-    If a record cannot be written, for example because the disk is full, the work continues without it.
+    The folder is created when the first record is written; None caches nothing. If a record cannot be
+    written, for example because the disk is full, the work continues without it, and a `CacheWarning` says so
+    once.
 
-    Parameters
-    ----------
-    folder : path or None
-        Created when the first record is written. None caches nothing.
-
-    Warns
-    -----
-    CacheWarning
-        When a record cannot be written, once.
-
-    Examples
-    --------
     >>> import tempfile
     >>> cache = Cache(tempfile.mkdtemp())
-    >>> def square():
-    ...     print("working")
-    ...     return {"square": np.array([9.0])}
-    >>> cache.arrays("vector", {"number": 3}, square)["square"]
-    working
+    >>> cache.arrays("vector", {"number": 3}, lambda: {"square": np.array([9.0])})["square"]
     array([9.])
-    >>> cache.arrays("vector", {"number": 3}, square)["square"]
+    >>> cache.arrays("vector", {"number": 3}, lambda: 1 / 0)["square"]  # not called again
     array([9.])
     """
 
@@ -78,24 +64,9 @@ class Cache:
     ) -> Arrays:
         """Read the arrays of a record, or make and write them.
 
-        Threads and processes may call this at the same time: at worst both do the work, and one of the two
-        records remains, complete.
-
-        Parameters
-        ----------
-        kind : str
-            One of `SCHEMAS`; the record also depends on its number there.
-        key : mapping
-            All that the arrays depend on, as JSON.
-        make : callable
-            Returns named arrays.
-
-        Raises
-        ------
-        ParameterError
-            If the kind is unknown.
-        FileError
-            If there is no such folder and it cannot be created.
+        The kind is one of `SCHEMAS`; the record also depends on its number there. The key, as JSON, is all
+        else that the arrays depend on. Threads and processes may call this at the same time: at worst both do
+        the work, and one of the two records remains, complete.
         """
         record = self.find(kind, key)
         return self.keep(kind, key, make()) if record is None else record
@@ -142,13 +113,7 @@ class Cache:
 
 
 def clip_key(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the identity of a clip: its absolute path, and the sizes and modification times of its files.
-
-    Raises
-    ------
-    VideoError
-        If there is no such file or folder.
-    """
+    """Return the identity of a clip: its absolute path, and the sizes and modification times of its files."""
     clip = Path(os.path.abspath(path))
     try:
         files = [clip]
@@ -164,11 +129,6 @@ def fingerprint(value: Any) -> Any:
     """Return a JSON value that identifies an array, a number, an estimator or a list of these.
 
     An estimator is identified by its class, its parameters except `n_jobs`, and its fitted attributes.
-
-    Examples
-    --------
-    >>> fingerprint({"words": 5, "size": (3, 4)})
-    {'words': 5, 'size': [3, 4]}
     """
     if isinstance(value, np.generic):
         value = value.item()

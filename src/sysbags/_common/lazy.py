@@ -24,11 +24,7 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the functions `__getattr__` and `__dir__` of a package.
 
-    Parameters
-    ----------
-    package : str
-    modules : mapping
-        The public names, each with the module that defines it; modules of the package are defined by itself.
+    `modules` has the public names, each with the module that defines it; the package itself for its modules.
     """
 
     def attribute(name: str) -> Any:

@@ -42,14 +42,9 @@ def shows_progress() -> bool:
 
 
 class Stages:
-    """Measures the runtime of the stages of a command, and prints their names on a terminal.
+    """Measures the runtime of the stages of a command, in `seconds`, and prints their names on a terminal.
 
     With the verbosity "verbose" they are always printed, each with its runtime when it is over.
-
-    Attributes
-    ----------
-    seconds : dict
-        The runtime of each stage.
     """
 
     def __init__(self) -> None:
@@ -73,11 +68,6 @@ def printable(text: str) -> str:
     r"""Replace control characters by visible escapes: a file name must not send commands to a terminal.
 
     A line break is one of them, so give lines one by one.
-
-    Examples
-    --------
-    >>> print(printable("red\x1b[31m.mp4"))
-    red\x1b[31m.mp4
     """
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 

@@ -116,12 +116,8 @@ def run(
 
     Examples
     --------
-    >>> run(abs, [-1, 2, -3], n_jobs=2, description="absolute values")
-    [1, 2, 3]
-    >>> run(pow, [2, 3], None, "squares", shared=[2], consume=lambda k, square: print(k, square))
-    0 4
-    1 9
-    []
+    >>> run(pow, [2, 3], None, "squares", shared=[2])
+    [4, 9]
     """
     threads, client = check_jobs(n_jobs), _CLIENT.get() if remote else None
     results: list[Any] = [None] * (len(chunks) if consume is None else 0)

@@ -17,20 +17,7 @@ T = TypeVar("T")
 
 
 class PerBag(tuple[T, ...]):
-    """A tuple with one item per bag that knows the names of the bags, for messages and explanations.
-
-    Parameters
-    ----------
-    items : iterable
-    names : sequence of str
-        One for each item.
-
-    Examples
-    --------
-    >>> streams = PerBag(["a stream", "another"], ["lbp", "colour"])
-    >>> streams, streams.names
-    (('a stream', 'another'), ('lbp', 'colour'))
-    """
+    """A tuple with one item per bag that knows the names of the bags, for messages and explanations."""
 
     names: tuple[str, ...]
 

@@ -33,29 +33,9 @@ SUM_TOLERANCE = 1e-6
 def check_stream(stream: Any, kernel: KernelLike = "chi2", *, name: str = "stream") -> Array:
     """Return a stream as a C-contiguous (N, p) float64 array that is valid for the kernel.
 
-    Parameters
-    ----------
-    stream : array_like, (N, p)
-        Rows are time. The histogram kernels need rows without negative entries whose sum is 1;
-        "linear" and a callable take any finite rows.
-    kernel : str or callable, default="chi2"
-        The kernel that the rows are for.
-    name : str, default="stream"
-        The name of the array in error messages.
-
-    Returns
-    -------
-    (N, p) array
-        The array of the caller if nothing has to be converted, otherwise a copy.
-
-    Examples
-    --------
-    >>> check_stream([[0.5, 0.5], [1, 0]])
-    array([[0.5, 0.5],
-           [1. , 0. ]])
-    >>> check_stream([[0.5, 0.5], [1, 1]])  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    sysbags.errors.StreamError: row 1 of stream sums to 2, but each histogram must sum to 1: divide ...
+    The histogram kernels need rows without negative entries whose sum is 1; "linear" and a callable take any
+    finite rows. The name is for error messages. The array of the caller is returned if nothing has to be
+    converted, otherwise a copy.
     """
     array = _real_array(stream, name, StreamError)
     if array.ndim != 2:

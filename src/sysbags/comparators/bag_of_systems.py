@@ -186,22 +186,12 @@ class BagOfSystems(Comparator):
 
 
 def moving_cubes(frames: Iterator[Frame], side: int, length: int, count: int) -> npt.NDArray[np.uint8]:
-    """Divide frames into adjacent cubes, and keep those with the largest variance over time.
+    """Divide frames into adjacent cubes, and keep those with the largest variance over time, the largest
+    first.
 
-    The last frames are ignored where they do not fill a cube, unless the video has fewer than `length`
-    frames. No more than `length` frames and `count` cubes are in memory.
-
-    Returns
-    -------
-    (at most count, length, side, side) array
-        By descending variance.
-
-    Examples
-    --------
-    >>> video = np.zeros((4, 2, 4), np.uint8)
-    >>> video[3, :, 2:] = 9  # the last frame changes on the right
-    >>> moving_cubes(iter(video), side=2, length=2, count=1)[0, :, 0].tolist()
-    [[0, 0], [9, 9]]
+    The result is (at most count, length, side, side). The last frames are ignored where they do not fill a
+    cube, unless the video has fewer than `length` frames. No more than `length` frames and `count` cubes are
+    in memory.
     """
     best, energies = np.empty((0, length, side, side), np.uint8), np.empty(0)
     started = False
@@ -222,29 +212,12 @@ def moving_cubes(frames: Iterator[Frame], side: int, length: int, count: int) ->
 
 
 def local_systems(cubes: npt.ArrayLike, order: int) -> LocalSystems:
-    """Learn the linear dynamic system of each stream of pixels; streams of lower rank are left out.
+    """Learn the linear dynamic system of each stream of pixels, (m, length, p); those of lower rank are left
+    out.
 
-    Principal components give the states, least squares the transition, as in Doretto's identification.
-    A transition of spectral radius above 0.999 is scaled down to 0.999, because the Martin distance is
-    defined for stable systems only.
-
-    Parameters
-    ----------
-    cubes : (m, length, p) array_like
-        One stream per cube: rows are time, more than `order` of them.
-    order : int
-
-    Returns
-    -------
-    LocalSystems
-
-    Examples
-    --------
-    >>> time = np.arange(20)[:, None]
-    >>> swing = 100 + 50 * np.cos(0.3 * time + np.arange(5.0))
-    >>> systems = local_systems([swing, np.ones((20, 5))], order=2)
-    >>> len(systems.transitions), np.angle(np.linalg.eigvals(systems.transitions[0])).round(2).tolist()
-    (1, [0.3, -0.3])
+    Principal components give the states, least squares the transition, as in Doretto's identification. A
+    transition of spectral radius above 0.999 is scaled down to 0.999, because the Martin distance is defined
+    for stable systems only. A stream needs more than `order` rows.
     """
     Y = np.asarray(cubes, dtype=np.float64)
     Y = Y - Y.mean(axis=1, keepdims=True)
@@ -282,13 +255,6 @@ def embed(squared: Array, dimensions: int) -> Array:
 
     The leading eigenvectors of the doubly centered matrix, for positive eigenvalues only. Infinite distances
     are replaced by the largest finite one.
-
-    Examples
-    --------
-    >>> positions = np.array([0.0, 1.0, 4.0])
-    >>> points = embed((positions[:, None] - positions) ** 2, 2)
-    >>> np.abs(points[:, 0] - points[0, 0]).round(12)
-    array([0., 1., 4.])
     """
     finite = np.isfinite(squared)
     return classical_scaling(np.where(finite, squared, squared[finite].max()), min(dimensions, len(squared)))

@@ -25,20 +25,10 @@ class Comparator(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
     """The base class of transformers from videos to vectors.
 
     A subclass implements `vector`, which turns a video into a (p,) array, has the parameters `frames` and
-    `n_jobs`, and sets the class attributes below.
-
-    Attributes
-    ----------
-    title : str
-        The name of the method in tables.
-    classifiers : tuple of str
-        The classifiers of its vectors: "1-NN", "nearest-mean" and those of the method's own paper.
-    metric : str
-        "chi2", "cosine" or "euclidean", for "1-NN" and "nearest-mean".
-    requires_fit : bool
-        Whether `fit` learns from videos, so that the test videos must not be among them.
-    colour : str
-        "grey" or "rgb".
+    `n_jobs`, and sets the class attributes: its title in tables, the classifiers of its vectors ("1-NN",
+    "nearest-mean" and those of the method's own paper), the metric of the first two ("chi2", "cosine" or
+    "euclidean"), whether `fit` learns from videos, so that the test videos must not be among them, and the
+    colour of frames ("grey" or "rgb").
     """
 
     title: ClassVar[str]

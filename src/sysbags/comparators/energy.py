@@ -139,14 +139,7 @@ class SpatiotemporalEnergy(Comparator):
 
 
 def derivatives(sigma: float) -> Array:
-    """Return a sampled Gaussian and its first three derivatives, (4, taps).
-
-    Examples
-    --------
-    >>> derivatives(0.5).round(2)[:2]
-    array([[ 0.  ,  0.11,  0.79,  0.11,  0.  ],
-           [ 0.  ,  0.43, -0.  , -0.43, -0.  ]])
-    """
+    """Return a sampled Gaussian and its first three derivatives, (4, taps)."""
     radius = math.ceil(4.0 * sigma)
     x = np.arange(-radius, radius + 1) / sigma
     gauss = np.exp(-0.5 * x**2)
@@ -194,17 +187,8 @@ def noise_energy(sigma: float) -> float:
 def answers(frames: Iterable[Frame], sigma: float, *, name: str = "the video") -> Iterator[Responses]:
     """Filter a video by the ten third derivatives of a Gaussian, with one frame per tap in memory.
 
-    Parameters
-    ----------
-    frames : iterable of (H, W) array
-    sigma : float
-    name : str, default="the video"
-        The name of the video in error messages.
-
-    Yields
-    ------
-    (10, H - taps + 1, W - taps + 1) array of float32
-        One new array for each frame but ``taps - 1``, in the order of `ORDERS`.
+    Yields one new array (10, H - taps + 1, W - taps + 1) for each frame but ``taps - 1``, in the order of
+    `ORDERS`. The name is that of the video in error messages.
     """
     import cv2
 
@@ -238,21 +222,11 @@ def answers(frames: Iterable[Frame], sigma: float, *, name: str = "the video") -
 
 
 def energies(responses: npt.NDArray[Any], constant: float) -> Array:
-    """Average the fractions of the channels over pixels.
+    """Average the fractions of the channels over the pixels of (10, n) responses; the (28,) result sums to 1.
 
     With r the ten responses at a pixel, the energy of plane n is ``r' Q_n r``. Its fraction is the energy
     divided by ``s = r' (sum Q_n) r + constant``. The sum of the fractions over pixels is therefore
     ``tr(Q_n M)``, where M is the sum of ``r r' / s``, so that 27 planes cost no more than two.
-
-    Parameters
-    ----------
-    responses : (10, n) array
-    constant : float
-
-    Returns
-    -------
-    (28,) array
-        It sums to 1, up to round-off.
     """
     weights = steering()
     form = (weights.T @ weights).astype(responses.dtype)

@@ -86,25 +86,10 @@ class LinearSystem(Comparator):
 
 
 def pixel_system(rows: npt.ArrayLike, order: int) -> System:
-    """Learn the linear dynamic system of a stream of vectors, with order + 1 samples instead of N.
+    """Learn the linear dynamic system of a stream (N, p) of vectors, with order + 1 samples instead of N.
 
     Under the linear kernel the observer is itself a matrix of pixels. Its columns and the mean become the
     samples, without any loss.
-
-    Parameters
-    ----------
-    rows : (N, p) array_like
-        Rows are time.
-    order : int
-
-    Examples
-    --------
-    >>> time = np.arange(50)[:, None]
-    >>> theta = pixel_system(np.cos(0.3 * time + np.array([0.0, 1.0, 2.0])), order=2)
-    >>> np.abs(np.angle(np.linalg.eigvals(theta.transition))).round(2)
-    array([0.3, 0.3])
-    >>> theta.samples.shape
-    (3, 3)
     """
     theta = identify(rows, order, "linear")
     coefficients = np.column_stack([theta.alpha, theta.beta])

@@ -132,8 +132,6 @@ class PooledActivations(Comparator):
 def with_differences(frames: Iterable[Frame], stride: int = 1) -> Iterator[tuple[Picture, Picture | None]]:
     """Yield every `stride`-th frame with the difference to the frame after it; None for the last frame.
 
-    Examples
-    --------
     >>> clip = [np.full((1, 1), grey, np.uint8) for grey in (9, 7, 5, 6, 8)]
     >>> [(int(a[0, 0]), b if b is None else int(b[0, 0])) for a, b in with_differences(clip, 2)]
     [(9, -2), (5, 1), (8, None)]

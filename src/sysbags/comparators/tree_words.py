@@ -165,13 +165,8 @@ class TreeWords(Comparator):
 def grow(sample: Descriptors, branches: int, depth: int, random_state: int) -> tuple[Array, IntArray]:
     """Cluster descriptors (n, d) by k-means, level by level; return the centers and children of all nodes.
 
-    Examples
-    --------
     >>> sample = np.array([[0.0], [1.0], [10.0], [11.0]], np.float32)
-    >>> centers, children = grow(sample, 2, 2, random_state=0)
-    >>> np.sort(centers[3:, 0]).round(2)
-    array([ 0.,  1., 10., 11.])
-    >>> children.tolist()
+    >>> grow(sample, 2, 2, random_state=0)[1].tolist()
     [[1, 3], [3, 5], [5, 7], [7, 7], [7, 7], [7, 7], [7, 7]]
     """
     root = sample.mean(axis=0, dtype=np.float64) if len(sample) else np.zeros(sample.shape[1])
@@ -191,12 +186,10 @@ def grow(sample: Descriptors, branches: int, depth: int, random_state: int) -> t
 def descend(descriptors: Descriptors, centers: Array, children: IntArray) -> IntArray:
     """Return the path of each descriptor (n, d) down a tree: its nodes, (n, levels), 0 below the leaf.
 
-    Examples
-    --------
     >>> centers = np.array([[0.0], [-1.0], [1.0], [0.8], [1.2]])
-    >>> descend(np.array([[-3.0], [2.0]]), centers, np.array([[1, 3], [3, 3], [3, 5], [5, 5], [5, 5]]))
-    array([[1, 0],
-           [2, 4]])
+    >>> children = np.array([[1, 3], [3, 3], [3, 5], [5, 5], [5, 5]])
+    >>> descend(np.array([[-3.0], [2.0]]), centers, children).tolist()
+    [[1, 0], [2, 4]]
     """
     paths = [np.zeros(len(descriptors), np.int64)]
     nodes = [0]
@@ -213,12 +206,6 @@ def descend(descriptors: Descriptors, centers: Array, children: IntArray) -> Int
 
 
 def frames_through(paths: IntArray, frame: IntArray, nodes: int) -> IntArray:
-    """Count for each node but the root the frames of a video with a descriptor that passes it.
-
-    Examples
-    --------
-    >>> frames_through(np.array([[1, 3], [1, 4], [2, 0]]), np.array([0, 0, 1]), 5)
-    array([1, 1, 1, 1])
-    """
+    """Count for each node but the root the frames of a video with a descriptor that passes it."""
     visits = np.unique(frame[:, None] * nodes + paths)
     return np.bincount(visits % nodes, minlength=nodes)[1:]

@@ -209,11 +209,6 @@ def hard_threshold_rank(values: Array, shape: tuple[int, ...]) -> int:
     The median stands for the noise, so the matrix needs more than twice as many columns as the rank of its
     signal: add delays where there are few channels. The noise of a delay embedding is not white, because
     each observation occurs `n_delays` times; the rank is a guide there.
-
-    Examples
-    --------
-    >>> hard_threshold_rank(np.array([9.0, 8.0, 1.0, 1.0, 0.9, 0.9]), (200, 6))
-    2
     """
     beta = min(shape) / max(shape)
     threshold = (0.56 * beta**3 - 0.95 * beta**2 + 1.82 * beta + 1.43) * float(np.median(values))

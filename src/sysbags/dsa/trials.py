@@ -33,24 +33,9 @@ def delay_embed(data: npt.ArrayLike, n_delays: int = 1, delay_interval: int = 1)
     """Return the delay embedding of a time series: each row joins `n_delays` rows of the data.
 
     Row t of the result is ``[x_s, x_{s-i}, ..., x_{s-(d-1)i}]`` with ``s = t + (d-1) i``, for d delays at the
-    interval i: the newest observation comes first. So one delay is the data itself.
+    interval i: the newest observation comes first. So one delay is the data itself. The data is (time,) for
+    one channel, (time, channels) or (trials, time, channels); trials are embedded one by one.
 
-    Parameters
-    ----------
-    data : (time,), (time, channels) or (trials, time, channels) array_like
-        One dimension is one channel. Trials are embedded one by one.
-    n_delays : int, default=1
-        Number of observations in a row.
-    delay_interval : int, default=1
-        Time steps from one to the next.
-
-    Returns
-    -------
-    (..., time - (n_delays - 1) * delay_interval, n_delays * channels) array
-        A new array.
-
-    Examples
-    --------
     >>> delay_embed([[0, 10], [1, 11], [2, 12]], n_delays=2)
     array([[ 1., 11.,  0., 10.],
            [ 2., 12.,  1., 11.]])
@@ -85,15 +70,10 @@ def check_items(data: Sequence[Any], name: str) -> None:
 
 
 def check_trials(data: Any, name: str) -> list[Array]:
-    """Return the trials (time, channels) of one system.
+    """Return the trials (time, channels) of one system, whose name is for error messages.
 
-    Parameters
-    ----------
-    data : array, flat list of numbers, or list of arrays
-        (time,) for one channel, (time, channels), (trials, time, channels), or a list of such arrays, whose
-        lengths may differ. A flat list of numbers is (time,).
-    name : str
-        The name of the data in error messages.
+    The data is (time,) for one channel, (time, channels), (trials, time, channels), or a list of such arrays,
+    whose lengths may differ. A flat list of numbers is (time,).
     """
     if not is_collection(data):
         return _split(data, name)

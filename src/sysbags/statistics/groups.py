@@ -253,14 +253,8 @@ def pairwise_group_tests(
 class _Units:
     """What labels are given to: items, or sources with all their items.
 
-    Attributes
-    ----------
-    sums : (U, U) array
-        Sums of the distances between the items of two units.
-    sizes : (U,) array
-        Numbers of items.
-    codes : (U,) array of int
-        The group of each unit.
+    `sums` (U, U) are those of the distances between the items of two units, `sizes` the numbers of items,
+    `codes` the groups.
     """
 
     sums: Array

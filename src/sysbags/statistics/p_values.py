@@ -19,15 +19,9 @@ __all__ = ["PValue", "check_distances", "holm"]
 class PValue:
     """A p-value of a permutation test, and how many arrangements it was counted from.
 
-    Attributes
-    ----------
-    p_value : float
-        With all arrangements, the share of those that are at least as extreme as what was observed. With N
-        random ones, ``(1 + number at least as extreme) / (1 + N)``, which is never too small on average.
-    exact : bool
-        Whether all arrangements were counted.
-    arrangements : int
-        How many were counted; with random ones, the observed one is counted too.
+    If it is exact, all arrangements were counted, and it is the share of those that are at least as extreme
+    as what was observed. With N random ones it is ``(1 + number at least as extreme) / (1 + N)``, which is
+    never too small on average; the observed arrangement is counted too.
     """
 
     p_value: float
@@ -51,11 +45,6 @@ def holm(p_values: Sequence[float]) -> Array:
 
     Of m sorted ones, ``p_i`` becomes ``max over j <= i of min(1, (m - j + 1) p_j)``. The probability that any
     true null hypothesis is rejected is at most the level, however the p-values depend on each other.
-
-    Examples
-    --------
-    >>> holm([0.01, 0.04, 0.02]).tolist()
-    [0.03, 0.04, 0.04]
     """
     values = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(values, kind="stable")

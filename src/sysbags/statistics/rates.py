@@ -51,16 +51,6 @@ def rate(right: npt.ArrayLike, groups: npt.ArrayLike | None = None) -> Rate:
     (the cluster-robust variance), never above the number there are. Where all items are right, or all
     wrong, nothing is known of how alike they are, and the groups are taken to be wholly so.
 
-    Parameters
-    ----------
-    right : (K,) array_like of bool
-    groups : (K,) array_like, optional
-        What belongs together: sources rather than folds.
-
-    Examples
-    --------
-    >>> print(rate([True] * 81 + [False] * 182))
-    30.8 % (25.5 to 36.6)
     >>> print(rate([True] * 4 + [False] * 4))
     50.0 % (21.5 to 78.5)
     >>> print(rate([True] * 4 + [False] * 4, groups=[0, 0, 0, 0, 1, 1, 1, 1]))  # as sure as of two items
@@ -81,25 +71,10 @@ def rate(right: npt.ArrayLike, groups: npt.ArrayLike | None = None) -> Rate:
 
 
 def mcnemar(first_right: npt.ArrayLike, second_right: npt.ArrayLike) -> float:
-    """McNemar's exact test: could two methods be equally good?
+    """McNemar's exact test: could two methods be equally good? Returns the two-sided p-value.
 
     Only the items that one of them has right and the other wrong tell anything. If both are equally
-    good, each such item is a toss of a fair coin.
-
-    Parameters
-    ----------
-    first_right, second_right : (K,) array_like of bool
-        Which of the same items each method has right.
-
-    Returns
-    -------
-    float
-        The two-sided p-value; 1 where the methods never differ.
-
-    Examples
-    --------
-    >>> mcnemar([True] * 5 + [False], [False] * 5 + [False])
-    0.0625
+    good, each such item is a toss of a fair coin. It is 1 where the methods never differ.
     """
     first, second = _booleans(first_right, "first_right"), _booleans(second_right, "second_right")
     if len(first) != len(second):
@@ -113,25 +88,10 @@ def mcnemar(first_right: npt.ArrayLike, second_right: npt.ArrayLike) -> float:
 def reliability(probabilities: npt.ArrayLike, codes: npt.ArrayLike, bins: int = 10) -> list[dict[str, Any]]:
     """Compare the probability of the predicted class with how often it is right, in bins of equal width.
 
-    Parameters
-    ----------
-    probabilities : (K, C) array_like
-        The class with the largest is predicted; none, if all are 0.
-    codes : (K,) array_like of int
-        The true classes.
-    bins : int, default=10
-        Each holds its upper end.
-
-    Returns
-    -------
-    list of dict
-        For each bin that is not empty: the average probability ("confidence"), the share of correct
-        predictions ("accuracy"), which equals it where probabilities are honest, and the number of items.
-
-    Examples
-    --------
-    >>> reliability([[0.6, 0.4], [0.3, 0.7], [0.9, 0.1], [0.8, 0.2]], [0, 0, 0, 0], bins=2)
-    [{'confidence': 0.75, 'accuracy': 0.75, 'count': 4}]
+    The class with the largest of the (K, C) probabilities is predicted; none, if all are 0. `codes` are the
+    true classes. For each bin that is not empty, which holds its upper end: the average probability
+    ("confidence"), the share of correct predictions ("accuracy"), which equals it where probabilities are
+    honest, and the number of items.
     """
     shares, true = np.asarray(probabilities, dtype=np.float64), np.asarray(codes)
     if shares.ndim != 2 or true.shape != shares.shape[:1]:
@@ -155,30 +115,11 @@ def reliability(probabilities: npt.ArrayLike, codes: npt.ArrayLike, bins: int = 
 def coverage(
     p_values: npt.ArrayLike, codes: npt.ArrayLike, groups: npt.ArrayLike, alpha: float = 0.1
 ) -> dict[str, float]:
-    """Count how often the prediction sets of some p-values hold the true class.
+    """Count how often the prediction sets of (K, C) p-values hold the true class, given in `codes`.
 
-    Parameters
-    ----------
-    p_values : (K, C) array_like
-        The set of an item holds the classes with a p-value above `alpha`.
-    codes : (K,) array_like of int
-        The true classes.
-    groups : (K,) array_like
-        Sources.
-    alpha : float, default=0.1
-
-    Returns
-    -------
-    dict
-        The share of clips whose set holds their class ("clips"), the same with each source counted once,
-        which the level is promised for ("sources"), the average number of classes in a set ("size"), and the
-        share of sets without any ("empty").
-
-    Examples
-    --------
-    >>> found = coverage([[0.9, 0.2], [0.3, 0.05], [0.02, 0.04]], [0, 1, 1], ["sea", "lake", "lake"])
-    >>> found["sources"], found["size"]
-    (0.5, 1.0)
+    A set holds the classes with a p-value above `alpha`. Returns the share of clips whose set holds their
+    class ("clips"), the same with each source of `groups` counted once, which the level is promised for
+    ("sources"), the average number of classes in a set ("size"), and the share of sets without any ("empty").
     """
     sets = prediction_sets(np.asarray(p_values), alpha)
     _, units = check_labels(groups, len(sets), "groups")
@@ -198,26 +139,9 @@ def confidence_summary(
 ) -> dict[str, Any]:
     """Return how honest a method's confidence is, as lists and numbers.
 
-    Parameters
-    ----------
-    probabilities, p_values : (K, C) array_like
-    codes : (K,) array_like of int
-        The true classes.
-    groups : (K,) array_like
-        Sources.
-
-    Returns
-    -------
-    dict
-        The bins of `reliability`, `coverage` at several levels, and the expected calibration error: the
-        average difference of confidence and accuracy over the bins, each with its items (Naeini, Cooper and
-        Hauskrecht, 2015).
-
-    Examples
-    --------
-    >>> halves = [[1.0, 0.0], [1.0, 0.0], [0.5, 0.5], [0.5, 0.5]]
-    >>> confidence_summary(halves, halves, [0, 1, 0, 1], list("abcd"))["expected_calibration_error"]
-    0.25
+    These are the bins of `reliability`, `coverage` at several levels, and the expected calibration error: the
+    average difference of confidence and accuracy over the bins, each with its items (Naeini, Cooper and
+    Hauskrecht, 2015).
     """
     bins = reliability(probabilities, codes)
     count = np.array([row["count"] for row in bins])
