@@ -159,9 +159,10 @@ class CacheWarning(UserWarning):
     >>> import sysbags
     >>> from sysbags.errors import CacheWarning
     >>> streams, labels = sysbags.datasets.make_streams(classes=2, per_class=4, frames=30, bins=8)
+    >>> settings = sysbags.evaluate.Settings(order=2, lambda_a=0.25, lambda_mu=0.0)
     >>> with warnings.catch_warnings(action="error", category=CacheWarning):
     ...     result = sysbags.evaluate.evaluate(
-    ...         streams, labels, order=2, lambda_a=0.25, lambda_mu=0.0, cache=tempfile.mkdtemp()
+    ...         streams, labels, settings=settings, cache=tempfile.mkdtemp()
     ...     )
     >>> len(result.predictions)
     8

@@ -211,7 +211,7 @@ def test_a_changed_clip(own_clips, tmp_path, work):
             assert connection.execute("SELECT COUNT(*) FROM contents").fetchone() == (3,)
         with pytest.raises(FileError, match="changed or removed meanwhile: get its systems again"):
             list(systems)
-        assert library.verify(files=True) == []
+        assert library.verify() == []
 
 
 def test_equal_contents_are_read_once(own_clips, tmp_path, work):
@@ -311,7 +311,7 @@ def test_any_name(name, own_clips, tmp_path):
         assert counts(library.add([os.fsdecode(path)], identifier=IDENTIFIER)) == (1, 0, 0, 0)
         assert [os.fsencode(record.path) for record in library.clips()] == [path]
         assert counts(library.add([os.fsdecode(path)])) == (0, 0, 1, 0)
-        assert library.verify(files=True) == []
+        assert library.verify() == []
         os.remove(path)
         assert [os.fsencode(one) for one in library.missing()] == [path]
         assert [os.fsencode(one) for one in library.remove(library.missing())] == [path]

@@ -62,7 +62,9 @@ def test_a_report_becomes_a_table(evaluation, shots, report):
     table = report_table(report)
     relations = evaluation.relations
     assert len(table.rows) == len(evaluation.clips)
-    assert table.methods[0] == "LBP systems, alignment, 1-NN"  # the main method, the second of the report
+    assert (
+        table.methods[0] == "LBP systems, alignment, nearest-system"
+    )  # the main method, the second of the report
     assert len(table.methods) == len(set(table.methods)) == len(evaluation.methods)
     for k, (row, clip) in enumerate(zip(table.rows, evaluation.clips, strict=True)):
         assert (row.clip, row.label, row.source, row.path) == (clip.name, clip.label, clip.source, None)
