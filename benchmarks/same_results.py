@@ -26,19 +26,18 @@ RENAMED = {
     "nearest mean": "nearest-mean",
     "1-NN": "nearest-system",
 }
-OPTIONS = {"--partial": "--allow-incomplete", "--also": "--add-bag"}  # old name, new name
 RUNS = {
     "evaluate --compare": ["evaluate", "CLIPS", "--compare", "--report", "REPORT"],
     "evaluate --compare, folds": ["evaluate", "CLIPS", "--compare", "--protocol", "folds", "--folds", "4"],
     "evaluate --tune": ["evaluate", "CLIPS", "--tune", "--max-frames", "30"],
-    "evaluate, two bags": ["evaluate", "CLIPS", "--also", "colour"],
+    "evaluate, two bags": ["evaluate", "CLIPS", "--bags", "lbp,colour"],
     "evaluate, visual words": ["evaluate", "CLIPS", "--bag", "sift", "--words", "40"],
-    "fit, nearest mean": ["fit", "CLIPS", "--out", "MODEL"],
-    "classify, nearest mean": ["classify", "MODEL", "NEW"],
+    "fit": ["fit", "CLIPS", "--out", "MODEL"],
+    "classify": ["classify", "MODEL", "NEW"],
     "fit, nearest system": ["fit", "CLIPS", "--out", "MODEL", "--classifier", "nearest-system"],
     "classify, nearest system": ["classify", "MODEL", "NEW"],
-    "reproduce dyntex-alpha": ["reproduce", "dyntex-alpha", "ALPHA", "--partial"],
-    "reproduce yupenn": ["reproduce", "yupenn", "YUPENN", "--partial", "--words", "30"],
+    "reproduce dyntex-alpha": ["reproduce", "dyntex-alpha", "ALPHA", "--allow-incomplete"],
+    "reproduce yupenn": ["reproduce", "yupenn", "YUPENN", "--allow-incomplete", "--words", "30"],
 }
 
 
@@ -70,14 +69,6 @@ def results(source: Path, inputs: dict[str, list[str]], work: Path) -> dict[str,
     for name, arguments in RUNS.items():
         print(f"{source.name}: {name}", file=sys.stderr, flush=True)
         listed = [text for argument in arguments for text in words.get(argument, [argument])]
-        shown = subprocess.run(
-            [sys.executable, "-m", "sysbags", arguments[0], "--help"],
-            env={**environment, "COLUMNS": "200"},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        listed = [OPTIONS[text] if text in OPTIONS and OPTIONS[text] in shown else text for text in listed]
         if arguments[0] in ("evaluate", "reproduce"):
             listed += ["--cache", str(work / "cache")]
         done = subprocess.run(
@@ -87,7 +78,9 @@ def results(source: Path, inputs: dict[str, list[str]], work: Path) -> dict[str,
             text=True,
             check=False,
         )
-        decisions[name] = decided(json.loads(done.stdout)) if done.returncode == 0 else done.stderr
+        if done.returncode:
+            sys.exit(f"{source.name}: {name} ended with {done.returncode}: {done.stderr}")
+        decisions[name] = decided(json.loads(done.stdout))
     return decisions
 
 

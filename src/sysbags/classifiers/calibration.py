@@ -159,15 +159,7 @@ def conformal_p_values(
 ) -> Array:
     """Return p-values of pairs of a surprise and a distance among those of calibration items.
 
-    Parameters
-    ----------
-    surprise, distances, weights : (K,) array
-        See `Calibration`.
-    new_surprise, new_distances : (n, C) array
-
-    Returns
-    -------
-    (n, C) array
+    See `Calibration` for the former, (K,); the new ones and the result are (n, C).
 
     Examples
     --------
@@ -196,11 +188,6 @@ def prediction_sets(p_values: Array, alpha: float = 0.1) -> npt.NDArray[np.bool_
     """Return which classes have a p-value above `alpha`: a set that misses the true class so rarely.
 
     A set can be empty: then the item fits none of the classes.
-
-    Parameters
-    ----------
-    p_values : (n, C) array
-    alpha : float, default=0.1
 
     Examples
     --------
@@ -303,21 +290,9 @@ def cross_fitted_scores(
 ) -> tuple[Array, Array]:
     """Return scores and squared distances of each item by clones that were fitted without its group.
 
-    Parameters
-    ----------
-    estimator : ConfidenceMixin
-    systems : sequence
-    labels : (K,) array_like
-    groups : (K,) array_like, optional
-        What must not be split; by default each item is a group of its own.
-    folds : int, default=5
-        Fewer, if there are not so many groups, or no class has so many items.
-    random_state : int, Generator or None, default=0
-
-    Returns
-    -------
-    scores, distances : (K, C) array
-        -inf and infinite for classes of which no item was left.
+    Groups are not split; by default each item is a group of its own. There are fewer folds if there are not so
+    many groups, or no class has so many items. Scores and distances, (K, C), are -inf and infinite for classes
+    of which no item was left.
     """
     from sklearn.base import clone
     from sklearn.model_selection import StratifiedGroupKFold

@@ -207,19 +207,8 @@ def describe_clips(
 ) -> ClipSystems:
     """Turn clips into streams and systems; a clip that cannot be used becomes one of the failures.
 
-    Parameters
-    ----------
-    paths : sequence of Path
-    bags : BagTransformer
-    identify : callable
-        From a stream to its system; from a tuple of streams to a tuple of systems, for a `BagUnion`.
-    fit : bool, default=False
-        Fit the bags to the clips first, where they require it.
-    cache : Cache, optional
-    n_jobs : int, optional
-        Threads; the result does not depend on it.
-    stages : Stages, optional
-        Keeps the times.
+    `identify` goes from a stream to its system, and for a `BagUnion` from a tuple of streams to a tuple of systems.
+    With `fit`, bags that require it are fitted to the clips first.
 
     Examples
     --------

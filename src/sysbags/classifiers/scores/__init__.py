@@ -145,16 +145,8 @@ def nearest_of_each_class(
 ) -> tuple[Array, IntArray]:
     """Return the smallest distance to an item of each class, (K, C), and which item that is.
 
-    Parameters
-    ----------
-    distances : (K, L) array
-        To L items.
-    codes : (L,) array of int
-        Class index of each of them.
-    classes : int
-        Number of classes.
-    usable : (L,) array of bool, optional
-        Which of the items there are; by default all. A class without any is infinitely far away.
+    The distances, (K, L), are to L items with these class indices, of which all or some are `usable`. A class
+    without any is infinitely far away.
 
     Examples
     --------

@@ -41,12 +41,7 @@ Task = tuple[int, int, int]
 
 
 def center_scores(distances: Array) -> ClassScores:
-    """Predict the class of the nearest center; a score is minus a distance.
-
-    Parameters
-    ----------
-    distances : (K, C) array
-        Of new items to the center of each class.
+    """Predict the class of the nearest center from (K, C) distances; a score is minus a distance.
 
     Examples
     --------
@@ -64,17 +59,8 @@ class ClassCenters:
     of G groups has ``1 + G + G (G - 1) / 2`` subsets, each with a center of its own, which is computed when
     it is first asked for. Memory is that of the distances that were asked for.
 
-    Parameters
-    ----------
-    codes, groups : (K,) array of int
-        Class and group of each item.
-    make : callable
-        ``make(members)`` computes the center of some items; it returns a function of items that gives
-        their distances to it, (items, terms).
-    terms : int, default=1
-        A distance is the weighted sum of so many terms.
-    n_jobs : int, optional
-        Threads.
+    ``make(members)`` computes the center of some items; it returns a function of items that gives their
+    distances to it, (items, terms): a distance is the weighted sum of so many terms.
     """
 
     def __init__(
@@ -207,21 +193,8 @@ def metric_centers(
 ) -> ClassCenters:
     """Centers by a metric: Frechet means for "alignment", averages of covariances, or medoids.
 
-    Distances have two terms, of which `lambda_mu` weighs the second; that of medoids is 0.
-
-    Parameters
-    ----------
-    gram : CrossGram
-        Of one collection with itself.
-    codes, groups : (K,) array of int
-        Class and group of each item.
-    metric : str
-        One of `sysbags.distances.registry.METRICS`.
-    lambda_a : float
-        Ignored by metrics without weights.
-    random_state : int, Generator or None, default=0
-    n_jobs : int, optional
-        Threads; the result does not depend on it.
+    The CrossGram is that of one collection with itself. Distances have two terms, of which `lambda_mu` weighs
+    the second; that of medoids is 0. Metrics without weights ignore `lambda_a`.
 
     Examples
     --------
@@ -245,15 +218,7 @@ def metric_centers(
 
 
 def medoid_centers(distances: Array, codes: IntArray, groups: IntArray) -> ClassCenters:
-    """Centers that are medoids, for distances that have no mean; of two terms, of which the second is 0.
-
-    Parameters
-    ----------
-    distances : (K, K) array
-        Distances between all items.
-    codes, groups : (K,) array of int
-        Class and group of each item.
-    """
+    """Centers that are medoids, for distances that have no mean; of two terms, of which the second is 0."""
     between = finite_distances(distances, (len(codes), len(codes)))
 
     def make(members: IntArray) -> Measure:
@@ -271,14 +236,8 @@ def average_centers(
     The squared distance to the average of some items is the mean of the squared distances to them, less half
     the mean of the squared distances between them.
 
-    Parameters
-    ----------
-    distances, means : (K, K) array
-        The two terms of the squared distances between all items.
-    codes, groups : (K,) array of int
-        Class and group of each item.
-    normalized : bool, default=False
-        Whether the first term is that of vectors of length 1: then their average is divided by its length.
+    `distances` and `means`, (K, K), are the two terms. If the first is that of vectors of length 1
+    (`normalized`), their average is divided by its length.
 
     Examples
     --------
@@ -321,17 +280,6 @@ def frechet_centers(
 
     Every mean starts from the medoid of its own members, so that nothing of what is left out has a part in
     it: means have many local minima, and one that had seen an item would lean towards it.
-
-    Parameters
-    ----------
-    gram : CrossGram
-        Of one collection with itself.
-    codes, groups : (K,) array of int
-        Class and group of each item.
-    lambda_a : float
-    random_state : int, Generator or None, default=0
-    n_jobs : int, optional
-        Threads; the result does not depend on it.
     """
     if not gram.symmetric:
         raise ParameterError("means need the CrossGram of one collection with itself: cross_gram(systems)")

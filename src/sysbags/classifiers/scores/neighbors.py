@@ -20,15 +20,8 @@ __all__ = ["Neighbors", "majority_vote", "neighbor_scores"]
 def neighbor_scores(distances: Array, codes: IntArray, classes: int, n_neighbors: int = 1) -> ClassScores:
     """Vote among the nearest training items; a score is minus the distance to the nearest of a class.
 
-    Parameters
-    ----------
-    distances : (K, L) array
-        Of new items to the training items; only their order in a row matters for the vote.
-    codes : (L,) array of int
-        Class of each training item.
-    classes : int
-        Number of classes.
-    n_neighbors : int, default=1
+    The distances, (K, L), are those of new items to the training items; only their order in a row matters for
+    the vote.
 
     Examples
     --------
@@ -44,15 +37,8 @@ def neighbor_scores(distances: Array, codes: IntArray, classes: int, n_neighbors
 class Neighbors:
     """The scores of training items by their neighbours outside their group, see `neighbor_scores`.
 
-    Parameters
-    ----------
-    distances : (R, K) array
-        Distances of some items to all.
-    codes, groups : (K,) array of int
-        Class and group of each item.
-    n_neighbors : int, default=1
-    rows : (R,) array of int, optional
-        Which items the rows of `distances` are, by default all. The others get `NO_PREDICTION`.
+    The distances, (R, K), are those of some items (`rows`, by default all) to all. The others get
+    `NO_PREDICTION`.
 
     Examples
     --------
@@ -110,19 +96,8 @@ def majority_vote(
 ) -> IntArray:
     """Class with most votes among the nearest neighbours; ties go to the class of the nearest of them.
 
-    Parameters
-    ----------
-    codes_of_nearest : (K, k) array of int
-        Class index of the neighbours of each item, the nearest first.
-    classes : int
-        Number of classes.
-    counted : (K, k) array of bool, optional
-        Which neighbours have a vote; by default all.
-
-    Returns
-    -------
-    (K,) array of int
-        Class indices, -1 where no neighbour has a vote.
+    The neighbours of each item, (K, k), have the nearest first; those that are not `counted` have no vote.
+    Where none has a vote, the result is -1.
 
     Examples
     --------

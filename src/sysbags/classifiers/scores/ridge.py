@@ -47,17 +47,7 @@ def fit_ridge(squared: Array, codes: IntArray, classes: int, ridge: float, weigh
     With K the positive part of the centred `-D / 2`, the coefficients and intercepts are the solution of
     ``(K + penalty W^-1) a + b = Y`` and ``sum_i a_i = 0``; see `sysbags.KernelRidgeClassifier`.
 
-    Parameters
-    ----------
-    squared : (K, K) array
-        Squared distances between all items.
-    codes : (K,) array of int
-    classes : int
-        Number of classes.
-    ridge : float
-        Penalty relative to half the mean squared distance.
-    weights : (K,) array
-        Of the items.
+    The penalty is `ridge` times half the mean squared distance, and `weights` are those of the items.
 
     Examples
     --------
@@ -189,14 +179,8 @@ class Ridge:
     ) -> tuple[Array, Array]:
         """Return R of some items, and R Y, where classes keep their weights when items are removed.
 
-        Parameters
-        ----------
-        inverse, coefficients : (K, K) and (K, C) array
-            R and R Y.
-        counts, removed : (C,) array of int
-            Items of each class, and how many of them are removed.
-        rows : (k,) array of int
-            The items; all items of classes that lose some must be among them.
+        `counts` and `removed` are the items of each class, and how many of them are removed; all items of classes
+        that lose some must be among `rows`.
         """
         block, part = inverse[np.ix_(rows, rows)], coefficients[rows]
         if self._class_size is None:
