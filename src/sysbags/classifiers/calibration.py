@@ -290,9 +290,9 @@ def cross_fitted_scores(
 ) -> tuple[Array, Array]:
     """Return scores and squared distances of each item by clones that were fitted without its group.
 
-    Groups are not split; by default each item is a group of its own. There are fewer folds if there are not so
-    many groups, or no class has so many items. Scores and distances, (K, C), are -inf and infinite for classes
-    of which no item was left.
+    Groups are not split; by default each item is a group of its own. There are fewer folds if there are not
+    so many groups, or no class has so many items. Scores and distances, (K, C), are -inf and infinite for
+    classes of which no item was left.
     """
     from sklearn.base import clone
     from sklearn.model_selection import StratifiedGroupKFold

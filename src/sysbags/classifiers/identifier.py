@@ -207,8 +207,8 @@ def describe_clips(
 ) -> ClipSystems:
     """Turn clips into streams and systems; a clip that cannot be used becomes one of the failures.
 
-    `identify` goes from a stream to its system, and for a `BagUnion` from a tuple of streams to a tuple of systems.
-    With `fit`, bags that require it are fitted to the clips first.
+    `identify` goes from a stream to its system, and for a `BagUnion` from a tuple of streams to a tuple of
+    systems. With `fit`, bags that require it are fitted to the clips first.
 
     Examples
     --------

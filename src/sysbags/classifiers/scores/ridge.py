@@ -179,8 +179,8 @@ class Ridge:
     ) -> tuple[Array, Array]:
         """Return R of some items, and R Y, where classes keep their weights when items are removed.
 
-        `counts` and `removed` are the items of each class, and how many of them are removed; all items of classes
-        that lose some must be among `rows`.
+        `counts` and `removed` are the items of each class, and how many of them are removed; all items of
+        classes that lose some must be among `rows`.
         """
         block, part = inverse[np.ix_(rows, rows)], coefficients[rows]
         if self._class_size is None:
