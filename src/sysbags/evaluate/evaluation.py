@@ -156,7 +156,7 @@ def make_request(
     settings: Settings | None = None,
     compare: bool | Sequence[str] | Mapping[str, Mapping[str, Any]] = False,
 ) -> Request:
-    """Check what is asked for; see `evaluate`. Streams need no bags."""
+    """Check what is asked for; see `evaluate`. Streams need no bags, but a mistake in them is told."""
     for method in methods:
         check_choice(method, "methods", (*CLASSIFIERS, AUTO))
     if not methods:
@@ -164,8 +164,9 @@ def make_request(
     names = list(COMPARATORS) if compare is True else [] if compare is False else list(compare)
     for name in names:
         check_choice(name, "compare", COMPARATORS)
+    named = _named_bags(bags)
     return Request(
-        bags=_named_bags(bags) if _are_paths(clips) else {"stream": None},
+        bags=named if _are_paths(clips) else {"stream": None},
         methods=tuple(methods),
         settings=settings or Settings(),
         compare=compare is not False,
