@@ -10,18 +10,10 @@ __all__ = ["METRICS", "Metric"]
 class Metric(NamedTuple):
     """A distance between systems.
 
-    Attributes
-    ----------
-    title : str
-        The name in tables.
-    matrix : str
-        Path of the function from a CrossGram to the matrix of squared distances.
-    normal_form : str, optional
-        The only form of the systems that it is defined for.
-    weighted : bool
-        Whether it takes `lambda_a` and `lambda_mu`.
-    averages : bool
-        Whether a mean is the average of what is compared, see `sysbags.means.covariance_mean`.
+    `title` is its name in tables, `matrix` the path of the function from a CrossGram to the matrix of squared
+    distances, `normal_form` the only form of systems that it is defined for, if there is one. It takes
+    `lambda_a` and `lambda_mu` if it is `weighted`. If it `averages`, a mean is the average of what is
+    compared, see `sysbags.means.covariance_mean`.
     """
 
     title: str

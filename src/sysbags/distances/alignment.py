@@ -31,8 +31,6 @@ def crowded_starts(n: int) -> int:
     The share of random starts that find the best optimum falls with the order. Above 20 a start takes so long
     that fewer are made.
 
-    Examples
-    --------
     >>> [crowded_starts(n) for n in (2, 5, 10, 20, 40, 80)]
     [28, 28, 56, 112, 19, 8]
     """

@@ -28,20 +28,10 @@ def alignment_matrix(
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> Array:
-    """Return the squared alignment distances between two collections from their CrossGram.
+    """Return the squared alignment distances (K, L) between two collections from their CrossGram.
 
-    Parameters
-    ----------
-    gram : CrossGram
-    lambda_a, lambda_mu : float, default=0.25, 0.0
-    starts, random_state
-        See `align_blocks`. By default fewer, and without the last steps, where the CrossGram is approximate.
-    n_jobs : int, optional
-        Threads; the result does not depend on it.
-
-    Returns
-    -------
-    (K, L) array
+    For the options see `align_blocks`. By default there are fewer starts, and no last steps, where the
+    CrossGram is approximate. The result does not depend on `n_jobs`.
     """
     weight, weight_mu = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
     distances = _norms(gram.rows, weight)[:, None] + _norms(gram.columns, weight)[None, :]
@@ -71,24 +61,12 @@ def alignment_parts(
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> Array:
-    """Split the squared alignment distances of pairs into transition, observer and mean.
+    """Split the squared alignment distances of pairs into the weighted parts transition, observer and mean,
+    (P, 3).
 
-    The rotations are those of `alignment_matrix`, so that the parts sum to its distances.
+    The pairs are (P, 2), row and column. The rotations are those of `alignment_matrix`, so that the parts sum
+    to its distances.
 
-    Parameters
-    ----------
-    gram, lambda_a, lambda_mu, random_state, n_jobs
-        See `alignment_matrix`.
-    pairs : (P, 2) array of int
-        Row and column of each pair.
-
-    Returns
-    -------
-    (P, 3) array
-        The weighted parts.
-
-    Examples
-    --------
     >>> import sysbags
     >>> streams = np.random.default_rng(0).dirichlet(np.ones(6), size=(3, 30))
     >>> gram = sysbags.cross_gram([sysbags.identify(stream, order=2) for stream in streams])
@@ -128,14 +106,6 @@ def alignment_bounds(
     No rotation makes ``tr(M Q)`` larger than the nuclear norm of the block M, nor ``tr(A1' Q' A2 Q)`` larger
     than `transition_bound`. For systems of the same order the bounds are those of `sysbags.align`. `spectra`
     are the `transition_spectra` of both collections, if they have been computed before.
-
-    Examples
-    --------
-    >>> import sysbags
-    >>> streams = np.random.default_rng(0).dirichlet(np.ones(6), size=(3, 30))
-    >>> gram = sysbags.cross_gram([sysbags.identify(stream, order=2) for stream in streams])
-    >>> bool((alignment_bounds(gram) <= alignment_matrix(gram) + 1e-12).all())
-    True
     """
     weight, weight_mu = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
     if spectra is None:

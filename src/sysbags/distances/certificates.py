@@ -31,10 +31,6 @@ def transition_bound(first: Array, second: Array) -> float:
 
     The smaller of two bounds: von Neumann's ``sum_i s_i(A1) s_i(A2)``, and its sharper form for the
     symmetric parts (eigenvalues with their signs) plus von Neumann's for the skew parts.
-
-    Parameters
-    ----------
-    first, second : (n, n) array
     """
     return float(spectral_bound(transition_spectra(first), transition_spectra(second)))
 
@@ -96,31 +92,17 @@ def tight_bound(first: Array, second: Array, observer: Array, rotation: Array) -
         Z = U (x) I + I (x) V - H positive semidefinite,  rho(Q) = q' H q + m' q,  q = vec Q
 
     Every pair with a positive Z gives a bound, so the problem need not be solved to its end. At the rotation
-    that was found, ``U + V = G`` with a known G. If Z is positive semidefinite for one choice of ``U - V``,
-    the rotation is proven to be a maximiser. The first choice is that of the separate problems of the
-    symmetric parts, the skew parts and the observers. The sum of their solutions is feasible (it is the fast
-    bound), and so is a point on the way from it to the stationary pair. From there a few Newton steps are
-    made on the dual with a logarithmic barrier, for U and V that are diagonal in the eigenvectors of the
-    gradient.
+    that was found, a local maximiser, ``U + V = G`` with a known G. If Z is positive semidefinite for one
+    choice of ``U - V``, the rotation is proven to be a maximiser. The first choice is that of the separate
+    problems of the symmetric parts, the skew parts and the observers. The sum of their solutions is feasible
+    (it is the fast bound), and so is a point on the way from it to the stationary pair. From there a few
+    Newton steps are made on the dual with a logarithmic barrier, for U and V that are diagonal in the
+    eigenvectors of the gradient.
 
     Z is proven to be positive semidefinite by a Cholesky factorisation, whose round-off is a part of the
     bound. Above order `LARGEST_ORDER` nothing is factorised: the rotation is proven where the observers
-    dominate, and otherwise there is no bound.
+    dominate, and otherwise there is no bound, that is, an infinite one.
 
-    Parameters
-    ----------
-    first, second, observer : (n, n) array
-        ``A1``, ``A2`` and M.
-    rotation : (n, n) array
-        A local maximiser Q, orthogonal.
-
-    Returns
-    -------
-    float
-        The bound, infinite where none is found.
-
-    Examples
-    --------
     >>> A1, A2 = np.array([[0.9, 0.0], [0.0, 0.5]]), np.array([[0.5, 0.0], [0.0, 0.9]])
     >>> bound = tight_bound(A1, A2, np.zeros((2, 2)), np.array([[0.0, 1.0], [1.0, 0.0]]))
     >>> bool(0.0 <= bound - 1.06 < 1e-6)

@@ -238,12 +238,8 @@ def embedded_products(
     the projected observers, ``||C_i'C_j||_F^2 / (||C_i'C_i||_F ||C_j'C_j||_F)``; for means it is the squared
     cosine. Without `restore` the products are those of projections.
 
-    Parameters
-    ----------
-    first, second : (K, n + 1, d), (L, m + 1, d) arrays
-        Observers and means, see `EmbeddedSystems`.
-    norms, other_norms : (K, 2), (L, 2) arrays
-        Squared norms of the observers and of the means, in full.
+    Observers and means are (K, n + 1, d) and (L, m + 1, d), see `EmbeddedSystems`. The norms, (K, 2) and (L,
+    2), are the squared ones of the observers and of the means, in full.
     """
     products = np.tensordot(first, second, axes=(2, 2)).transpose(0, 2, 1, 3).astype(np.float64, order="C")
     for k, part in enumerate((slice(-1), slice(-1, None)) if restore else ()):
@@ -289,12 +285,8 @@ def pivoted_landmarks(
     probability in proportion to what is left of each candidate, its squared distance to the span of the
     landmarks. k-means++ draws its centers so, in the space of the kernel.
 
-    Returns
-    -------
-    chosen : (m,) array of int
-        m is `size`, or less if nothing is left.
-    factor : (m, m) array
-        Lower triangular; ``factor @ factor.T`` is the kernel between the landmarks.
+    Returns the indices of m landmarks, `size` or fewer if nothing is left, and the lower triangular (m, m)
+    factor: ``factor @ factor.T`` is the kernel between them.
     """
     gram = kernel_matrix(candidates, kernel=kernel, n_jobs=n_jobs)
     left = np.diagonal(gram).copy()

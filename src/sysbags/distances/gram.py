@@ -33,18 +33,7 @@ MATRIX_TILING = Tiling(systems=128)  # matrix products are efficient in large ti
 class SystemStack:
     """The transitions and Gram matrices of K systems, padded with zeros to the largest order n.
 
-    Parameters
-    ----------
-    orders : (K,) array of int
-        The orders of the systems.
-    transition : (K, n, n) array
-        `A`.
-    observer_gram : (K, n, n) array
-        `C'C = alpha' k(Y, Y) alpha`.
-    mean_norm : (K,) array
-        `mu'mu`.
-    normal_form : {"orthonormal", "unit-variance"}, default="orthonormal"
-        That of the systems, see `identify`.
+    `observer_gram` is `C'C = alpha' k(Y, Y) alpha`, (K, n, n), and `mean_norm` is `mu'mu`, (K,).
     """
 
     orders: IntArray
@@ -275,16 +264,9 @@ def embedded_cross_gram(
 ) -> CrossGram:
     """Return the CrossGram of embedded systems, by products alone.
 
-    Parameters
-    ----------
-    first, second : (K, n + 1, d), (L, m + 1, d) arrays
-        Observers and means, see `EmbeddedSystems`.
-    rows, columns : SystemStack
-        The small matrices of the same systems; the same object twice for systems with themselves.
-    approximate : bool
-        See `CrossGram`.
-    restore : bool, default=True
-        Estimate what the embedding has lost, see `embedded_products`.
+    `first` and `second` are observers and means, (K, n + 1, d) and (L, m + 1, d), see `EmbeddedSystems`.
+    `rows` and `columns` are the small matrices of the same systems: the same object twice for systems with
+    themselves. With `restore`, what the embedding has lost is estimated, see `embedded_products`.
     """
     products = embedded_products(first, second, rows.norms, columns.norms, restore=restore)
     return _gram_of(products, rows, columns, rows is columns, approximate)
@@ -294,19 +276,10 @@ def embedded_cross_gram(
 class Block:
     """A run of systems with all that a tile needs of them.
 
-    Attributes
-    ----------
-    place : slice
-        Its systems in the collection.
-    stack : SystemStack
-        Of its systems, padded to the largest order n of the collection.
-    samples, weights : lists of (N, p) and (N, n + 1) arrays
-        The streams, and the coefficients of the observer and of the mean.
-    observers : (S, n + 1, d) array or None
-        Observers and means as matrices, for an embedding or a kernel with an explicit feature map; then there
-        are no samples.
-    approximate : bool
-        Whether an embedding has lost a part of them.
+    `place` are its systems in the collection; the stack is padded to the largest order n of the collection.
+    The weights, (N, n + 1), are the coefficients of the observer and of the mean. For an embedding or a
+    kernel with an explicit feature map there are no samples, but `observers`, (S, n + 1, d): observers and
+    means as matrices; `approximate` if an embedding has lost a part of them.
     """
 
     place: slice
@@ -329,15 +302,9 @@ class Block:
 class Collection:
     """Systems that are cut into blocks, which are read and prepared when they are needed.
 
-    Attributes
-    ----------
-    blocks : list of slice
-    bytes : (number of blocks,) array of int
-        What a block takes in memory.
-    tile_bytes : int
-        What a thread takes to compute a tile, for the larger of its blocks, beside the blocks.
-    read_bytes : int
-        What a thread takes to turn systems into matrices, before that.
+    `bytes` is what each block takes in memory, `tile_bytes` what a thread takes beside the blocks to compute
+    a tile, for the larger of its blocks, `read_bytes` what it takes before that to turn systems into
+    matrices.
     """
 
     def __init__(

@@ -173,16 +173,6 @@ def scaled_weights(stack: SystemStack, metric: str = "alignment") -> tuple[float
     * (0.9, 1 / v) for "normalized-covariance", whose distances have no unit.
 
     The orthonormal form has no units.
-
-    Examples
-    --------
-    >>> import sysbags
-    >>> streams = np.random.default_rng(0).dirichlet(np.ones(6), size=(3, 30))
-    >>> systems = [sysbags.identify(stream, order=2, normal_form="unit-variance") for stream in streams]
-    >>> lambda_a, lambda_mu = scaled_weights(sysbags.cross_gram(systems).rows, "normalized-covariance")
-    >>> variances = [system.observer_gram.trace() for system in systems]
-    >>> lambda_a, bool(np.isclose(lambda_mu, 1.0 / np.mean(variances)))
-    (0.9, True)
     """
     if stack.normal_form != "unit-variance":
         raise IncompatibleSystemsError(
@@ -230,8 +220,6 @@ def classical_scaling(squared: Array, dimensions: int = 2) -> Array:
     For (K, K) squared distances the points are (K, dimensions), centered; the entry of largest absolute value
     of each column is positive.
 
-    Examples
-    --------
     >>> line = np.array([0.0, 1.0, 5.0])
     >>> classical_scaling((line[:, None] - line) ** 2, 1).round(9).ravel()
     array([-2., -1.,  3.])

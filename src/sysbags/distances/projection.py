@@ -31,15 +31,6 @@ def project(system: System, embedding: Embedding) -> System:
     without its rounding to float32. As in ``cross_gram(..., embedding=)``, `observer_gram` and `mean_norm`
     stay those of the system. Without landmarks, for kernels with an explicit feature map, the system itself
     is returned.
-
-    Examples
-    --------
-    >>> import sysbags
-    >>> from sysbags.datasets import make_streams
-    >>> streams, _ = make_streams(classes=2, per_class=4, frames=40, bins=8)
-    >>> systems = [sysbags.identify(stream, order=2) for stream in streams]
-    >>> project(sysbags.frechet_mean(systems).system, Embedding.fit(systems, size=25))
-    System(order=2, size=25, bag_length=8, kernel='chi2')
     """
     if system.kernel != embedding.kernel:
         raise IncompatibleSystemsError(
@@ -65,12 +56,7 @@ def project(system: System, embedding: Embedding) -> System:
 class EmbeddedStack(NamedTuple):
     """Systems that many others are compared with: embedded once, and not for each comparison.
 
-    Attributes
-    ----------
-    embedding : Embedding
-    stack : SystemStack
-    observers : (K, n + 1, d) array of float32
-        See `EmbeddedSystems`.
+    The observers are (K, n + 1, d) in float32, see `EmbeddedSystems`.
     """
 
     embedding: Embedding
@@ -98,15 +84,8 @@ class EmbeddedStack(NamedTuple):
 class EmbeddingLoss(NamedTuple):
     """What embeddings lose of many systems: the shares of the squared norms of their observers.
 
-    Attributes
-    ----------
-    landmarks : int or None
-        Of the largest embedding; None if no kernel needs any: nothing is lost.
-    median, largest : float
-        Over all systems.
+    `landmarks` is the number of the largest embedding; None if no kernel needs any: nothing is lost.
 
-    Examples
-    --------
     >>> loss = EmbeddingLoss.of([50, 40], [np.array([0.01, 0.02]), np.array([0.03])])
     >>> loss
     EmbeddingLoss(landmarks=50, median=0.02, largest=0.03)

@@ -101,16 +101,9 @@ def sgot_matrix(gram: CrossGram, eta: float = 0.5, *, n_jobs: int | None = None)
 class _Spectra(NamedTuple):
     """Eigenvalues and spectral projectors of K systems, padded with zeros to the largest order n.
 
-    Attributes
-    ----------
-    orders : (K,) array of int
-    values : (K, n) array of complex
-    right, left : (K, n, n) array of complex
-        The projector of eigenvalues J is ``C R_J (C L_J)^H``, with the columns J of `right` and `left`.
-    shared : (K, n, n) array
-        1 for two eigenvalues that are taken together, and for each with itself.
-    norms : (K, n) array
-        Of the projectors; 1 in the padding.
+    The projector of eigenvalues J is ``C R_J (C L_J)^H``, with the columns J of `right` and `left`, (K, n,
+    n). `shared`, (K, n, n), is 1 for two eigenvalues that are taken together, and for each with itself. The
+    norms, (K, n), are those of the projectors; 1 in the padding.
     """
 
     orders: IntArray
@@ -210,10 +203,6 @@ def transport_cost(costs: Array) -> float:
     equally many, the least common multiple of n and m; where these are too many, the linear program is solved
     as it stands. All are exact.
 
-    Examples
-    --------
-    >>> transport_cost(np.array([[1.0, 3.0], [0.0, 1.0]]))
-    1.0
     >>> transport_cost(np.array([[1.0, 3.0]]))  # a half of it goes to each
     2.0
     """

@@ -227,19 +227,9 @@ def covariance_kernel(
     with a weight. It is a relative of the trace kernels of Vishwanathan, Smola & Vidal (2007). The sum is
     `tr(S M')` with `S = M + lambda_a A1 S A2'`, one Stein equation per pair.
 
-    Parameters
-    ----------
-    gram : CrossGram
-        Of systems in the unit-variance form.
-    lambda_a : float, default=0.25
-        In [0, 1]: the weight of each lag relative to the lag before; 0 is the covariance alone.
-    n_jobs : int, optional
-        Threads; the result does not depend on it.
-
-    Returns
-    -------
-    kernel, row_norms, column_norms : (K, L), (K,) and (L,) arrays
-        The norms are the kernel of each system with itself.
+    The systems are in the unit-variance form. `lambda_a`, in [0, 1], is the weight of each lag relative to
+    the lag before; 0 is the covariance alone. Returns the kernel, (K, L), and the kernel of each row and of
+    each column with itself, (K,) and (L,).
     """
     weight = check_share(lambda_a, "lambda_a", low="[", high="]")
     for name, side in sides(gram):
@@ -267,15 +257,6 @@ def covariance_matrix(
 
     These are squared Euclidean distances: means are averages, and kernel methods are exact. See
     `covariance_kernel` for the parameters.
-
-    Examples
-    --------
-    >>> import sysbags
-    >>> streams = np.random.default_rng(0).dirichlet(np.ones(6), size=(3, 30))
-    >>> systems = [sysbags.identify(stream, order=2, normal_form="unit-variance") for stream in streams]
-    >>> distances = covariance_matrix(sysbags.cross_gram(systems), lambda_a=0.5)
-    >>> bool(np.allclose(distances, sysbags.pairwise_distances(systems, metric="covariance", lambda_a=0.5)))
-    True
     """
     kernel, first, second = covariance_kernel(gram, lambda_a, n_jobs=n_jobs)
     return _with_means(gram, first[:, None] + second[None, :] - 2.0 * kernel, lambda_mu)

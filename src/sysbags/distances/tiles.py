@@ -44,15 +44,9 @@ QUIET_SECONDS = 2.0
 class Tiling:
     """How a collection is cut into blocks; a tile is a pair of blocks.
 
-    Attributes
-    ----------
-    systems : int
-        At most in a block.
-    entries : int
-        Numbers in their streams at most, or in their observers where these are matrices. This bounds the
-        memory of a thread.
-    blocks : int
-        At least, where there are enough systems: work for many threads.
+    A block has at most so many `systems`, with at most so many `entries` in their streams, or in their
+    observers where these are matrices: this bounds the memory of a thread. There are at least so many
+    `blocks`, where there are enough systems: work for many threads.
     """
 
     systems: int = 16
@@ -62,8 +56,6 @@ class Tiling:
     def blocks_of(self, entries: IntArray) -> list[slice]:
         """Cut systems with these numbers of entries into runs.
 
-        Examples
-        --------
         >>> Tiling(systems=2, blocks=1).blocks_of(np.array([5, 5, 5]))
         [slice(0, 2, None), slice(2, 3, None)]
         """
@@ -78,13 +70,7 @@ class Tiling:
 
 
 def check_memory(memory: Any) -> int | None:
-    """Return a number of bytes for a text such as "2GB".
-
-    Examples
-    --------
-    >>> check_memory("1.5GB"), check_memory(4096)
-    (1500000000, 4096)
-    """
+    """Return a number of bytes for a text such as "2GB"."""
     if memory is None:
         return None
     size = 0
@@ -105,14 +91,8 @@ def check_memory(memory: Any) -> int | None:
 class TileWork:
     """The tiles of two collections, or of one with itself, and how they are computed.
 
-    Attributes
-    ----------
-    rows, columns : Collection
-        The same object for one collection with itself: then only tiles above the diagonal are computed.
-    n_jobs : int or None
-    memory : int or None
-        Bytes at most, beside the interpreter.
-    client : distributed.Client or None
+    For one collection, `rows` and `columns` are the same object, and only tiles above the diagonal are
+    computed. `memory` is in bytes, beside the interpreter; `client` is that of a Dask cluster.
     """
 
     rows: Collection
@@ -143,18 +123,12 @@ class TileWork:
         tails: Mapping[str, tuple[int, ...]],
         parameters: Mapping[str, Any],
     ) -> ArrayOutput:
-        """Return where results are written.
+        """Return where results are written: new arrays in memory if `out` is None, else arrays or files of
+        the caller.
 
-        Parameters
-        ----------
-        kind : {"distances", "gram"}
-        out : path, array-like or None
-            None for new arrays in memory. A path is that of the file "" of `tails`, or of a folder for files
-            with names.
-        tails : mapping of str to tuple of int
-            The name of each array and its shape after the two axes of systems.
-        parameters : mapping
-            What the results depend on beside the systems.
+        `tails` has the name of each array and its shape after the two axes of systems. A path is that of the
+        file "" of `tails`, or of a folder for files with names. `parameters` is what the results depend on
+        beside the systems, and `kind` what they are.
         """
         shapes = {name: (*self.shape, *tail) for name, tail in tails.items()}
         if out is None:
@@ -330,14 +304,8 @@ def _megabytes(size: int) -> str:
 class ArrayOutput:
     """Arrays of the caller, or new ones: nothing is done before, and nothing has to be saved.
 
-    Parameters
-    ----------
-    arrays : sequence of array-like
-        With slice assignment, such as arrays of NumPy or Zarr.
-    tiles : int
-        Number of tiles; the array `done` says which of them have been written.
-    size : int, default=0
-        Bytes of the arrays, where they are new.
+    Arrays have slice assignment, such as those of NumPy or Zarr. The array `done` says which of the tiles
+    have been written. `size` is the number of bytes of the arrays, where they are new.
     """
 
     def __init__(self, arrays: Sequence[Any], tiles: int, size: int = 0) -> None:
@@ -372,16 +340,9 @@ class ArrayOutput:
 class FileOutput(ArrayOutput):
     """Files of the format .npy, written through memory maps, and a file that says which tiles they hold.
 
-    Parameters
-    ----------
-    shapes : mapping of path to tuple of int
-    progress : path
-        A JSON document: the key, the finished tiles as bits, and whether all are finished.
-    tiles : int
-    key : callable
-        Returns all that the results depend on, as JSON. Files with another key are replaced.
-    memory : int or None
-        A quarter of it may be filled with what is written.
+    That file, `progress`, is a JSON document: the key, the finished tiles as bits, and whether all are
+    finished. ``key()`` returns all that the results depend on, as JSON; files with another key are replaced.
+    A quarter of `memory` may be filled with what is written.
     """
 
     def __init__(

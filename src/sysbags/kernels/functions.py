@@ -157,21 +157,8 @@ class SlidingKernel:
 
     Only the kernel between new rows and the last N rows is evaluated; the rest of the matrix is moved. Rows
     must be valid for the kernel, see `sysbags._common.validation.check_stream`: nothing is checked here.
-
-    Attributes
-    ----------
-    rows : (N, p) array
-        The last rows, in their order; read-only. Each `append` makes a new one.
-    matrix : (N, N) array
-        `kernel_matrix(rows)`, up to round-off; changed in place by `append`.
-
-    Examples
-    --------
-    >>> stream = np.random.default_rng(0).dirichlet(np.ones(6), size=9)
-    >>> sliding = SlidingKernel(stream[:5])
-    >>> sliding.append(stream[5:7])
-    >>> np.allclose(sliding.matrix, kernel_matrix(stream[2:7]), rtol=0, atol=1e-14)
-    True
+    `rows`, in their order, are read-only, and new after each `append`; `matrix` is `kernel_matrix(rows)`, up
+    to round-off, and changed in place.
     """
 
     def __init__(self, rows: Array, kernel: KernelLike = "chi2") -> None:
@@ -235,26 +222,14 @@ class Columns(NamedTuple):
 
 
 class Code(NamedTuple):
-    """How histograms are written for the sums over bins.
+    """How histograms are written for the sums over bins, in the precision `dtype`.
 
-    Intersection takes them as they are. Chi-squared takes reciprocals, ``unit / max(a, floor)``: an
-    empty bin counts as `floor`, which adds less than `floor` to the sum of ab/(a + b), so the kernel
-    is off by less than ``2 p floor``. Products of four sums x + y of such reciprocals must neither
-    overflow nor underflow: in float64, floor = 2^-250 and unit = 1 keep them between 2^4 and 2^1004;
-    in float32, floor = 2^-62 and unit = 2^-32 keep them between 2^-124 and 2^124.
-
-    Parameters
-    ----------
-    dtype : numpy.dtype
-        Precision of the sums.
-    floor : float
-        Entries up to here count as empty.
-    unit : float
-        What the sums are to be multiplied with.
-    empty : float
-        An empty bin, as it is written.
-    intersection : True or None
-        Chi-squared if None.
+    Intersection takes them as they are. Chi-squared (`intersection` is None) takes reciprocals, ``unit /
+    max(a, floor)``: an empty bin counts as `floor`, which adds less than `floor` to the sum of ab/(a + b), so
+    the kernel is off by less than ``2 p floor``. Products of four sums x + y of such reciprocals must neither
+    overflow nor underflow: in float64, floor = 2^-250 and unit = 1 keep them between 2^4 and 2^1004; in
+    float32, floor = 2^-62 and unit = 2^-32 keep them between 2^-124 and 2^124. Sums are to be multiplied with
+    `unit`; `empty` is an empty bin, as it is written.
     """
 
     dtype: np.dtype[Any]
@@ -355,15 +330,9 @@ def histogram_products(
 ) -> Array:
     """Return `W1' k(Y1, Y2) W2` for all pairs of two lists of streams, (S1, S2, n, m).
 
-    For "chi2" and "intersection": one compiled call, which does not store the kernel.
-
-    Parameters
-    ----------
-    first, second : tuple of two lists of arrays
-        The streams Y, (N, p), and their coefficients W, (N, n).
-    upper : bool
-        Only pairs in which the second stream comes after the first; the others are left as 0.
-    kernel : {"chi2", "intersection"}
+    For "chi2" and "intersection": one compiled call, which does not store the kernel. `first` and `second`
+    are the streams Y, (N, p), and their coefficients W, (N, n). With `upper`, only pairs in which the second
+    stream comes after the first; the others are left as 0.
     """
     code = Code.of(kernel, np.float64)
     rows, columns = (

@@ -26,12 +26,8 @@ __all__ = ["compile_everything", "compiled_ahead", "compiled_for"]
 def compiled_ahead(part: str) -> Iterator[None]:
     """Compile a part in a second process while the body runs, and wait for it at the end.
 
+    The part "alignment" is that distance, "means" also has means, and "metrics" all the other distances too.
     Nothing is started where the cache holds the part already.
-
-    Parameters
-    ----------
-    part : {"alignment", "means", "metrics"}
-        "alignment" is that distance, "means" also has means, and "metrics" all the other distances too.
     """
     if _is_cached(part):
         yield
@@ -58,12 +54,8 @@ def compiled_for(metric: str) -> AbstractContextManager[None]:
 
 
 def compile_everything(*others: Callable[[], object]) -> None:
-    """Compile all kernels, half of them in a second process.
-
-    Parameters
-    ----------
-    *others : callables
-        Use what is compiled for packages above this one.
+    """Compile all kernels, half of them in a second process; `others` use what packages above this one
+    compile.
     """
     with compiled_ahead("metrics"):
         _use_clips()

@@ -47,19 +47,9 @@ STARTS = ("medoid", "identity")
 class BlockMean:
     """A mean as a combination of its systems: ``Cbar = sum_i C_i W_i``, ``mu_bar = sum_i w_i mu_i``.
 
-    Attributes
-    ----------
-    transition : (n, n) array
-    mixing : (K, n, n) array
-        W.
-    weights : (K,) array
-        w, which sum to 1.
-    observer_gram : (n, n) array
-        ``Cbar' Cbar``; in the orthonormal form the identity, unless the observers cancel in a direction.
-    mean_norm : float
-        ``mu_bar' mu_bar``.
-    rotations, history, converged
-        See `FrechetMean`.
+    `mixing` is W, (K, n, n), and `weights` are w, which sum to 1. `observer_gram` is ``Cbar' Cbar``, in the
+    orthonormal form the identity, unless the observers cancel in a direction; `mean_norm` is ``mu_bar'
+    mu_bar``. The rest is that of `FrechetMean`.
     """
 
     transition: Array
@@ -258,13 +248,7 @@ def mean_of_gram(
 def mean_gram(gram: CrossGram, groups: Sequence[Any], means: Sequence[BlockMean]) -> CrossGram:
     """Return the CrossGram of means (rows) with the columns of a CrossGram of their systems.
 
-    Parameters
-    ----------
-    gram : CrossGram
-        Its rows are the systems of all means.
-    groups : sequence of arrays of int, or of slices
-        Rows of the systems of each mean.
-    means : sequence of BlockMean
+    The rows of the given CrossGram are the systems of all means; `groups` are the rows of each mean.
     """
     orders = np.array([len(m.transition) for m in means])
     n = int(orders.max())

@@ -30,18 +30,13 @@ Parts = tuple[dict[str, Any], dict[str, Any]]
 class Kind(NamedTuple):
     """A class whose objects can be saved.
 
-    Attributes
-    ----------
-    module : str
-    state : mapping
-        The attributes beside the parameters, and their forms: "float K d" is a finite (K, d) array of floats,
-        where a letter has the same value for all attributes of the object, "System C" a list of C systems,
-        "Clip K B" a list of K tuples of B systems, or of K systems where B is 1, "label K C" an array of K
-        labels of C classes, "number" a finite number, "texts" a dict of texts, "kernel" the name of a kernel;
-        a question mark allows None. The state of a class without `get_params`, such as a dataclass, are all
-        arguments of its constructor; this mapping has those that the class does not check itself.
-    needs : tuple of str
-        The packages whose versions are written into the file.
+    `state` has the attributes beside the parameters, and their forms: "float K d" is a finite (K, d) array of
+    floats, where a letter has the same value for all attributes of the object, "System C" a list of C
+    systems, "Clip K B" a list of K tuples of B systems, or of K systems where B is 1, "label K C" an array of
+    K labels of C classes, "number" a finite number, "texts" a dict of texts, "kernel" the name of a kernel; a
+    question mark allows None. The state of a class without `get_params`, such as a dataclass, are all
+    arguments of its constructor; this mapping has those that the class does not check itself. `needs` are the
+    packages whose versions are written into the file.
     """
 
     module: str

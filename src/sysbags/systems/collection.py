@@ -23,18 +23,8 @@ class LazySystems(Sequence[System]):
     """A sequence of systems whose samples are read when they are asked for; what is small is in memory.
 
     Functions of systems take it like a list; those that compare all of them read a part at a time. A subclass
-    implements `read`.
-
-    Attributes
-    ----------
-    kernel, bag_length, normal_form
-        Those of all systems.
-    sizes : (K,) array of int
-        Numbers of samples.
-    orders : (K,) array of int
-    transition, observer_gram : (K, n, n) array
-        Padded with zeros to the largest order n.
-    mean_norm : (K,) array
+    implements `read`. `sizes` are the numbers of samples; `transition` and `observer_gram`, (K, n, n), are
+    padded with zeros to the largest order n.
     """
 
     kernel: KernelLike
@@ -148,16 +138,7 @@ MAPPING = "compression_error"  # the only field that is a mapping of names to nu
 
 
 def system_arrays(system: System) -> dict[str, npt.NDArray[Any]]:
-    """Return all fields of a system but its kernel as named arrays; numbers have no dimension, text is bytes.
-
-    Examples
-    --------
-    >>> theta = System([[0.5]], samples=[[0.0, 1.0], [1.0, 0.0]], alpha=[[1.0], [0.5]], beta=[0.5, 0.5])
-    >>> sorted(system_arrays(theta))
-    ['alpha', 'beta', 'normal_form', 'samples', 'transition']
-    >>> system_from_arrays(system_arrays(theta), "chi2")
-    System(order=1, size=2, bag_length=2, kernel='chi2')
-    """
+    """Return all fields of a system but its kernel as arrays; numbers have no dimension, text is bytes."""
     values = {field.name: getattr(system, field.name) for field in fields(system) if field.name != "kernel"}
     errors = values.pop(MAPPING) or {}
     values |= {f"{MAPPING}/{name}": error for name, error in errors.items()}

@@ -173,16 +173,10 @@ def _pivots(
 ) -> Iterator[tuple[int, float]]:
     """Select samples one by one, each time the one that reduces the error of the targets most.
 
-    This is a pivoted Cholesky decomposition of `k(Y, Y)` whose pivot is not the largest
-    remaining diagonal entry but the one whose feature, made orthogonal to those chosen before, explains
-    most of `[C, mu]` (simultaneous orthogonal matching pursuit in feature space).
-
-    Yields
-    ------
-    pivot : int
-        Index of a sample.
-    predicted : float
-        The relative error with the samples so far.
+    This is a pivoted Cholesky decomposition of `k(Y, Y)` whose pivot is not the largest remaining diagonal
+    entry but the one whose feature, made orthogonal to those chosen before, explains most of `[C, mu]`
+    (simultaneous orthogonal matching pursuit in feature space). Yields the index of a sample, and the
+    relative error with the samples so far.
     """
     count, order = products.shape[0], observer_gram.shape[0]
     total = float(np.trace(observer_gram)) + mean_norm

@@ -41,12 +41,6 @@ def forecast_states(
 
     They are (n_steps, n) and (n_steps, n, n). `covariance` is `P_0`, that of `state`; by default it is known
     exactly.
-
-    Examples
-    --------
-    >>> states, covariances = forecast_states(np.array([[0.5]]), np.array([[1.0]]), np.array([8.0]), 3)
-    >>> states.ravel(), covariances.ravel()
-    (array([4., 2., 1.]), array([1.    , 1.25  , 1.3125]))
     """
     n = len(state)
     states, covariances = np.empty((n_steps, n)), np.empty((n_steps, n, n))
@@ -74,17 +68,8 @@ class Readout(NamedTuple):
     """The histograms that belong to states: a linear regression of samples on their states.
 
     For a system from `identify` the regression is also the combination of the samples with the coefficients
-    `beta + alpha x` that give the feature `mu + C x`. The mean is projected onto the simplex if the samples
-    are histograms.
-
-    Attributes
-    ----------
-    intercept : (p,) array
-    slope : (n, p) array
-    variance : (p,) array
-        Mean squared residuals of the bins.
-    simplex : bool
-        Whether the samples are histograms.
+    `beta + alpha x` that give the feature `mu + C x`. The `variance` is that of the residuals of each bin.
+    With `simplex` the samples are histograms, and the mean is projected onto the simplex.
     """
 
     intercept: Array
@@ -94,15 +79,7 @@ class Readout(NamedTuple):
 
     @classmethod
     def fit(cls, states: Array, samples: Array) -> Readout:
-        """Learn the regression of (N, p) samples on (N, n) states.
-
-        Examples
-        --------
-        >>> readout = Readout.fit(np.array([[-1.0], [1.0]]), np.array([[0.5, 0.5], [0.25, 0.75]]))
-        >>> readout.histograms(np.array([[1.0], [9.0]]))
-        array([[0.25, 0.75],
-               [0.  , 1.  ]])
-        """
+        """Learn the regression of (N, p) samples on (N, n) states."""
         inputs = np.column_stack([np.ones(len(states)), states])
         weights: Array = np.asarray(np.linalg.lstsq(inputs, samples, rcond=None)[0], dtype=np.float64)
         variance = ((samples - inputs @ weights) ** 2).mean(axis=0)
@@ -131,13 +108,6 @@ def nearest_histograms(rows: Array) -> Array:
     The problem solved for each row v is: minimise ``||h - v||`` subject to `h >= 0` and `sum(h) = 1`. The
     solution is `h = max(v - c, 0)`. The number c follows from the entries that stay positive, which are the
     largest ones (Held, Wolfe and Crowder, 1974).
-
-    Examples
-    --------
-    >>> nearest_histograms(np.array([[0.25, 0.75], [0.5, 1.0], [-1.0, 3.0]]))
-    array([[0.25, 0.75],
-           [0.25, 0.75],
-           [0.  , 1.  ]])
     """
     # The solution does not change if a constant is added; this one keeps the sums below accurate.
     rows = rows - rows.max(axis=1, keepdims=True)

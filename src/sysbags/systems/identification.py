@@ -138,17 +138,10 @@ def system_of_kernel(
     margin: float = MARGIN,
     eigenpairs: Callable[[Array, int], tuple[Array, Array]] | None = None,
 ) -> System:
-    """Identify a valid stream whose kernel matrix is known; see `identify` for the other options.
+    """Identify a valid stream Y whose kernel matrix k is known; see `identify` for the other options.
 
-    Parameters
-    ----------
-    Y : (N, p) array
-        The stream. A read-only array that owns its memory is not copied.
-    k : (N, N) array
-        ``kernel_matrix(Y, kernel=kernel)``.
-    eigenpairs : callable, optional
-        ``eigenpairs(K, n)`` returns the n leading eigenvalues of the centred kernel, descending, and their
-        eigenvectors, (N, n). LAPACK's by default.
+    A read-only stream that owns its memory is not copied. ``eigenpairs(K, n)`` returns the n leading
+    eigenvalues of the centred kernel, descending, and their eigenvectors, (N, n); LAPACK's by default.
     """
     size = Y.shape[0]
     if not isinstance(kernel, str) and not np.allclose(k, k.T, rtol=1e-8, atol=1e-8 * np.abs(k).max()):
@@ -201,12 +194,6 @@ def identify_first(
 
     If the stream is too short or too still for an order, the next is tried; see `descending_orders`. The
     options are those of `identify`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> identify_first(np.random.default_rng(0).dirichlet(np.ones(6), size=4), descending_orders([5])).order
-    3
     """
     for order in orders[:-1]:
         try:
@@ -219,8 +206,6 @@ def identify_first(
 def descending_orders(orders: Sequence[int | str]) -> list[int | str]:
     """Return the orders to try in turn, for a stream for which the largest may not be possible.
 
-    Examples
-    --------
     >>> descending_orders([3, 5]), descending_orders(["auto"])
     ([5, 4, 3, 2, 1], ['auto'])
     """
@@ -290,30 +275,10 @@ def leading_eigenpairs(
     The process is continued until the errors of the eigenvectors are below 1e-12, or the residuals are
     round-off. Eigenvalues that differ by less than 1e-6 of the largest are left to LAPACK.
 
-    Parameters
-    ----------
-    matrix : (N, N) array
-        Symmetric, with rows that sum to 0.
-    count : int
-        Number n of eigenpairs, at least 1.
-    start : (N,) array
-        Any vector with a share of each eigenvector, for instance the sum of those of a similar matrix.
-    steps : int, default=24
-        Number of steps before the first test.
-
-    Returns
-    -------
-    values, vectors, steps : (n,) array, (N, n) array, int
-        The values descend. None instead of all three if ``20 + N / 2`` steps did not suffice.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> points = rng.standard_normal((60, 8)) * 0.5 ** np.arange(8)
-    >>> points -= points.mean(axis=0)
-    >>> values, vectors, steps = leading_eigenpairs(points @ points.T, 2, rng.standard_normal(60), 8)
-    >>> np.allclose(values, np.linalg.eigvalsh(points.T @ points)[:-3:-1])
-    True
+    The matrix is symmetric, with rows that sum to 0. `start` is any vector with a share of each eigenvector,
+    for instance the sum of those of a similar matrix; `steps` are made before the first test. Returns the n
+    values, descending, the (N, n) vectors and the number of steps, or None if ``20 + N / 2`` steps did not
+    suffice.
     """
     size = matrix.shape[0]
     limit = min(size - 2, 20 + size // 2)

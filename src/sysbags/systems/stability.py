@@ -30,30 +30,16 @@ def stable_transition(states: Array, stability: str = "constrained", margin: flo
 
         minimise ||X2 - A X1||_F   subject to   ||A||_2 <= 1 - margin
 
-    with the states `x_1 .. x_{N-1}` in the columns of X1 and `x_2 .. x_N` in those of X2. It is convex.
-    If the least squares solution is feasible, it is returned. Otherwise accelerated projected gradient steps
-    (the projection clips singular values) are followed by a few semismooth Newton steps on the optimality
-    condition, which are needed where the variances of the states differ by orders of magnitude. The final
-    duality gap, relative to the largest eigenvalue of `X1 X1'`, is at most 1e-13; for variances that differ
-    by a factor above 1e7 it may be up to 1e-7.
+    with the (N, n) states, `x_1 .. x_{N-1}` in the columns of X1 and `x_2 .. x_N` in those of X2. It is
+    convex. If the least squares solution is feasible, it is returned. Otherwise accelerated projected
+    gradient steps (the projection clips singular values) are followed by a few semismooth Newton steps on the
+    optimality condition, which are needed where the variances of the states differ by orders of magnitude.
+    The final duality gap, relative to the largest eigenvalue of `X1 X1'`, is at most 1e-13; for variances
+    that differ by a factor above 1e7 it may be up to 1e-7.
 
-    Parameters
-    ----------
-    states : (N, n) array
-        Contiguous; rows are time, at least two.
-    stability : {"constrained", "clip", "none"}, default="constrained"
-        "constrained" is the minimiser above; "clip" clips the singular values of the least squares
-        solution, which is feasible but predicts worse; "none" is the least squares solution.
-    margin : float, default=1e-3
-        In [0, 1): how far the spectral norm stays below 1.
+    This is the stability "constrained"; "clip" clips the singular values of the least squares solution, which
+    is feasible but predicts worse; "none" is the least squares solution.
 
-    Returns
-    -------
-    (n, n) array
-        The transition A.
-
-    Examples
-    --------
     A state that doubles with every step is best predicted by the largest factor allowed.
 
     >>> stable_transition(np.array([[1.0], [2.0], [4.0]]), margin=0.1)

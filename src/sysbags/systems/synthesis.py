@@ -32,29 +32,9 @@ def frame_order(theta: System, path: Any, pictures: Any, smoothness: float = 3.0
     not bags, because a bag does not say where in the picture something is. These are the jumps of video
     textures (Schoedl et al., 2000), with a path to follow.
 
-    Parameters
-    ----------
-    theta : System
-        From `identify`, not compressed: its samples and states are those of the frames.
-    path : (T, n) array
-        States, see `System.simulate`.
-    pictures : (N, q) array
-        The frames, of any size and as vectors.
-    smoothness : float, default=3.0
-        Weight of the jumps. 0 follows the path and flickers; a large weight plays the clip as it is.
-
-    Returns
-    -------
-    (T,) array of int
-        Indices of frames.
-
-    Examples
-    --------
-    >>> from sysbags.systems.identification import identify
-    >>> time = np.arange(60)[:, None]
-    >>> theta = identify((2.0 + np.cos(0.3 * time + 0.5 * np.pi * np.arange(4))) / 8.0, order=2)
-    >>> frame_order(theta, theta.states[20:25], pictures=np.cos(0.3 * time))
-    array([20, 21, 22, 23, 24])
+    The system comes from `identify` and is not compressed: its samples and states are those of the frames.
+    The path is (T, n), see `System.simulate`; the pictures are the frames, of any size, as (N, q) vectors. A
+    smoothness of 0 follows the path and flickers; a large one plays the clip as it is.
     """
     if theta.states is None or len(theta.states) != theta.size:
         raise ParameterError("the system has no state for each of its samples: use identify")
@@ -81,11 +61,6 @@ def cheapest_path(costs: Array, jumps: Array) -> IntArray:
     """Minimise `sum_t costs[t, i_t] + sum_t jumps[i_t, i_{t+1}]` over the indices, by dynamic programming.
 
     The costs are (T, N), the jumps (N, N); returns the T indices.
-
-    Examples
-    --------
-    >>> cheapest_path(np.array([[0.0, 1.0], [0.0, 1.0], [5.0, 0.0]]), np.array([[0.0, 9.0], [0.0, 0.0]]))
-    array([1, 1, 1])
     """
     into = np.ascontiguousarray(jumps.T)  # row j has the costs of the jumps to j
     every = np.arange(len(into))
