@@ -19,8 +19,6 @@ from sysbags._common.validation import check_integer
 from sysbags.errors import OrderError, ParameterError, StreamError, SysbagsError
 from sysbags.video import Frame, Video
 
-__all__ = ["BagTransformer", "Pooling", "check_videos", "pool", "video_name"]
-
 Self = TypeVar("Self", bound="BagTransformer")
 
 

@@ -14,8 +14,6 @@ from sysbags.bags.base import BagTransformer
 from sysbags.errors import ParameterError
 from sysbags.video import Frame
 
-__all__ = ["ColourHistogram", "colour_histogram"]
-
 MOST_BINS = (256, 128, 128)  # the numbers of different values
 
 

@@ -32,16 +32,6 @@ from sysbags.bags.networks import (
 from sysbags.errors import ParameterError, StreamError
 from sysbags.video import Frame, Video
 
-__all__ = [
-    "Counter",
-    "DeepActivations",
-    "NetworkBags",
-    "Outputs",
-    "channel_masses",
-    "network_outputs",
-    "signed_halves",
-]
-
 Outputs = Mapping[str, npt.NDArray[Any]]
 Counter = Callable[[Outputs, str], npt.NDArray[np.float64]]
 

@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CLASSES", "INPUT", "WORDS", "build_graph", "layer_names", "read_weights"]
-
 Weights = dict[str, npt.NDArray[Any]]
 
 INPUT = "frames"

@@ -15,8 +15,6 @@ from sysbags.bags.base import BagTransformer
 from sysbags.errors import ParameterError
 from sysbags.video import Frame
 
-__all__ = ["METHODS", "OpticalFlow", "optical_flow", "oriented_histogram", "speed_histogram"]
-
 METHODS = ("dis", "farneback")
 SMALLEST = 32  # DIS reads out of bounds below: it needs patches of 8 pixels at a quarter of the size
 

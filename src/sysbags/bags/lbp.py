@@ -23,8 +23,6 @@ from sysbags.bags.base import BagTransformer
 from sysbags.errors import ParameterError
 from sysbags.video import Frame
 
-__all__ = ["METHODS", "Circle", "LocalBinaryPatterns"]
-
 METHODS = ("default", "ror", "uniform", "nri_uniform")
 MAX_POINTS = {"default": 16, "ror": 16, "uniform": 32, "nri_uniform": 32}
 MAX_RADIUS = 1000

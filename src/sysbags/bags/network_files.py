@@ -31,29 +31,6 @@ from sysbags._common.files import atomic_write
 from sysbags._common.parallel import with_progress
 from sysbags.errors import FileError, ParameterError
 
-__all__ = [
-    "NETWORKS",
-    "OUTPUTS",
-    "NetworkFile",
-    "check_colours",
-    "check_size",
-    "checksum",
-    "data_folder",
-    "described",
-    "fetch_network",
-    "find_network",
-    "how_to_get",
-    "is_name",
-    "known_checksum",
-    "known_networks",
-    "list_networks",
-    "need",
-    "network_path",
-    "read_description",
-    "store_network",
-    "verified_path",
-]
-
 FOLDER_VARIABLE = "SYSBAGS_MODELS"
 OUTPUTS = ("channels", "tokens")
 NOT_STATED = "not stated"

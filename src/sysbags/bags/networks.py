@@ -36,22 +36,6 @@ from sysbags.bags.network_files import (
 from sysbags.errors import ParameterError
 from sysbags.video import Frame
 
-__all__ = [
-    "Network",
-    "NetworkRunner",
-    "backbone",
-    "check_layers",
-    "check_network",
-    "check_saved",
-    "check_tokens",
-    "default_layers",
-    "describe_network",
-    "layer_name",
-    "network",
-    "network_identity",
-    "patch_features",
-]
-
 Batch = npt.NDArray[np.float32]
 Network = Callable[[Batch], dict[str, npt.NDArray[Any]]]
 

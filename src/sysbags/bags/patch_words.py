@@ -19,8 +19,6 @@ from sysbags.bags.words import CodebookBags, Descriptors, check_positive, word_m
 from sysbags.errors import ParameterError
 from sysbags.video import Frame, Video
 
-__all__ = ["PatchWords", "unit_rows"]
-
 
 class PatchWords(NetworkBags, CodebookBags):
     """Turn a video into histograms of the patches of a network over the words of a codebook.

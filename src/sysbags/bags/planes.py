@@ -16,8 +16,6 @@ from sysbags.bags.lbp import METHODS as BIN_METHODS
 from sysbags.errors import ParameterError, VideoError
 from sysbags.video import Frame
 
-__all__ = ["METHODS", "PlanePatterns", "neighbours"]
-
 METHODS = ("default", "nri_uniform")
 POINTS = 8
 CODES = 1 << POINTS

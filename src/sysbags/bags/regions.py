@@ -19,8 +19,6 @@ from sysbags.bags.planes import PlanePatterns
 from sysbags.errors import FileError, ParameterError
 from sysbags.video import Frame, Video
 
-__all__ = ["Regions"]
-
 MOST_REGIONS = 1000
 
 

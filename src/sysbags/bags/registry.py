@@ -17,19 +17,6 @@ from sysbags.errors import ParameterError
 if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
 
-__all__ = [
-    "BAGS",
-    "CLASSES",
-    "PRESETS",
-    "BagClass",
-    "NamedBag",
-    "Preset",
-    "check_option",
-    "make_bag",
-    "names_with_option",
-    "preset_bags",
-]
-
 
 @dataclass(frozen=True)
 class BagClass:

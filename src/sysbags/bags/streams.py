@@ -24,8 +24,6 @@ from sysbags.video import Frame, Reader, SharedVideo, Video
 if TYPE_CHECKING:
     from sysbags.bags.regions import Regions
 
-__all__ = ["Described", "LiveBag", "attempt", "clip_records", "clip_streams", "describe", "good"]
-
 Item = TypeVar("Item")
 Arrays = Mapping[str, npt.ArrayLike]
 Made = tuple[Arrays | SysbagsError, Sequence[str]]

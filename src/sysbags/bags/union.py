@@ -16,8 +16,6 @@ from sysbags.bags.streams import describe
 from sysbags.errors import ParameterError, SysbagsError
 from sysbags.video import Frame, SharedVideo, Video
 
-__all__ = ["BagUnion"]
-
 
 class BagUnion(BagTransformer):
     """Describe each video by several bags at once: a tuple of streams, one for each bag.

@@ -20,19 +20,6 @@ from sysbags.bags.base import BagTransformer, check_videos
 from sysbags.errors import ParameterError, StreamError, VideoError
 from sysbags.video import Frame, Video
 
-__all__ = [
-    "CodebookBags",
-    "Descriptors",
-    "VisualWords",
-    "check_positive",
-    "count_distinct",
-    "draw",
-    "learn_words",
-    "nearness",
-    "second_word_bandwidth",
-    "word_masses",
-]
-
 Descriptors = npt.NDArray[np.float32]
 
 LENGTHS = {"surf": 64, "sift": 128}

@@ -17,8 +17,6 @@ import numpy.typing as npt
 from sysbags.datasets._scenery import FINE, TILE, TURN, axes, backdrop, below, clouds, pixels, sample
 from sysbags.datasets._textures import from_plan
 
-__all__ = ["PROCESSES", "Grey", "Process", "wandering"]
-
 Grey = npt.NDArray[np.float32]
 Controls = Iterable[tuple[float, float]]
 Process = Callable[[np.random.Generator, int, int, float, Controls], Iterator[Grey]]

@@ -11,25 +11,6 @@ import numpy.typing as npt
 
 from sysbags._common.types import Array
 
-__all__ = [
-    "FINE",
-    "TILE",
-    "TURN",
-    "Film",
-    "Picture",
-    "Scene",
-    "Texture",
-    "axes",
-    "backdrop",
-    "below",
-    "clouds",
-    "colour",
-    "filmed",
-    "over",
-    "pixels",
-    "sample",
-]
-
 Picture = npt.NDArray[np.float64]
 Film = npt.NDArray[np.uint8]
 Scene = Callable[[np.random.Generator, int, int, int], Iterator[Picture]]

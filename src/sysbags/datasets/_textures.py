@@ -29,8 +29,6 @@ from sysbags.datasets._scenery import (
     sample,
 )
 
-__all__ = ["fire", "from_plan", "grass", "lights", "rain", "smoke", "traffic", "waves", "wheel"]
-
 
 @filmed
 def waves(rng: np.random.Generator, frames: int, height: int, width: int) -> Iterator[Picture]:

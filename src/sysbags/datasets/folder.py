@@ -12,8 +12,6 @@ from pathlib import Path, PurePosixPath
 from sysbags._common.files import IMAGE_SUFFIXES, VIDEO_SUFFIXES, natural_order
 from sysbags.errors import FileError, SysbagsError
 
-__all__ = ["INDEX", "ClipFolder", "check_trial", "class_folders", "clips_under", "looks_like_clip"]
-
 INDEX = "index.csv"
 MOST_NAMES = 3  # clips that an error message names
 NAMED_COLUMNS = ("clip", "label", "source")

@@ -17,8 +17,6 @@ from sysbags.datasets._scenery import Film, Texture
 from sysbags.datasets._textures import fire, grass, lights, rain, smoke, traffic, waves, wheel
 from sysbags.errors import ParameterError
 
-__all__ = ["TEXTURES", "make_clips", "make_frames", "write_clips"]
-
 TEXTURES: dict[str, Texture] = {
     "waves": waves,
     "rain": rain,

@@ -11,8 +11,6 @@ from pathlib import Path
 from sysbags.datasets.folder import class_folders
 from sysbags.errors import FileError
 
-__all__ = ["LAYOUTS", "Layout", "LayoutClips"]
-
 # Words in the names of class folders that do not name the class.
 _NOISE = frozenset({"alpha", "beta", "class", "dyntex", "gamma", "yupenn"})
 

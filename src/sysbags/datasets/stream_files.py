@@ -17,8 +17,6 @@ from sysbags._common.validation import check_stream
 from sysbags.datasets.folder import check_trial
 from sysbags.errors import FileError, ParameterError, SysbagsError
 
-__all__ = ["LabelledStreams", "read_streams", "write_streams"]
-
 ARRAYS = ("streams", "lengths", "labels", "groups", "names", "trials", "trial_names")
 
 

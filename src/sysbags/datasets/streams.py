@@ -10,8 +10,6 @@ import numpy.typing as npt
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer, check_matrix, check_weight, generator_of
 
-__all__ = ["make_line_attractor", "make_lorenz", "make_random_network", "make_ring_attractor", "make_streams"]
-
 STATES = 4  # two planes, each with its own angle of rotation per frame
 SLOW, FAST = (0.1, 0.4), (1.2, 2.2)  # radians per frame
 DAMPING = (0.9, 0.99)  # factor of the amplitude of a state per frame

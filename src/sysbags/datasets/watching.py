@@ -23,15 +23,6 @@ from sysbags.datasets._scenery import TURN, axes, below
 from sysbags.datasets.generated import SMALLEST
 from sysbags.errors import ParameterError
 
-__all__ = [
-    "EVENTS",
-    "SCENES",
-    "WatchedEvent",
-    "WatchingVideo",
-    "first_frame",
-    "make_watching",
-]
-
 Frame = npt.NDArray[np.uint8]
 
 SCENES = tuple(PROCESSES)

@@ -34,8 +34,6 @@ from sysbags.systems.collection import system_arrays
 if TYPE_CHECKING:
     from sysbags.library.store import Library
 
-__all__ = ["Added", "add_clips"]
-
 RECENT_NS = 2_000_000_000  # clocks of file systems have a resolution of up to two seconds
 CANDIDATES = 100  # contents of the same size that a clip is compared with before it is decoded
 

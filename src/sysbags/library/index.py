@@ -18,8 +18,6 @@ from sysbags.errors import ParameterError
 from sysbags.systems.collection import LazySystems, check_same_space, check_systems
 from sysbags.systems.system import System
 
-__all__ = ["Neighbours", "SystemIndex"]
-
 # For each neighbour that is asked for: exact distances, alignments in the embedding, and nuclear norms.
 SHORTLIST, ALIGNED, BOUNDED = 2, 8, 30
 COARSE = 128  # coordinates of the embedding for the first look; landmarks are in the order of their use

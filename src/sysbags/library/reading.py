@@ -19,8 +19,6 @@ from sysbags.systems.system import System
 if TYPE_CHECKING:
     from sysbags.classifiers import SystemIdentifier
 
-__all__ = ["FileState", "GivenClip", "ReadClip", "content_hash", "file_state", "read_clip"]
-
 
 class GivenClip(NamedTuple):
     """A clip to add: its absolute path, its label and source, if known, and hashes of the same size."""

@@ -32,8 +32,6 @@ from sysbags._common import __version__
 from sysbags._common.files import LIBRARY_ID, SQLITE_MAGIC, TEMPORARY, remove_old_temporaries
 from sysbags.errors import FileError
 
-__all__ = ["REPAIR", "SCHEMA", "check_file", "checksum", "connect", "pack", "sqlite_errors", "unpack"]
-
 BUSY_SECONDS = 60.0
 REPAIR = "restore a copy of the file, or add the clips to a new library"
 

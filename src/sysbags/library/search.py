@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from sysbags.library.index import SystemIndex
     from sysbags.library.store import ClipRecord, Library
 
-__all__ = ["Duplicates", "Found", "LibraryMap", "find_duplicates", "library_map", "search_clip"]
-
 RANDOM_PAIRS = 200
 NEAR = 0.05  # of the median squared distance of random pairs
 FIRST_NEIGHBOURS = 4

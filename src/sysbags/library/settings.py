@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     from sysbags.classifiers import SystemIdentifier
     from sysbags.library.store import Library
 
-__all__ = [
-    "LANDMARKS",
-    "LibrarySettings",
-    "NewSettings",
-    "put_settings",
-    "read_settings",
-    "search_weights",
-    "settings_for",
-]
-
 
 LANDMARKS = 500
 FALLBACK = "smaller_orders"

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
     from sysbags.classifiers import SystemIdentifier
 
-__all__ = ["ClipRecord", "Library"]
-
 COLUMNS = ("path", "label", "source", "frames", "order", "samples", "size", "sha256", "checksum", "added")
 
 

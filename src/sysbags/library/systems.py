@@ -24,18 +24,6 @@ from sysbags.systems.system import System
 if TYPE_CHECKING:
     from sysbags.library.store import Library
 
-__all__ = [
-    "CHECKED",
-    "AbsentError",
-    "StoredSystems",
-    "below",
-    "embed_clips",
-    "index_of",
-    "read_embedded",
-    "read_embedding",
-    "select_systems",
-]
-
 # The columns of a content that its checksum is computed from, in this order.
 CHECKED = (
     'sha256, frames, contents.size, bins, "order", transition, observer_gram, mean_norm, samples_checksum'

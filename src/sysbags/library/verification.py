@@ -14,8 +14,6 @@ from sysbags.library.systems import CHECKED, read_embedding
 if TYPE_CHECKING:
     from sysbags.library.store import Library
 
-__all__ = ["verify_library"]
-
 
 def verify_library(library: Library) -> list[str]:
     """Return one sentence for each problem of a library, see `Library.verify`."""

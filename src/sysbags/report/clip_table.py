@@ -22,8 +22,6 @@ from sysbags.report.page import numbers, pictures
 if TYPE_CHECKING:
     from sysbags.library import Library
 
-__all__ = ["ClipRow", "ClipTable", "library_table", "report_table", "with_pictures"]
-
 DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 
 

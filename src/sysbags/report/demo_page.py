@@ -16,8 +16,6 @@ from sysbags.evaluate.demo import LAMBDA_A, LAMBDA_MU, ORDER, Outcome
 from sysbags.report.templates import COLOURS, render, static
 from sysbags.video import frames
 
-__all__ = ["page"]
-
 MARKS = (
     "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0",
     "M-4.5 -4.5h9v9h-9z",

@@ -16,8 +16,6 @@ from sysbags._common.files import atomic_write, json_text, write_table
 from sysbags.errors import FileError, ParameterError
 from sysbags.report.clip_table import ClipTable, with_pictures
 
-__all__ = ["FORMATS", "Exported", "check_format", "export_table"]
-
 PARQUET = ".parquet"
 
 

@@ -23,8 +23,6 @@ from sysbags.report.templates import SPACE, p_value, percent, render, static, wr
 from sysbags.systems.system import System
 from sysbags.video import Frame, frames
 
-__all__ = ["compact", "numbers", "page", "pictures", "write_report"]
-
 SCRIPTS = (
     "base.js",
     "charts.js",

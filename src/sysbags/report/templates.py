@@ -14,8 +14,6 @@ from markupsafe import Markup
 
 from sysbags._common.files import atomic_write
 
-__all__ = ["COLOURS", "render", "static", "write_page"]
-
 SPACE = "\N{NO-BREAK SPACE}"
 # Okabe and Ito's colours, which colour-blind people can distinguish; their black is the text's colour.
 COLOURS = ("#1F7FC0", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "currentColor", "#A0714F")

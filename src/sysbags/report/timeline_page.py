@@ -16,8 +16,6 @@ from sysbags.report.templates import COLOURS, render, static, write_page
 from sysbags.video import Frame, frames
 from sysbags.watch.timeline import NO_SYSTEM, Clock, Timeline, kind_records, phase_records, timecode
 
-__all__ = ["timeline_page", "typical_frames", "write_timeline"]
-
 WIDTH = 1000.0  # of a figure, in its own units; the page stretches it
 SIDE = 600  # of the recurrence plot, in pixels, at most
 SHOTS = 3  # frames that show a label

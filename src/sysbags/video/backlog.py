@@ -12,8 +12,6 @@ from typing import Any
 
 from sysbags.video.timing import LiveFrame
 
-__all__ = ["Backlog", "Frames", "Listener"]
-
 MOST_BYTES = 2**29  # of frames that wait
 
 Event = tuple[str, dict[str, Any]]

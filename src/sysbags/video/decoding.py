@@ -15,20 +15,6 @@ from av.stream import Disposition
 
 from sysbags.errors import VideoError
 
-__all__ = [
-    "END",
-    "ERRORS",
-    "MAX_PIXELS",
-    "Damage",
-    "Ticks",
-    "container_facts",
-    "decoded",
-    "is_cut",
-    "main_stream",
-    "open_bytes",
-    "reason_of",
-]
-
 MAX_PIXELS = 2**27  # 16384 x 8192: a damaged header must not exhaust the memory
 ERRORS = (av.FFmpegError, MemoryError, OSError, OverflowError, ValueError)
 MOST_PENDING = 1000  # maximal number of packets without a picture; no decoder delays more than 50

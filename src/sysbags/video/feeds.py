@@ -16,8 +16,6 @@ import av
 from sysbags.errors import ParameterError, VideoError
 from sysbags.video.decoding import ERRORS, MAX_PIXELS, Damage, main_stream, open_bytes, reason_of
 
-__all__ = ["check_feed", "is_address", "is_device", "open_feed", "open_pipe", "pictures", "without_password"]
-
 # What FFmpeg may open for an address of each scheme. There is never a local file among it, so that a playlist
 # or a redirection of a server cannot make it read one.
 WEB = "http,https,httpproxy,tcp,tls,crypto"

@@ -27,8 +27,6 @@ from sysbags.video.reading import FORMATS, Converter, check_rate, check_size, pi
 from sysbags.video.segments import segments
 from sysbags.video.timing import FrameSequence, LiveFrame, Position
 
-__all__ = ["LiveVideo", "open_live"]
-
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a reconnection
 CHECKED = 100  # frames, after which it is known whether a given rate is above that of the video
 

@@ -27,18 +27,6 @@ from sysbags._common.validation import check_choice, check_integer, check_weight
 from sysbags.errors import ParameterError, SysbagsError, VideoError, VideoWarning
 from sysbags.video.decoding import END, MAX_PIXELS, Damage, Ticks, decoded
 
-__all__ = [
-    "EXACT",
-    "FORMATS",
-    "Converter",
-    "Frame",
-    "Reader",
-    "SharedVideo",
-    "Video",
-    "check_pixels",
-    "frames",
-]
-
 Frame = npt.NDArray[np.uint8]
 # The same pixels on every processor: the fast conversions of FFmpeg differ between instruction sets.
 EXACT = Interpolation.BILINEAR | Interpolation.ACCURATE_RND | Interpolation.BITEXACT
@@ -305,6 +293,7 @@ def frames(
 
 
 def check_size(size: Any) -> int | tuple[int, int]:
+    """Return the length of the shorter side, or the height and the width."""
     if isinstance(size, (tuple, list)) and len(size) == 2:
         height, width = (check_integer(side, "a side in size") for side in size)
         if height * width <= MAX_PIXELS:
@@ -318,6 +307,7 @@ def check_size(size: Any) -> int | tuple[int, int]:
 
 
 def check_rate(rate: Any) -> Fraction:
+    """Return a rate, frames per second, as a fraction."""
     value = check_weight(rate, "rate")
     if value == 0.0:
         raise ParameterError("rate is 0, but it must be above 0: a number of frames per second")

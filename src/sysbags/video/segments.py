@@ -8,8 +8,6 @@ from pathlib import Path
 from sysbags._common.files import VIDEO_SUFFIXES, natural_order
 from sysbags.errors import VideoError
 
-__all__ = ["segments"]
-
 POLL_SECONDS = 0.5
 
 

@@ -13,8 +13,6 @@ from sysbags.errors import ParameterError
 from sysbags.video.decoding import END, Ticks
 from sysbags.video.reading import Converter, Frame
 
-__all__ = ["FrameSequence", "LiveFrame", "Position", "usual_rate"]
-
 LEAST_JUMP = Fraction(1)  # seconds
 JITTER = Fraction(1, 5)  # seconds: the timestamps of some cameras go back a little, which is no gap
 JUMP_FRAMES = 10  # a later frame than this many intervals follows a gap

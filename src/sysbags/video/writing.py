@@ -18,8 +18,6 @@ from sysbags._common.validation import check_positive
 from sysbags.errors import FileError, VideoError
 from sysbags.video.reading import EXACT, Frame, Video, check_pixels, frames
 
-__all__ = ["check_format", "encode_video", "reordered_frames", "write_video"]
-
 FORMATS = {".avi": "avi", ".m4v": "mp4", ".mkv": "matroska", ".mov": "mov", ".mp4": "mp4"}
 # The first encoder that FFmpeg has, with its options.
 LOSSLESS = {"libx264": {"qp": "0", "preset": "veryfast"}, "ffv1": {}}
