@@ -131,9 +131,9 @@ def with_evil_names(evaluation):
         clips=tuple(clips),
         classes=tuple(names.values()),
         methods=tuple(methods),
-        curves=tuple(replace(curve, classifier=EVIL[1]) for curve in evaluation.curves),
+        curves=tuple(replace(curve, classifier=EVIL[1]) for curve in evaluation.details.curves),
         published=tuple(replace(figure, name=EVIL[0], source=EVIL[1]) for figure in evaluation.published),
-        atlas=tuple(replace(mean, label=names[mean.label]) for mean in evaluation.atlas),
+        atlas=tuple(replace(mean, label=names[mean.label]) for mean in evaluation.details.atlas),
         seconds={EVIL[0]: 1.0},
         facts={EVIL[1]: EVIL[0]},
     )

@@ -39,11 +39,11 @@ def findings(outcome):
     return {
         "predictions": [method.predictions for method in evaluation.methods],
         "rates": [method.rate for method in evaluation.methods],
-        "curves": evaluation.curves,
-        "systems": [(s.transition.tobytes(), s.alpha.tobytes()) for s in evaluation.systems],
-        "distances": evaluation.relations.distances.tobytes(),
-        "plane": evaluation.relations.plane.tobytes(),
-        "parts": evaluation.relations.class_parts.tobytes(),
-        "atlas": [(page.members, page.dynamics.tobytes()) for page in evaluation.atlas],
+        "curves": evaluation.details.curves,
+        "systems": [(s.transition.tobytes(), s.alpha.tobytes()) for s in evaluation.details.systems],
+        "distances": evaluation.details.relations.distances.tobytes(),
+        "plane": evaluation.details.relations.plane.tobytes(),
+        "parts": evaluation.details.relations.class_parts.tobytes(),
+        "atlas": [(page.members, page.dynamics.tobytes()) for page in evaluation.details.atlas],
         "grid": outcome.details.get("grid"),
     }

@@ -235,12 +235,12 @@ for name, colour in zip(
     result.classes, ("#D55E00", "#999999", "#009E73", "#0072B2"), strict=True
 ):
     plane.scatter(
-        *result.relations.plane[np.array(labels) == name].T,
+        *result.details.relations.plane[np.array(labels) == name].T,
         color=colour,
         label=name,
     )
 plane.scatter(
-    *result.relations.plane[wrong].T,
+    *result.details.relations.plane[wrong].T,
     s=120,
     facecolors="none",
     edgecolors="black",

@@ -9,6 +9,7 @@ import pytest
 
 from evaluations import evaluate, train
 from sysbags._common.cache import Cache
+from sysbags._common.files import json_text
 from sysbags.datasets import make_clips, make_streams
 from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import cross_gram
@@ -42,7 +43,7 @@ def test_the_error_is_stated(streams):
     systems = [identify(stream, 2) for stream in streams[0]]
     lost = Embedding.fit(systems, 5).transform(systems).lost
     expected = {"landmarks": 5, "median": float(np.median(lost)), "largest": float(lost.max())}
-    assert json.loads(found.to_json())["facts"]["embedding"] == pytest.approx(expected)
+    assert json.loads(json_text(found.to_dict()))["facts"]["embedding"] == pytest.approx(expected)
     assert found.facts["notes"] == [
         f"distances are approximate: an embedding of 5 landmarks, which loses {100 * np.median(lost):.1f} % "
         f"of the observers in the median, {100 * lost.max():.1f} % at most: more landmarks lose less"

@@ -20,6 +20,7 @@ from sysbags import (
     identify,
     pairwise_distances,
 )
+from sysbags._common.files import json_text
 from sysbags.bags import ColourHistogram, LocalBinaryPatterns, VisualWords, streams
 from sysbags.classifiers.scores import half_mean
 from sysbags.classifiers.scores.ridge import gaussian_distances
@@ -306,7 +307,7 @@ def test_what_is_merged(data, everything):
     assert everything.single_group_classes == ()
     names = {m.name for m in everything.methods}
     assert names >= {f"stream systems, {grid.title}" for grid in GRIDS} | {"stream systems, means alone"}
-    document = json.loads(everything.to_json())
+    document = json.loads(json_text(everything.to_dict()))
     assert len(document["clips"]) == len(tested)
     assert [row["trials"] for row in document["methods"]] == [m.trials for m in everything.methods]
 
@@ -408,11 +409,13 @@ def test_details_and_report(data, tmp_path, names):
     left_out = np.array(result.groups) if names == ["first", "second"] else np.arange(len(tested))
     # Test sets that do not overlap are left out one after the other, or else each clip.
     expected = leave_one_out(cross_gram(systems), data[1][tested], groups=left_out, **WEIGHTS)
-    parts = result.relations.class_parts.sum(axis=2)
+    parts = result.details.relations.class_parts.sum(axis=2)
     np.testing.assert_allclose(
         parts, np.where(np.isinf(expected.distances), np.nan, expected.distances), atol=1e-4
     )
-    [curve] = (c for c in result.curves if (c.weight, c.classifier) == ("lambda_mu", "nearest-system"))
+    [curve] = (
+        c for c in result.details.curves if (c.weight, c.classifier) == ("lambda_mu", "nearest-system")
+    )
     by_system = leave_one_out(
         cross_gram(systems), data[1][tested], groups=left_out, classifier="nearest-system", **WEIGHTS
     )
@@ -420,14 +423,14 @@ def test_details_and_report(data, tmp_path, names):
     write_report(tmp_path / "report.html", result)
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert f"{len(names)} official trial" in text
-    json.loads(result.to_json(details=True))
+    json.loads(json_text(result.to_dict(details=True)))
 
 
 def test_details_if_a_class_is_not_tested(data):
     trials = {"only": ["train"] * 6 + ["train", "test"] * 3 + ["test", "train"] * 3}
     result = run(data, trials=trials, **WEIGHTS)
     assert result.classes == ("class 0", "class 1", "class 2")
-    parts = result.relations.class_parts
+    parts = result.details.relations.class_parts
     assert parts.shape == (6, 3, 3)
     assert np.isnan(parts[:, 0]).all()
 

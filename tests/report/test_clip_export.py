@@ -15,6 +15,7 @@ import pytest
 
 from evaluations import changed, make_evaluation, make_pictures, with_evil_names
 from libraries import IDENTIFIER, small_clips
+from sysbags._common.files import json_text
 from sysbags.cli.export import Format
 from sysbags.errors import FileError, ParameterError
 from sysbags.library import Library
@@ -60,7 +61,7 @@ def stored(folder):
 
 def test_a_report_becomes_a_table(evaluation, shots, report):
     table = report_table(report)
-    relations = evaluation.relations
+    relations = evaluation.details.relations
     assert len(table.rows) == len(evaluation.clips)
     assert (
         table.methods[0] == "LBP systems, alignment, nearest-system"
@@ -127,7 +128,7 @@ def test_files_that_are_no_report(report, tmp_path, pattern, replacement, senten
 
 def test_the_json_document_of_an_evaluation_has_no_map(evaluation, tmp_path):
     path = tmp_path / "evaluation.json"
-    path.write_text(evaluation.to_json(details=True))
+    path.write_text(json_text(evaluation.to_dict(details=True)))
     with pytest.raises(FileError, match="which has no map: export the report"):
         report_table(path)
     path.write_text("[1]")
@@ -295,8 +296,8 @@ def test_fiftyone_imports_what_is_written(report, stored, tmp_path):
 
 
 def test_a_plane_with_a_place_that_is_not_known(evaluation, shots, tmp_path):
-    plane = evaluation.relations.plane.copy()
+    plane = evaluation.details.relations.plane.copy()
     plane[0, 0] = np.nan
-    lost = changed(evaluation, relations=replace(evaluation.relations, plane=plane))
+    lost = changed(evaluation, relations=replace(evaluation.details.relations, plane=plane))
     (tmp_path / "lost.html").write_text(page(lost, shots))
     assert report_table(tmp_path / "lost.html").rows[0].x is None

@@ -148,7 +148,7 @@ def test_data_round_trip(evaluation, shots, text):
     counts = np.zeros((4, 4), dtype=int)
     np.add.at(counts, (np.array(stored["truth"]), predictions), 1)
     assert np.array_equal(counts, evaluation.confusion)
-    near = evaluation.relations
+    near = evaluation.details.relations
     # Three significant digits are kept, four in the plane: relative errors up to half a unit of the last.
     np.testing.assert_allclose(stored["neighbour_parts"], near.neighbour_parts, rtol=5e-3, atol=1e-12)
     np.testing.assert_allclose(stored["class_parts"], near.class_parts, rtol=5e-3, atol=1e-12)
@@ -167,12 +167,12 @@ def test_names_cannot_break_out(evaluation, shots):
 
 
 def test_a_class_without_others_and_systems_without_states(evaluation):
-    parts = evaluation.relations.class_parts.copy()
+    parts = evaluation.details.relations.class_parts.copy()
     parts[0, 0] = np.nan
     single_group_classes = changed(
         evaluation,
-        relations=dataclasses.replace(evaluation.relations, class_parts=parts),
-        systems=tuple(dataclasses.replace(system, states=None) for system in evaluation.systems),
+        relations=dataclasses.replace(evaluation.details.relations, class_parts=parts),
+        systems=tuple(dataclasses.replace(system, states=None) for system in evaluation.details.systems),
     )
     compact = report.compact(single_group_classes)
     assert compact["class_parts"][0][0] == [None, None, None]
@@ -191,7 +191,7 @@ def test_quantised_numbers():
 
 
 def test_trajectories(evaluation):
-    system = evaluation.systems[0]
+    system = evaluation.details.systems[0]
     states = np.random.default_rng(0).standard_normal((700, system.order))
     compact = report._system(dataclasses.replace(system, states=states))
     assert (compact["steps"], compact["frames"]) == (600, 700)
@@ -208,7 +208,7 @@ def test_atlas(evaluation):
     swings = rng.permutation(np.linspace(0.1, 1.0, 300))
     wave = np.sin(np.arange(40))[:, None]
     mean = dataclasses.replace(
-        evaluation.atlas[0], histogram=rng.dirichlet(np.ones(300)), dynamics=5.0 + wave * swings
+        evaluation.details.atlas[0], histogram=rng.dirichlet(np.ones(300)), dynamics=5.0 + wave * swings
     )
     compact = report._mean(mean)
     assert compact["bins"] == sorted(np.argsort(swings)[-24:])
@@ -229,11 +229,11 @@ def test_420_clips_stay_small(evaluation):
     times = 21
     tall = {"distances": np.zeros((0, 0))}  # never needed
     for name in ("plane", "neighbours", "neighbour_parts", "class_parts"):
-        tall[name] = np.repeat(getattr(evaluation.relations, name), times, axis=0)
+        tall[name] = np.repeat(getattr(evaluation.details.relations, name), times, axis=0)
     tall["class_parts"] = np.repeat(tall["class_parts"], 5, axis=1)  # as if of 20 classes
     tall["neighbour_parts"] = np.repeat(tall["neighbour_parts"], 2, axis=1)
     states = np.random.default_rng(0).standard_normal((500, 3))
-    system = dataclasses.replace(evaluation.systems[0], states=states)
+    system = dataclasses.replace(evaluation.details.systems[0], states=states)
     many = changed(
         evaluation,
         clips=evaluation.clips * times,
@@ -242,8 +242,8 @@ def test_420_clips_stay_small(evaluation):
             for method in evaluation.methods
         ),
         systems=(system,) * 420,
-        relations=dataclasses.replace(evaluation.relations, **tall),
-        atlas=evaluation.atlas * 5,
+        relations=dataclasses.replace(evaluation.details.relations, **tall),
+        atlas=evaluation.details.atlas * 5,
     )
     noise = np.random.default_rng(0).integers(0, 256, (120, 213, 3), dtype=np.uint8)
     smooth = cv2.GaussianBlur(noise, (0, 0), 1.0)  # still busier than a frame of a clip

@@ -189,17 +189,19 @@ def test_a_clip_is_chosen_by_the_select_box(browser, file, evaluation):
     assert names.index(after) == names.index(before) + 1
     assert browser.evaluate(drawing) != lines
     item = order[names.index(after)]
-    near = [evaluation.clips[j].name for j in evaluation.relations.neighbours[item]]
+    near = [evaluation.clips[j].name for j in evaluation.details.relations.neighbours[item]]
     shown = "[...document.querySelectorAll('#clip-neighbours .name')].map(e => e.textContent)"
     assert browser.evaluate(shown) == near
     # The bars of the class means, nearest first, are as long as their parts.
-    parts = evaluation.relations.class_parts[item]
+    parts = evaluation.details.relations.class_parts[item]
     first = parts[parts.sum(axis=1).argmin()]
     widths = browser.evaluate(
         "[...document.querySelector('#clip-means .stack').children].map(e => e.getBoundingClientRect().width)"
     )
     total_width = browser.evaluate("document.querySelector('#clip-means .stack').clientWidth")
-    largest = max(parts.sum(axis=1).max(), evaluation.relations.neighbour_parts[item].sum(axis=1).max())
+    largest = max(
+        parts.sum(axis=1).max(), evaluation.details.relations.neighbour_parts[item].sum(axis=1).max()
+    )
     assert widths == pytest.approx(first / largest * total_width, abs=2)
     browser.evaluate("document.getElementById('clip-before').click()")
     assert chosen(browser) == before
@@ -341,11 +343,11 @@ def test_neighbours_of_the_same_source_are_marked(browser, file, evaluation):
         browser.evaluate("document.getElementById('clip-after').click()")
         clip = int(browser.evaluate("document.getElementById('clip-choice').value"))
         source = evaluation.clips[clip].source
-        same = [evaluation.clips[k].source == source for k in evaluation.relations.neighbours[clip]]
+        same = [evaluation.clips[k].source == source for k in evaluation.details.relations.neighbours[clip]]
         assert browser.evaluate(marked) == ["same source" if value else None for value in same]
         assert ("same source" in browser.evaluate(note)) == any(same)
         count += sum(same)
-    assert 0 < count < evaluation.relations.neighbours.size
+    assert 0 < count < evaluation.details.relations.neighbours.size
 
 
 def test_no_neighbour_is_marked_where_sources_are_unknown(browser, evaluation, tmp_path):

@@ -73,7 +73,7 @@ def test_dyntex_has_the_papers_tables_and_sweeps(alpha):
     ]
     assert evaluation.main == 5
     assert [m.p_value is None for m in evaluation.methods] == [False] * 5 + [True]
-    over_a, over_mu = evaluation.curves
+    over_a, over_mu = evaluation.details.curves
     np.testing.assert_allclose(over_a.values, 0.15 + 0.2 * np.arange(10), rtol=1e-12)
     np.testing.assert_array_equal(over_mu.values, 10.0 * np.arange(11))
     assert (over_a.fixed, over_mu.fixed) == (0.0, 0.25)

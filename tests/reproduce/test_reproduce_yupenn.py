@@ -82,7 +82,7 @@ def test_yupenn_has_the_papers_table_and_a_sweep(scenes):
         for name, w in zip(("lambda_a", "lambda_mu"), weights[4], strict=True)
     )
     assert grid[a, mu] == grid.max()
-    over_a, over_mu = evaluation.curves
+    over_a, over_mu = evaluation.details.curves
     assert over_a.accuracies[over_a.values.index(0.5)] == over_mu.accuracies[over_mu.values.index(0.8)]
     assert outcome.runtimes["nearest-system"][1] == 31423.0
     assert outcome.departures == [f"there are {WORDS} words, not 500"]

@@ -146,7 +146,7 @@ def _document(
             for k, method in enumerate(evaluation.methods)
         ],
         "published": [asdict(row) for row in evaluation.published],
-        "curves": [asdict(curve) for curve in evaluation.curves],
+        "curves": [asdict(curve) for curve in evaluation.details.curves],
         "confusion": {
             "classes": evaluation.classes,
             "counts": evaluation.confusion.tolist(),
@@ -203,7 +203,7 @@ def _show(name: str, outcome: Outcome, stages: Stages) -> None:
         say(f"The paper's, {printed['method']} ({printed['table']}):")
         _show_confusion(printed["classes"], printed["counts"])
         say(printed["note"])
-    for curve in evaluation.curves:
+    for curve in evaluation.details.curves:
         fixed_weight = "lambda_mu" if curve.weight == "lambda_a" else "lambda_a"
         say(f"{curve.classifier} with alignment, {fixed_weight} = {curve.fixed:g}:")
         pairs = zip(curve.values, curve.accuracies, strict=True)

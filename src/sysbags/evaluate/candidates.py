@@ -60,21 +60,13 @@ Version = TypeVar("Version")
 
 @dataclass(frozen=True)
 class WeightGrid:
-    """A metric in a normal form, and the weights to try.
-
-    Attributes
-    ----------
-    metric, normal_form : str
-    lambda_a, lambda_mu : tuple of float
-    scaled : pair of bool
-        Whether each weight is given as a multiple of `scaled_weights`.
-    """
+    """A metric in a normal form, and the weights to try."""
 
     metric: str
     normal_form: str
     lambda_a: tuple[float, ...]
     lambda_mu: tuple[float, ...]
-    scaled: tuple[bool, bool] = (True, True)
+    scaled: tuple[bool, bool] = (True, True)  # whether each weight is a multiple of `scaled_weights`
 
     @property
     def title(self) -> str:
@@ -169,11 +161,7 @@ class SystemSet(NamedTuple):
 class Systems:
     """The systems of all clips in both normal forms, and what was computed from them: nothing is done twice.
 
-    Parameters
-    ----------
-    sets : sequence of SystemSet
-        In the orthonormal form; one, or one per codebook fold.
-    items : EvaluationSet
+    `sets` are in the orthonormal form; one, or one per codebook fold.
     """
 
     def __init__(self, sets: Sequence[SystemSet], items: EvaluationSet) -> None:
@@ -223,31 +211,13 @@ class Systems:
         return [first + lambda_mu * mean for first, mean in self.terms(grid, lambda_a)]
 
 
-def _settings(classifier: str, grid: WeightGrid, lambda_a: Any, lambda_mu: Any) -> dict[str, Any]:
-    return {
-        "classifier": classifier,
-        "metric": grid.metric,
-        "normal form": grid.normal_form,
-        "lambda_a": lambda_a,
-        "lambda_mu": lambda_mu,
-    }
-
-
 @dataclass(frozen=True)
 class _Weighting:
-    """One choice from the weights of a grid, for each of several bags.
-
-    Attributes
-    ----------
-    grid : WeightGrid
-    numbers : list of pairs of float
-        `lambda_a` and `lambda_mu` of each bag.
-    shown : pair
-        What the settings say: with several bags, weights in the units of each bag are "scale".
-    """
+    """One choice from the weights of a grid, for each of several bags."""
 
     grid: WeightGrid
-    numbers: list[tuple[float, float]]
+    numbers: list[tuple[float, float]]  # lambda_a and lambda_mu of each bag
+    # What the settings say: with several bags, weights in the units of each bag are "scale".
     shown: tuple[float | str, float | str]
 
 
@@ -305,17 +275,8 @@ def system_candidates(
     """Return the settings of a classifier of systems to choose from; those of all classifiers for "auto".
 
     With several bags, distances are the sums over all or some of them, those of each bag divided by its
-    variance, and only the first weights of each grid are tried, the same multiples for all bags.
-
-    Parameters
-    ----------
-    classifier : str
-        One of `CLASSIFIERS`, or "auto".
-    bags : mapping
-        The systems of each bag, of all clips, once or once per codebook fold.
-    grids : sequence of WeightGrid
-    tune : bool, default=False
-        Whether more parameters of the classifier than usual are tried.
+    variance, and only the first weights of each grid are tried, the same multiples for all bags. With `tune`,
+    more parameters of the classifier than usual are tried.
     """
     if classifier == AUTO:
         return [each for name in CLASSIFIERS for each in system_candidates(name, bags, grids, tune=tune)]
@@ -363,16 +324,8 @@ def squared_candidates(
 ) -> list[Candidate]:
     """Return the settings of a classifier of squared Euclidean distances; centers are averages.
 
-    Parameters
-    ----------
-    classifier : str
-        One of `CLASSIFIERS`.
-    names : sequence of str
-        What tables call the bags.
-    bags : sequence of sequences of (K, K) array
-        Squared distances for each bag, once or once per codebook fold; they are summed over all or some bags,
-        those of each bag divided by its variance.
-    items : EvaluationSet
+    Each of `bags` has its squared distances (K, K) once or once per codebook fold; they are summed over all
+    or some bags, those of each bag divided by its variance.
     """
 
     def training_set(chosen: Sequence[int], version: int) -> TrainingSet:
@@ -441,25 +394,10 @@ def tuning_candidates(
 ) -> list[Candidate]:
     """All settings that can be chosen: one CrossGram for each setting of the bags and each kernel.
 
-    Predictions are tabulated at once, so that no CrossGram need be kept.
-
-    Parameters
-    ----------
-    streams : callable
-        From bags to one collection of streams, or one per codebook fold.
-    make_systems : callable
-        From those, a kernel and orders to try to systems and their CrossGram.
-    bags : BagTransformer or None
-        None where there are only streams.
-    items : EvaluationSet
-    order, kernel : optional
-        What is given does not change.
-    grids : sequence of WeightGrid
-        Metrics and weights; the first values of `lambda_a` of each are tried.
-    fixed : sequence of str
-        Parameters of the bags that do not change.
-    note : callable
-        Called with a sentence about settings that cannot be used.
+    Predictions are tabulated at once, so that no CrossGram need be kept. `streams` describes clips by bags,
+    once or once per codebook fold (None where there are only streams); `make_systems` identifies those with
+    a kernel and orders to try. An order or kernel that is given does not change, nor do the parameters of
+    the bags that are `fixed`. `note` gets a sentence about settings that cannot be used.
     """
     candidates: list[Candidate] = []
     orders: Sequence[int | str] = ORDERS if order is None else (order,)

@@ -36,10 +36,7 @@ def comparator_methods(
 ) -> list[MethodSpec]:
     """One of `sysbags.comparators` with the classifiers that belong to it.
 
-    Raises
-    ------
-    SysbagsError
-        If it is not installed, or cannot describe some clip.
+    An error says that it is not installed, or cannot describe some clip.
     """
     from sysbags import comparators  # for researchers: other evaluations do not load them
 

@@ -35,24 +35,12 @@ ORDER, LAMBDA_A, LAMBDA_MU = 5, 0.25, 10.0
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of the demonstration.
+    """The settings of the demonstration."""
 
-    Attributes
-    ----------
-    out : Path
-        Folder for the clips, the model and the report.
-    per_class, frames : int
-        Clips per class, and frames per clip.
-    random_state : int
-        Seed of the clips. The new clips have the next seed.
-    n_jobs : int
-        Number of threads, -1 for all cores.
-    """
-
-    out: Path = Path("demo")
+    out: Path = Path("demo")  # folder for the clips, the model and the report
     per_class: int = 8
     frames: int = 60
-    random_state: int = 0
+    random_state: int = 0  # of the clips; the new clips have the next seed
     n_jobs: int = -1
 
     def __post_init__(self) -> None:
@@ -88,35 +76,19 @@ class Rate:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The results that the table and the report show.
-
-    Attributes
-    ----------
-    clips, labels : list
-        The clips of the table and their classes.
-    systems : list of System
-    distances : (K, K) array
-        Squared alignment distances between all clips.
-    rates : list of Rate
-    means : LeaveOneOut
-        Predictions of the nearest mean with the alignment distance.
-    new_clips, new_labels, predictions : list
-        The new clips, their classes, and the predictions of the saved model.
-    seconds : dict
-        Runtime of each stage.
-    """
+    """The results that the table and the report show."""
 
     settings: Settings
     clips: list[Path]
     labels: list[str]
     systems: list[System]
-    distances: Array
+    distances: Array  # (K, K), squared alignment distances between all clips
     rates: list[Rate]
-    means: LeaveOneOut
+    means: LeaveOneOut  # of the nearest mean with the alignment distance
     new_clips: list[Path]
     new_labels: list[str]
-    predictions: list[str]
-    seconds: dict[str, float]
+    predictions: list[str]  # of the new clips, by the saved model
+    seconds: dict[str, float]  # runtime of each stage
 
     @property
     def chance(self) -> float:
@@ -137,14 +109,7 @@ class Outcome:
 
 
 def experiment(settings: Settings, stages: Stages | None = None) -> Outcome:
-    """Generate clips, cross-validate every distance, and test a saved model on new clips.
-
-    Parameters
-    ----------
-    settings : Settings
-    stages : Stages, optional
-        Measures the runtime of each stage, and prints its name on a terminal.
-    """
+    """Generate clips, cross-validate every distance, and test a saved model on new clips."""
     from sklearn.pipeline import Pipeline
 
     from sysbags.bags import LocalBinaryPatterns

@@ -41,27 +41,9 @@ def curves(
 ) -> tuple[Curve, ...]:
     """Accuracies against each weight with the other fixed, as in the paper's two figures.
 
-    Parameters
-    ----------
-    gram : CrossGram or sequence of CrossGram
-        Of one collection with itself; or of the same clips with one codebook per fold.
-    labels : (K,) array_like
-    groups : (K,) array_like or None
-        What is left out together, see `leave_one_out`.
-    codebook_folds : (K,) array of int, optional
-        For several codebooks, see `sysbags.evaluate.selection.CodebookFolds`.
-    lambda_a, lambda_mu : float, default=0.25, 0.0
-        Where the other weight is fixed.
-    grid_a, grid_mu : sequence of float
-        By default the paper's: 0.15 to 1.95 by 0.2, and 0 to 100 by 10.
-    classifiers : sequence of {"nearest-system", "nearest-mean"}
-    random_state : int, Generator or None, default=0
-    n_jobs : int, optional
-
-    Returns
-    -------
-    tuple of Curve
-        Two for each classifier: against `lambda_a`, then against `lambda_mu`.
+    There are two curves for each classifier: against `lambda_a`, then against `lambda_mu`. `gram` is that of
+    one collection with itself, or there is one for each of several codebooks, with their `codebook_folds`
+    (see `sysbags.evaluate.selection.CodebookFolds`). The grids are the paper's by default.
 
     Examples
     --------
@@ -118,34 +100,7 @@ def relations(
 ) -> Relations:
     """Where each clip lies: all distances, a plane, the nearest clips and class means, with their parts.
 
-    Parameters
-    ----------
-    gram : CrossGram
-        Of K clips with themselves.
-    codes, groups : (K,) array of int
-        Class, from 0, and group of each.
-    lambda_a, lambda_mu : float
-    neighbours : int, default=8
-        How many of the nearest clips to keep; all others where there are fewer.
-    random_state : int, Generator or None, default=0
-    n_jobs : int, optional
-
-    Returns
-    -------
-    Relations
-
-    Examples
-    --------
-    >>> import sysbags
-    >>> from sysbags.datasets import make_streams
-    >>> streams, codes = make_streams(classes=2, per_class=3, frames=30, bins=8)
-    >>> gram = sysbags.cross_gram([sysbags.identify(stream, order=2) for stream in streams])
-    >>> places = relations(gram, codes, np.arange(6), 0.25, 1.0, neighbours=2)
-    >>> places.plane.shape, places.neighbours.shape, places.class_parts.shape
-    ((6, 2), (6, 2), (6, 2, 3))
-    >>> near = places.distances[0, places.neighbours[0]]
-    >>> bool(np.allclose(places.neighbour_parts[0].sum(axis=1), near))
-    True
+    `codes` are the classes, from 0. Of so many `neighbours` each, all others are kept where there are fewer.
     """
     seed, items = seed_of(random_state), len(gram.mean)
     distances = alignment_matrix(gram, lambda_a, lambda_mu, random_state=seed, n_jobs=n_jobs)
@@ -176,10 +131,7 @@ def class_parts(
 ) -> Array:
     """Split the distance of each clip to each class's Frechet mean, which is computed without its group.
 
-    Returns
-    -------
-    (K, C, 3) array
-        NaN where no clip is left.
+    The parts are a (K, C, 3) array, NaN where no clip is left.
     """
     parts = np.full((len(codes), codes.max() + 1, 3), np.nan)
     # Clips of a group without clips in a class share the mean of the whole class.

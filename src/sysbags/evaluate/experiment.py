@@ -64,15 +64,7 @@ class Shown(NamedTuple):
 
 
 class Experiment:
-    """The methods of a request, evaluated one after the other, and what there is to see.
-
-    Parameters
-    ----------
-    title : str
-    described : DescribedClips
-    request : Request
-    context : RunContext
-    """
+    """The methods of a request, evaluated one after the other, and what there is to see."""
 
     def __init__(self, title: str, described: DescribedClips, request: Request, context: RunContext) -> None:
         self.title, self.request, self.stages = title, request, context.stages

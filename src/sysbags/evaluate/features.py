@@ -51,17 +51,8 @@ class ClipFeatures:
     """Describes clips, and reads again what was computed before.
 
     Where a description is learnt from clips, such as a codebook, there are three of it: number k is learnt
-    without codebook fold k, so that no clip is predicted with what it had a part in.
-
-    Parameters
-    ----------
-    paths : sequence of Path
-        The clips.
-    codebook_folds : (K,) array of int or None
-        See `sysbags.evaluate.splits.codebook_folds`; without them nothing can be learnt.
-    cache : Cache
-    n_jobs : int, optional
-        Threads; nothing depends on it.
+    without codebook fold k (see `sysbags.evaluate.splits.codebook_folds`), so that no clip is predicted with
+    what it had a part in. Without folds nothing can be learnt.
     """
 
     def __init__(
@@ -165,17 +156,6 @@ def fitted_by_folds(
     """Fit bags once per codebook fold: number k to all clips but those of fold k.
 
     The bags share a pass: a clip is described once for all of them.
-
-    Parameters
-    ----------
-    cache : Cache
-    bags : CodebookBags
-        Not fitted.
-    paths : sequence of Path
-    folds : (K,) array of int
-        0, 1, ...; see `sysbags.evaluate.splits.codebook_folds`.
-    n_jobs : int, optional
-        Threads; the result does not depend on it.
     """
     return codebooks(cache, bags, sampled_descriptors(cache, bags, paths, n_jobs=n_jobs), folds)
 

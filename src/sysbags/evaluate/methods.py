@@ -48,44 +48,23 @@ UNWEIGHTED = tuple(name for name, metric in METRICS.items() if not metric.weight
 
 @dataclass(frozen=True, kw_only=True)
 class MethodSpec:
-    """A row of the table before it is evaluated.
+    """A row of the table before it is evaluated."""
 
-    Attributes
-    ----------
-    name : str
-        What clips are described by.
-    classifier : str
-    kind : {"systems", "comparator"}
-    candidates : callable
-        Returns pairs of settings and predictors, the most usual first. Of several, one is chosen for each
-        group that is left out, without that group, by `nested_choice`.
-    """
-
-    name: str
+    name: str  # what clips are described by
     classifier: str
-    kind: str
+    kind: str  # "systems" or "comparator"
+    # The most usual first. Of several, `nested_choice` takes one for each group, without that group.
     candidates: Callable[[], Iterable[Candidate]] = field(repr=False)
 
 
 def evaluate_method(
     spec: MethodSpec, items: EvaluationSet, main_right: npt.NDArray[np.bool_] | None
 ) -> tuple[Method, dict[str, Any]]:
-    """Evaluate one row.
+    """Evaluate one row; also return the settings of the candidate that was chosen most often.
 
-    Parameters
-    ----------
-    spec : MethodSpec
-    items : EvaluationSet
-    main_right : array of bool or None
-        Where the main method was right, of the clips that are tested; without it there is no test.
-
-    Returns
-    -------
-    method : Method
-        Its settings are those of the only candidate; of several, the values and for how many of the
-        groups that are left out each was chosen.
-    settings : dict
-        The candidate that was chosen most often.
+    `main_right` says of the clips that are tested where the main method was right; without it there is no
+    McNemar test. The settings of the row are those of the only candidate; of several, the values and for how
+    many of the groups that are left out each was chosen.
     """
     started = time.perf_counter()
     settings, predictors = zip(*spec.candidates(), strict=True)
@@ -141,31 +120,8 @@ def nested_confidence(
     For a group that is left out, the calibration items are all others, with their scores without that group
     and their own: what a classifier that is fitted without the group could know. So probabilities and sets
     are as honest as the predictions of `sysbags.evaluate.selection.nested_predictions`. The units of the
-    calibration are sources, or items where there are none.
-
-    Parameters
-    ----------
-    predictors : sequence of ScorePredictor
-    chosen : (G,) array of int
-        Which of them each group that is tested is predicted with, in ascending order of the groups.
-    items : EvaluationSet
-
-    Returns
-    -------
-    Confidence or None
-        None if for some group nothing is left to calibrate with.
-
-    Examples
-    --------
-    >>> from sysbags.classifiers.scores.neighbors import Neighbors
-    >>> from sysbags.evaluate.results import Clip
-    >>> points, codes = np.array([0.0, 1.0, 2.0, 6.0, 7.0, 8.0]), np.array([0, 0, 0, 1, 1, 1])
-    >>> clips = tuple(Clip(f"{k}", None, "ab"[code]) for k, code in enumerate(codes))
-    >>> items = EvaluationSet(clips=clips, groups=np.arange(6), codebook_folds=None, protocol="")
-    >>> nearest = Neighbors((points[:, None] - points) ** 2, items.codes, items.groups)
-    >>> found = nested_confidence([nearest], np.zeros(6, dtype=int), items)
-    >>> found.probabilities.argmax(axis=1), found.p_values.shape
-    (array([0, 0, 0, 1, 1, 1]), (6, 2))
+    calibration are sources, or items where there are none. `chosen` says which predictor each tested group,
+    in ascending order, is predicted with. None if for some group nothing is left to calibrate with.
     """
     codes, groups = items.codes, items.groups
     units = np.arange(len(codes)) if items.sources is None else items.sources
@@ -237,15 +193,8 @@ def system_methods(
 ) -> list[MethodSpec]:
     """Return systems with some classifiers; the metric and its weights are chosen from grids.
 
-    Parameters
-    ----------
-    name : str
-        What tables call the systems of the first bag.
-    kind : {"systems", "comparator"}
-    bags : mapping
-        The systems of each bag; with several, distances are sums over all or some of them.
-    classifiers : sequence of {"kernel-ridge", "nearest-mean", "nearest-system", "auto"}
-    grids : sequence of WeightGrid
+    `name` is what tables call the systems of the first bag. With several bags, distances are sums over all
+    or some of them.
     """
     described = name if len(bags) == 1 else f"{' + '.join(bags)} systems"
     metric = f", {grids[0].title}" if len(grids) == 1 else ""

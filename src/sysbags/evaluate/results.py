@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.files import json_text
 from sysbags._common.types import Array, IntArray
 from sysbags.errors import ParameterError, SysbagsError
 from sysbags.statistics.rates import Rate, confidence_summary
@@ -48,23 +47,12 @@ class Clip:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Confidence:
-    """How sure a method is of each clip, as calibrated without the clip's group.
-
-    Attributes
-    ----------
-    classes : tuple of str
-    probabilities : (K, C) array
-        Of each class; 0 for a class without training clips.
-    p_values : (K, C) array
-        How well each class fits, see `sysbags.classifiers.calibration.Calibration`.
-    smallest_alpha : float
-        The smallest p-value there can be: 1 / (G + 1) for G calibration groups.
-    """
+    """How sure a method is of each clip, as calibrated without the clip's group."""
 
     classes: tuple[str, ...]
-    probabilities: Array
-    p_values: Array
-    smallest_alpha: float
+    probabilities: Array  # (K, C), of each class; 0 for a class without training clips
+    p_values: Array  # (K, C), how well each class fits, see `sysbags.classifiers.calibration.Calibration`
+    smallest_alpha: float  # the smallest p-value there can be: 1 / (G + 1) for G calibration groups
 
     @classmethod
     def stack(cls, parts: Sequence[Confidence | None], classes: tuple[str, ...]) -> Confidence | None:
@@ -89,39 +77,18 @@ class Confidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """What one way of describing clips and one classifier reached.
+    """What one way of describing clips and one classifier reached."""
 
-    Attributes
-    ----------
-    name : str
-        What clips were described by, such as "LBP systems, alignment" or "LBP-TOP".
-    classifier : str
-        One of `sysbags.classifiers.registry.CLASSIFIERS`, or "nearest medoid", "1-NN", "linear SVM", ...
-    kind : {"systems", "comparator"}
-    predictions : tuple of str
-        One for each clip.
-    rate : Rate
-    p_value : float or None
-        McNemar's test against the evaluation's main method; None for that method itself.
-    seconds : float
-        What it took, features apart.
-    settings : mapping
-        Weights, order and the like, for people to read; for tuned methods what was chosen and how often.
-    trials : mapping
-        The accuracy in each trial, for official splits.
-    make_confidence : callable, optional
-        Computes `confidence` when it is first asked for.
-    """
-
-    name: str
-    classifier: str
-    kind: str
+    name: str  # what clips were described by, such as "LBP systems, alignment" or "LBP-TOP"
+    classifier: str  # one of `CLASSIFIERS`, or "nearest medoid", "1-NN", "linear SVM", ...
+    kind: str  # "systems" or "comparator"
     predictions: tuple[str, ...]
     rate: Rate
-    p_value: float | None = None
-    seconds: float = 0.0
+    p_value: float | None = None  # of McNemar's test against the main method; None for that method itself
+    seconds: float = 0.0  # features apart
+    # For people to read; of several that were chosen, how often each was.
     settings: Mapping[str, Any] = field(default_factory=dict)
-    trials: Mapping[str, float] = field(default_factory=dict)
+    trials: Mapping[str, float] = field(default_factory=dict)  # the accuracy in each, for official splits
     make_confidence: Callable[[], Confidence | None] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
@@ -158,81 +125,39 @@ class Curve:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Relations:
-    """Where each of K clips lies among the others, at the evaluation's weights. Distances are squared.
-
-    Attributes
-    ----------
-    lambda_a, lambda_mu : float
-    distances : (K, K) array
-        Alignment distances between all clips.
-    plane : (K, 2) array
-        Classical multidimensional scaling of them.
-    neighbours : (K, N) array of int
-        The N nearest other clips of each, nearest first.
-    neighbour_parts : (K, N, 3) array
-        The split of those distances: transition, observer and mean, each with its weight.
-    class_parts : (K, C, 3) array
-        The same for the distance to the Frechet mean of each class, that of the clip's own class worked
-        out without the clip's group; NaN where no clip is left.
-    """
+    """Where each of K clips lies among the others, at the evaluation's weights. Distances are squared."""
 
     lambda_a: float
     lambda_mu: float
-    distances: Array
-    plane: Array
-    neighbours: IntArray
-    neighbour_parts: Array
+    distances: Array  # (K, K), alignment distances between all clips
+    plane: Array  # (K, 2), classical multidimensional scaling of them
+    neighbours: IntArray  # (K, N), the nearest other clips of each, nearest first
+    neighbour_parts: Array  # (K, N, 3), of those distances: transition, observer and mean, weighted
+    # (K, C, 3), the same for the Frechet mean of each class without the clip's group; NaN if no clip is left.
     class_parts: Array
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ClassMean:
-    """What the Frechet mean of a class looks like: one page of the atlas.
-
-    Attributes
-    ----------
-    label : str
-    members : tuple of int
-        All clips of the class, the nearest to the mean first.
-    distances : tuple of float
-        Theirs to it, squared.
-    eigenvalues : (n,) array of complex
-        Of the mean's transition.
-    histogram : (p,) array
-        The mean histogram.
-    dynamics : (T, p) array
-        Histograms of a typical course of the mean system, rows are time.
-    """
+    """What the Frechet mean of a class looks like: one page of the atlas."""
 
     label: str
-    members: tuple[int, ...]
-    distances: tuple[float, ...]
-    eigenvalues: np.ndarray[Any, np.dtype[np.complex128]]
+    members: tuple[int, ...]  # all clips of the class, the nearest to the mean first
+    distances: tuple[float, ...]  # theirs to it, squared
+    eigenvalues: np.ndarray[Any, np.dtype[np.complex128]]  # of the mean's transition
     histogram: Array
-    dynamics: Array
+    dynamics: Array  # (T, p), a typical course of the mean system
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Details:
-    """What there is to see beside the accuracies, at the weights that the main method chose most often.
-
-    Attributes
-    ----------
-    curves : tuple of Curve
-    systems : tuple of System
-        One for each clip, of the main method.
-    relations : Relations
-    atlas : tuple of ClassMean
-        One for each class.
-    facts : mapping
-        Further lines for people.
-    """
+    """What there is to see beside the accuracies, at the weights that the main method chose most often."""
 
     curves: tuple[Curve, ...]
-    systems: tuple[System, ...]
+    systems: tuple[System, ...]  # one for each clip, of the main method
     relations: Relations
     atlas: tuple[ClassMean, ...]
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)  # further lines for people
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -340,26 +265,6 @@ class Evaluation:
         """Curves, systems, map and class means; computed when they are first asked for."""
         return self.make_details()
 
-    @property
-    def curves(self) -> tuple[Curve, ...]:
-        """See `Details`."""
-        return self.details.curves
-
-    @property
-    def systems(self) -> tuple[System, ...]:
-        """See `Details`."""
-        return self.details.systems
-
-    @property
-    def relations(self) -> Relations:
-        """See `Details`."""
-        return self.details.relations
-
-    @property
-    def atlas(self) -> tuple[ClassMean, ...]:
-        """See `Details`."""
-        return self.details.atlas
-
     def to_frame(self) -> Any:
         """Return the table of methods as a pandas DataFrame, one row per method."""
         try:
@@ -425,10 +330,6 @@ class Evaluation:
             document["facts"] |= self.details.facts
             document["seconds"] = dict(self.seconds)
         return document
-
-    def to_json(self, *, details: bool = False) -> str:
-        """Return `to_dict` as the text of one JSON document; numbers that are not finite are null."""
-        return json_text(self.to_dict(details=details))
 
 
 def most_frequent_share(labels: Sequence[Any]) -> float:

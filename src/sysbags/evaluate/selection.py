@@ -38,25 +38,11 @@ def nested_accuracies(
     wanted: Sequence[int] | None = None,
     n_jobs: int | None = None,
 ) -> Array:
-    """Accuracy of each predictor on the items outside each group, without the help of that group.
+    """Accuracy of each predictor on the items outside each group, without the help of that group, (G, S).
 
     A predictor chosen for a group by its row has never seen the items of that group, so the predictions of
-    the predictors chosen (`nested_predictions`) are those of an honest cross-validation.
-
-    Parameters
-    ----------
-    predictors : sequence of Predictor
-    codes, groups : (K,) array of int
-        Class and group of each item.
-    wanted : sequence of int, optional
-        The groups to choose for, by default all, in ascending order.
-    n_jobs : int, optional
-        Threads, over predictors; the result does not depend on it.
-
-    Returns
-    -------
-    (G, S) array
-        One row per group that is wanted.
+    the predictors chosen (`nested_predictions`) are those of an honest cross-validation. There is one row
+    for each group that is `wanted`, by default for all, in ascending order.
 
     Examples
     --------
@@ -108,25 +94,12 @@ def nested_choice(
     wanted: Sequence[int] | None = None,
     n_jobs: int | None = None,
 ) -> IntArray:
-    """Choose a predictor for each group, without the help of that group.
+    """Choose a predictor for each group that is wanted, without the help of that group.
 
     No family is more usual than another, such as the bags that predictors use: the one whose first predictor
     is best is taken, of equals the first, and `one_standard_error_rule` chooses within it. Only predictors of
-    families that are taken are asked for more.
-
-    Parameters
-    ----------
-    predictors : sequence of Predictor
-        The most usual first, in each family.
-    codes, groups : (K,) array of int
-    families : sequence, optional
-        The family of each predictor; by default all are in one.
-    wanted, n_jobs : optional
-        See `nested_accuracies`.
-
-    Returns
-    -------
-    (G,) array of int
+    families that are taken are asked for more. By default all are in one family; in each, the most usual
+    predictor comes first.
     """
     names = np.unique(groups) if wanted is None else np.asarray(wanted)
     members = _members(families, len(predictors))
@@ -151,11 +124,8 @@ def choose(
 ) -> tuple[int, Array]:
     """Choose a predictor by cross-validation, as `nested_choice` does it for each group.
 
-    Returns
-    -------
-    chosen : int
-    accuracies : (S,) array
-        That of the chosen one is optimistic, as it made the choice. NaN for those of families not taken.
+    Also return the accuracies: that of the chosen one is optimistic, as it made the choice, and those of
+    families that are not taken are NaN.
     """
     accuracies = np.full(len(predictors), np.nan)
 
@@ -172,14 +142,8 @@ def one_standard_error_rule(accuracies: Array, items: int | IntArray) -> IntArra
     """Choose, in each row, the first predictor within one standard error of the best (Breiman et al., 1984).
 
     The very best is a poor choice where many are alike: without a group, those settings look best that are
-    wrong about it. On wild-scenes it reached 16 %, where each of 35 settings alone has 19 % or more.
-
-    Parameters
-    ----------
-    accuracies : (G, S) array
-        See `nested_accuracies`.
-    items : int or (G,) array of int
-        How many items they are shares of.
+    wrong about it. On wild-scenes it reached 16 %, where each of 35 settings alone has 19 % or more. The
+    accuracies, (G, S) as of `nested_accuracies`, are shares of so many items.
 
     Examples
     --------
@@ -202,14 +166,8 @@ def _members(families: Sequence[Hashable] | None, count: int) -> list[list[int]]
 class CodebookFolds:
     """Each item predicted with the codebook that was learnt without its fold.
 
-    Parameters
-    ----------
-    predictors : sequence of Predictor
-        Number k is of items described by the codebook learnt without fold k.
-    folds : (K,) array of int
-        0, 1, ...; see `sysbags.evaluate.splits.codebook_folds`.
-    groups : (K,) array of int
-        None of them is in two folds.
+    Predictor number k is of items described by the codebook learnt without fold k, see
+    `sysbags.evaluate.splits.codebook_folds`. No group is in two folds.
 
     Examples
     --------

@@ -118,25 +118,13 @@ class Protocol:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked for, checked.
+    """What is asked for, checked."""
 
-    Attributes
-    ----------
-    bags : mapping
-        By what tables call them; None for streams.
-    methods : tuple of str
-        Classifiers of systems.
-    settings : Settings
-    compare : bool
-        Also other metrics and averages.
-    comparators : mapping
-        Other people's methods, and how they read clips.
-    """
-
-    bags: Mapping[str, BagTransformer | None]
-    methods: tuple[str, ...]
+    bags: Mapping[str, BagTransformer | None]  # by what tables call them; None for streams
+    methods: tuple[str, ...]  # classifiers of systems
     settings: Settings
-    compare: bool = False
+    compare: bool = False  # also other metrics and averages
+    # Other people's methods, and how they read clips.
     comparators: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property

@@ -24,32 +24,15 @@ PROTOCOLS = ("leave-one-out", "folds", "by-source", "predefined")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EvaluationSet:
-    """Clips, what is left out together, and how to compute.
-
-    Attributes
-    ----------
-    clips : tuple of Clip
-    groups : (K,) array of int
-        See `protocol_groups`.
-    codebook_folds : (K,) array of int or None
-        For what is learnt from clips, see `codebook_folds`; None where there are
-        too few groups.
-    protocol : str
-        What is left out, in words.
-    random_state : int, default=0
-    n_jobs : int, optional
-        Threads; nothing depends on it.
-    test_group : int, optional
-        The only group that is predicted, an official test set; by default all are, one after the other.
-    """
+    """Clips, what is left out together, and how to compute."""
 
     clips: tuple[Clip, ...]
-    groups: IntArray
-    codebook_folds: IntArray | None
-    protocol: str
+    groups: IntArray  # see `protocol_groups`
+    codebook_folds: IntArray | None  # see the function of this name; None where there are too few groups
+    protocol: str  # in words
     random_state: int = 0
     n_jobs: int | None = None
-    test_group: int | None = None
+    test_group: int | None = None  # an official test set, the only group that is predicted; by default all
 
     @cached_property
     def tested(self) -> IntArray:
@@ -109,22 +92,8 @@ def protocol_groups(
 ) -> IntArray:
     """Return the index of the group that each item is left out with.
 
-    Parameters
-    ----------
-    labels : (K,) array_like
-    protocol : {"leave-one-out", "folds", "by-source"}
-        One group per item; `folds` stratified groups of about equal size; or one group per source. For
-        "predefined" see `trial_groups`.
-    sources : (K,) array_like, optional
-        The source of each item, such as the recording that a clip was cut from. "by-source" needs them;
-        "folds" never divides a source between folds.
-    folds : int, default=10
-    random_state : int, Generator or None, default=0
-        For the assignment of items to folds.
-
-    Returns
-    -------
-    (K,) array of int
+    "leave-one-out" has one group per item, "folds" stratified groups of about equal size that divide no
+    source, and "by-source" one group per source. For "predefined" see `trial_groups`.
 
     Examples
     --------
@@ -159,17 +128,8 @@ def trial_groups(
 ) -> IntArray:
     """Return the index of the group of each item of a trial, an official split.
 
-    The test set is the last group. The training set is divided into folds, by which settings are chosen.
-
-    Parameters
-    ----------
-    labels : (K,) array_like
-    parts : sequence of {"train", "test"}
-    sources : (K,) array_like, optional
-        No source is divided between the folds of the training set.
-    folds : int, default=10
-        Fewer, if the training set has not so many items or sources.
-    random_state : int, Generator or None, default=0
+    The test set is the last group. The training set is divided into folds, by which settings are chosen; they
+    divide no source, and are fewer if the training set has not so many items or sources.
 
     Examples
     --------
@@ -217,19 +177,8 @@ def codebook_folds(
 ) -> IntArray:
     """Divide the items into three stratified folds; the codebook of a fold is learnt from the other two.
 
-    The folds have about equal size, and no group is divided between folds.
-
-    Parameters
-    ----------
-    labels, groups : (K,) array_like
-    test_group : int, optional
-        The test set of a trial. It is fold 0, and the training set is divided in two.
-    random_state : int, Generator or None, default=0
-
-    Returns
-    -------
-    (K,) array of int
-        0, 1 or 2.
+    The folds have about equal size, and no group is divided between folds. The test set of a trial,
+    `test_group`, is fold 0, and the training set is divided in two.
 
     Examples
     --------

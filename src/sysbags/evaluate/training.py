@@ -43,22 +43,12 @@ MOST_HELD_OUT = 40
 
 
 class Compression(NamedTuple):
-    """What fewer samples per system cost.
+    """What fewer samples per system cost."""
 
-    Attributes
-    ----------
-    size : int or None
-        Samples per system; None if all are kept.
-    error : float
-        Root mean square of what the scores of clips that were held out change by, relative to their spread.
-    changed, clips : int
-        How many of these clips are predicted otherwise, and how many there are.
-    """
-
-    size: int | None
-    error: float
-    changed: int
-    clips: int
+    size: int | None  # samples per system; None if all are kept
+    error: float  # root mean square change of the scores of held-out clips, relative to their spread
+    changed: int  # held-out clips that are predicted otherwise
+    clips: int  # held-out clips
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -266,15 +256,8 @@ def choose_size(
     """Choose the number of samples per system by what it changes for clips that are held out.
 
     A fifth of the groups is held out, at most 40 clips. The smallest size is chosen with which the scores
-    change by less than 5 % of their spread, and no predicted class changes.
-
-    Parameters
-    ----------
-    model : SystemClassifier
-        Its parameters are used; it is not changed.
-    systems : sequence of System, or of tuples of System
-        The training clips.
-    labels, groups : (K,) array
+    change by less than 5 % of their spread, and no predicted class changes. The model gives the parameters
+    alone; it is not changed.
     """
     if len(np.unique(groups)) < 2 or len(np.unique(labels)) < 2:
         return Compression(None, 0.0, 0, 0)

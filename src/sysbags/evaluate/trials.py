@@ -41,15 +41,10 @@ def check_trials(trials: Mapping[str, Sequence[str]] | None, count: int) -> dict
 
 
 def merge_trials(results: Mapping[str, Evaluation]) -> Evaluation:
-    """Return one evaluation of all tested clips from those of each trial.
+    """Return one evaluation of all tested clips from those of each trial, by its name.
 
     A clip that is tested in several trials is there several times. Methods that could not be evaluated in
     all trials are left out.
-
-    Parameters
-    ----------
-    results : mapping
-        The evaluation of each trial, by its name.
     """
     evaluations = list(results.values())
     first = evaluations[0]

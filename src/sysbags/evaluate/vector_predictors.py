@@ -35,32 +35,18 @@ def vector_predictor(
     wanted: npt.NDArray[np.bool_] | None = None,
     n_jobs: int | None = None,
 ) -> Predictor:
-    """Return a predictor of the classes of vectors.
+    """Return a predictor of the classes of vectors, (K, p).
 
-    Parameters
-    ----------
-    points : (K, p) array
-    codes, groups : (K,) array of int
-        Class and group of each item.
-    classifier : {"1-NN", "nearest-mean", "linear SVM", "logistic regression"}
-        The last two are fitted once for each group that is left out, see `LinearModel`.
-    metric : {"euclidean", "cosine", "chi2"}, default="euclidean"
-        For the first two. Means of "cosine" are means of vectors of length 1.
-    wanted : (K,) array of bool, optional
-        The only items whose predictions are used where no further group is excluded: the last two are slow.
-    n_jobs : int, optional
-        Threads for the last two; the result does not depend on it.
+    "1-NN" and "nearest-mean" compare by the metric; means of "cosine" are means of vectors of length 1. The
+    others are fitted once for each group that is left out, see `LinearModel`, which is slow: so only items
+    that are `wanted` are predicted where no further group is excluded.
 
     Examples
     --------
     >>> points = np.array([[0.0, 1.0], [0.2, 1.0], [0.1, 0.9], [1.0, 0.1], [1.0, 0.0], [0.9, 0.0]])
     >>> codes, groups = np.repeat([0, 1], 3), np.arange(6)
-    >>> for name in VECTOR_CLASSIFIERS:
-    ...     print(vector_predictor(points, codes, groups, name).predict())
-    [0 0 0 1 1 1]
-    [0 0 0 1 1 1]
-    [0 0 0 1 1 1]
-    [0 0 0 1 1 1]
+    >>> {str(vector_predictor(points, codes, groups, name).predict()) for name in VECTOR_CLASSIFIERS}
+    {'[0 0 0 1 1 1]'}
     """
     from sklearn.preprocessing import normalize
 

@@ -101,14 +101,14 @@ def pictures(
 
 def write_report(path: str | os.PathLike[str], evaluation: Evaluation, *, n_jobs: int | None = None) -> None:
     """Write the report of an evaluation, whose clips are read once more, for a picture of each."""
-    streams = [system.samples for system in evaluation.systems]
+    streams = [system.samples for system in evaluation.details.systems]
     write_page(path, page(evaluation, pictures(evaluation.clips, streams, n_jobs=n_jobs)))
 
 
 def compact(evaluation: Evaluation) -> dict[str, Any]:
     """Return the data for the script of the report, ready for JSON: no NaN, classes as numbers."""
     code = {name: k for k, name in enumerate(evaluation.classes)}
-    relations, confidence = evaluation.relations, evaluation.confidence_summary
+    relations, confidence = evaluation.details.relations, evaluation.confidence_summary
     return {
         "classes": list(evaluation.classes),
         "clips": [{"name": clip.name, "source": clip.source} for clip in evaluation.clips],
@@ -124,7 +124,7 @@ def compact(evaluation: Evaluation) -> dict[str, Any]:
                 "accuracies": numbers(curve.accuracies, 4),
                 "fixed": curve.fixed,
             }
-            for curve in evaluation.curves
+            for curve in evaluation.details.curves
         ],
         "reliability": None if confidence is None else confidence["reliability"],
         "lambda_a": relations.lambda_a,
@@ -133,8 +133,8 @@ def compact(evaluation: Evaluation) -> dict[str, Any]:
         "neighbours": relations.neighbours.tolist(),
         "neighbour_parts": numbers(relations.neighbour_parts),
         "class_parts": numbers(relations.class_parts),
-        "systems": [_system(system) for system in evaluation.systems],
-        "atlas": [{"code": code[mean.label]} | _mean(mean) for mean in evaluation.atlas],
+        "systems": [_system(system) for system in evaluation.details.systems],
+        "atlas": [{"code": code[mean.label]} | _mean(mean) for mean in evaluation.details.atlas],
     }
 
 
