@@ -91,10 +91,13 @@ class NetworkBags(BagTransformer, ABC):
         """Return whether another bag can use the same forward pass of the network."""
         if not isinstance(other, NetworkBags):
             return False
+        if self.model != other.model:
+            # Networks with the same backbone have the same layers, but not the same output, which is "".
+            has_output = any("" in (check_layers(bag.layers) or ()) for bag in (self, other))
+            if has_output or backbone(self.model) != backbone(other.model):
+                return False
         same = ("batch_size", "size", "keep_aspect", "mean", "std", "output", "frames")
-        return _share_layers(self, other) and all(
-            fingerprint(getattr(self, name)) == fingerprint(getattr(other, name)) for name in same
-        )
+        return all(fingerprint(getattr(self, name)) == fingerprint(getattr(other, name)) for name in same)
 
     def masses_with(
         self, others: Sequence[BagTransformer], frames: Iterator[Frame]
@@ -145,15 +148,6 @@ def network_outputs(
             done += len(batch)
 
     return batches()
-
-
-def _share_layers(first: NetworkBags, second: NetworkBags) -> bool:
-    """Return whether one network has the layers of two bags."""
-    if first.model == second.model:
-        return True
-    # Networks with the same backbone have the same layers, but not the same output, which is "".
-    has_output = any("" in (check_layers(bag.layers) or ()) for bag in (first, second))
-    return backbone(first.model) == backbone(second.model) and not has_output
 
 
 class DeepActivations(NetworkBags):

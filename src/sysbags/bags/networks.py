@@ -207,8 +207,7 @@ def _unknown(model: Any) -> ParameterError:
 
 def _lite0_network(path: Path, name: str, layers: tuple[str, ...], size: tuple[int, int]) -> Network:
     values = {layer: layer or (WORDS if name == WITH_WORDS else CLASSES) for layer in layers}
-    known = layer_names()
-    _check_layers(values.values(), known, known)
+    _check_layers(values.values(), layer_names())
     need("onnxruntime")
     return _session_network(_lite0_session(path, size, tuple(sorted(set(values.values())))), values)
 
@@ -256,10 +255,16 @@ def _session_network(session: Any, values: Mapping[str, str]) -> Network:
                 with _LOCK:
                     outputs = session.run(list(values.values()), {inputs[0].name: filled})
             except Exception as error:  # the exceptions of onnxruntime have no common base class
-                raise _refused(batch, error) from error
+                raise ParameterError(
+                    f"the model does not accept frames as float32 of shape {batch.shape}: "
+                    f"{_first_line(error)}"
+                ) from error
             for name, output in zip(values, outputs, strict=True):
                 if not isinstance(output, np.ndarray) or output.ndim == 0:
-                    raise _not_an_array(name, "gives no array")
+                    raise ParameterError(
+                        f"{layer_name(name)} of the model gives no array, but it must give one tensor with "
+                        "one row per frame: name another layer"
+                    )
             parts.append([output[: len(part)] for output in outputs])
         return {
             name: pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
@@ -316,36 +321,23 @@ def _with_outputs(source: str | bytes, layers: Iterable[str], outputs: list[str]
     model = onnx.load(source) if isinstance(source, str) else onnx.load_from_string(source)
     inside = [name for node in model.graph.node for name in node.output if name]
     wanted = [name for name in dict.fromkeys(layers) if name]
-    _check_layers(wanted, inside, inside)
+    _check_layers(wanted, inside)
     for name in wanted:
         if name not in outputs:
             model.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
     return bytes(model.SerializeToString())
 
 
-def _check_layers(layers: Iterable[str], known: Iterable[str], listed: list[str]) -> None:
+def _check_layers(layers: Iterable[str], known: list[str]) -> None:
     for name in layers:
         if name not in known:
-            examples = ", ".join(map(repr, listed[-5:]))
+            examples = ", ".join(map(repr, known[-5:]))
             raise ParameterError(f"the model has no layer {name!r}: its layers are, for instance, {examples}")
 
 
 def layer_name(name: str) -> str:
     """Return the name of a layer in error messages."""
     return f"layer {name!r}" if name else "the output"
-
-
-def _not_an_array(name: str, problem: str) -> ParameterError:
-    return ParameterError(
-        f"{layer_name(name)} of the model {problem}, but it must give one tensor with one row per frame: "
-        "name another layer"
-    )
-
-
-def _refused(batch: Batch, error: Exception) -> ParameterError:
-    return ParameterError(
-        f"the model does not accept frames as float32 of shape {batch.shape}: {_first_line(error)}"
-    )
 
 
 def _first_line(error: Exception) -> str:

@@ -161,11 +161,7 @@ class PatchWords(NetworkBags, CodebookBags):
         return chain.from_iterable(frame_patches(outputs, output) for (outputs,), output in batches)
 
     def _bandwidth(self) -> float | None:
-        """Return the bandwidth for `word_masses`.
-
-        It divides by its square what is the cosine for rows of length 1, up to a number that is the same for
-        all words.
-        """
+        """Return the bandwidth for `word_masses`, which divides the cosine of unit rows by its square."""
         if self.temperature is None:
             return None
         return float(np.sqrt(check_positive(self.temperature, "temperature")))

@@ -86,11 +86,7 @@ class PlanePatterns(BagTransformer):
     ) -> Iterator[Array]:
         """Turn frames into counts of the patterns in each region, (R, p): the whole frame is encoded once.
 
-        Parameters
-        ----------
-        frames : iterator of frames
-        labels : callable
-            ``labels(height, width)`` is the region of each pixel, 1 to R; 0 is ignored.
+        ``labels(height, width)`` is the region of each pixel, 1 to R; 0 is ignored.
         """
         return (counts[1:] for counts in self._counts(frames, labels))
 

@@ -181,19 +181,9 @@ class SystemIndex:
             return self._search(query, self.embedding.transform([query]), check_integer(k, "k"), exact, None)
 
     def neighbors_graph(self, k: int = 10) -> tuple[IntArray, Array]:
-        """Find the nearest of the other systems for each system.
+        """Find the `k` nearest of the other systems for each system, or all others if there are fewer.
 
-        Parameters
-        ----------
-        k : int, default=10
-            How many; at most as many as there are.
-
-        Returns
-        -------
-        indices : (K, k) array of int
-            The nearest first.
-        distances : (K, k) array
-            Squared, exact.
+        Return their places, nearest first, and their exact squared distances, both (K, k).
         """
         count = min(check_integer(k, "k"), len(self.systems) - 1)
         if count < 1:

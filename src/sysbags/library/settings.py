@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from sysbags.classifiers import SystemIdentifier
     from sysbags.library.store import Library
 
-
 LANDMARKS = 500
 FALLBACK = "smaller_orders"
 CHECKS: dict[str, Callable[[Any, str], object]] = {

@@ -8,7 +8,6 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -158,9 +157,7 @@ class Library:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -271,10 +268,7 @@ class Library:
     def remove(self, paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
         """Remove clips, or all clips below folders, and return them; the clips themselves are not touched.
 
-        Raises
-        ------
-        FileError
-            If one is not in the library; then nothing is removed.
+        If one is not in the library, nothing is removed, and a `FileError` is raised.
         """
         if isinstance(paths, (str, os.PathLike)):
             raise ParameterError(f"paths is {str(paths)!r}, but it must be a list of paths")
@@ -340,14 +334,9 @@ class Library:
     ) -> SystemIndex:
         """Return an index of `systems`, to search for the nearest ones.
 
-        Parameters
-        ----------
-        lambda_a, lambda_mu : float, optional
-            Weights of the transition and of the mean. By default those of the library, see `add`.
-        n_jobs : int, optional
-            Threads.
-        client : distributed.Client, optional
-            See `SystemIndex`. To find the neighbours of all clips, its workers open the library.
+        The weights of the transition and of the mean are by default those of the library, see `add`. `n_jobs`
+        and `client` are those of `SystemIndex`; to find the neighbours of all clips, the workers of a cluster
+        open the library.
         """
         weights = search_weights(self, lambda_a, lambda_mu)
         return index_of(self.systems, **weights, n_jobs=n_jobs, client=client)
@@ -363,19 +352,10 @@ class Library:
         n_jobs: int | None = None,
         client: Any = None,
     ) -> Found:
-        """Find the clips with the smallest distances to a clip, which need not be in the library.
+        """Find the `k` clips with the smallest distances to a clip, which need not be in the library.
 
-        A clip of the library is compared with the others, not with itself.
-
-        Parameters
-        ----------
-        clip : path
-        k : int, default=10
-            How many; at most as many as there are.
-        exact : bool, default=False
-            Find provably the nearest ones, see `SystemIndex`.
-        lambda_a, lambda_mu, n_jobs, client
-            See `index`.
+        A clip of the library is compared with the others, not with itself. With `exact` they are provably the
+        nearest ones, see `SystemIndex`. The other options are those of `index`.
         """
         options: Any = {**search_weights(self, lambda_a, lambda_mu), "n_jobs": n_jobs, "client": client}
         return search_clip(self, clip, k, exact=exact, **options)
@@ -389,15 +369,10 @@ class Library:
         n_jobs: int | None = None,
         client: Any = None,
     ) -> Duplicates:
-        """Find clips with equal content, and pairs of clips with a small distance.
+        """Find clips with equal content, and pairs of clips whose squared distance is at most `below`.
 
-        Parameters
-        ----------
-        below : float, optional
-            The largest squared distance of such a pair. By default 5 % of the median squared distance of
-            random pairs.
-        lambda_a, lambda_mu, n_jobs, client
-            See `index`.
+        By default this is 5 % of the median squared distance of random pairs. The other options are those of
+        `index`.
         """
         options: Any = {**search_weights(self, lambda_a, lambda_mu), "n_jobs": n_jobs, "client": client}
         with use_client(client):
@@ -406,12 +381,9 @@ class Library:
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the clips to a file, atomically.
 
-        Parameters
-        ----------
-        path : path
-            A name that ends with ``.csv`` gives the table of clips, ``.npz`` the paths, labels, transitions
-            and embedded observers as arrays, and any other name a model file with the list of systems, for
-            `sysbags.load`.
+        A name that ends with ``.csv`` gives the table of clips, ``.npz`` the paths, labels, transitions and
+        embedded observers as arrays, and any other name a model file with the list of systems, for
+        `sysbags.load`.
         """
         suffix = Path(path).suffix.lower()
         if suffix == ".csv":
@@ -437,13 +409,7 @@ class Library:
             )
 
     def verify(self) -> list[str]:
-        """Check the file and the checksums of all arrays.
-
-        Returns
-        -------
-        list of str
-            One sentence per problem; empty if there is none.
-        """
+        """Check the file and the checksums of all arrays; return one sentence per problem."""
         return verify_library(self)
 
     def info(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+from sysbags._common.files import VIDEO_SUFFIXES, natural_order
 from sysbags._common.messages import BREAK, warn
 from sysbags._common.validation import check_choice, check_integer, check_positive
 from sysbags.errors import ParameterError, VideoError, VideoWarning
@@ -24,10 +25,10 @@ from sysbags.video.feeds import (
     without_password,
 )
 from sysbags.video.reading import FORMATS, Converter, check_rate, check_size, pictures_of
-from sysbags.video.segments import segments
 from sysbags.video.timing import FrameSequence, LiveFrame, Position
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before a reconnection
+POLL_SECONDS = 0.5  # between looks at a folder for new segments
 CHECKED = 100  # frames, after which it is known whether a given rate is above that of the video
 
 
@@ -73,14 +74,14 @@ def open_live(
         Where to begin: the number of a frame of a file, or the `position` of an earlier `LiveVideo`. Frames
         before it are decoded and left out. Pipes, devices and addresses continue the numbers and times.
     follow : bool, default=False
-        Whether to wait for more segments of a folder; see `segments`.
+        Whether to wait for more segments of a folder. The last one is then complete when it has not changed
+        for `patience` seconds, or when there is a later one.
     queue_seconds : float, default=10.0
         How much video may wait to be taken, in seconds. If there is more from a device or an address, all
         that waits is skipped at once, so that there are long runs of frames without gaps; a pipe is not read
         further.
     patience : float, default=10.0
-        A device or an address without data for so many seconds is lost; a segment that has not grown for so
-        many seconds is complete.
+        A device or an address without data for so many seconds is lost.
     on_event : callable, optional
         Called with a name and details, by the thread that takes the frames: ``"connected"``,
         ``"lost"`` (``reason`` and ``pause`` in seconds), ``"waiting"`` (for data of a pipe or a segment) and
@@ -276,16 +277,30 @@ class LiveVideo:
         yield from sequence.end()
 
     def _segments(self, folder: Path) -> Iterator[Path]:
-        return segments(
-            folder,
-            self._sequence.start.segment,
-            follow=self.follow,
-            patience=self.patience,
-            clock=self.clock,
-            sleep=self._sleep,
-            is_stopped=self._has_stopped,
-            on_wait=self._wait,
-        )
+        """Yield the video files of a folder in natural order, each when it is complete.
+
+        With `follow`, wait for more segments; files that are added before a segment that was already used
+        are ignored.
+        """
+        least, last = natural_order(Path(self._sequence.start.segment)), None
+        state, since, is_waiting = None, self.clock(), False
+        while not self._has_stopped():
+            later = [path for path in _videos(folder) if natural_order(path) >= least and path != last]
+            newest = _state(later[-1]) if later else None
+            if newest != state:
+                state, since = newest, self.clock()
+            if len(later) > 1 or (later and (not self.follow or self.clock() - since >= self.patience)):
+                is_waiting = False
+                last = later[0]
+                least = natural_order(last)
+                yield last
+            elif not self.follow:
+                return
+            else:
+                if not is_waiting:
+                    self._wait()
+                is_waiting = True
+                self._sleep(POLL_SECONDS)
 
     def _has_stopped(self) -> bool:
         return self._is_stopped
@@ -351,3 +366,20 @@ def _report(name: str, count: int, problem: str) -> None:
     if not count:
         raise VideoError(f"{name} cannot be read: {problem}")
     warn(f"{name} breaks off after {count} frame{'s' * (count > 1)}{BREAK}: {problem}", VideoWarning)
+
+
+def _videos(folder: Path) -> list[Path]:
+    try:
+        paths = [p for p in folder.iterdir() if p.suffix.lower() in VIDEO_SUFFIXES and p.name[0] != "."]
+    except OSError as error:
+        raise VideoError(f"the folder {folder} cannot be read: {error.strerror}") from None
+    return sorted(paths, key=natural_order)
+
+
+def _state(path: Path) -> tuple[str, int, int] | None:
+    """Return what changes while a file is being written; None if it has been removed."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return path.name, status.st_size, status.st_mtime_ns
