@@ -75,7 +75,7 @@ NearestSystem, NearestMean, KernelRidgeClassifier, or a scikit-learn Pipeline of
 
 
 def save_values(path: str | os.PathLike[str], kind: str, values: dict[str, Any]) -> None:
-    """Write named values to a file as `save` does; see `load_values` for an example.
+    """Write named values to a file as `save` does.
 
     Parameters
     ----------
@@ -84,6 +84,14 @@ def save_values(path: str | os.PathLike[str], kind: str, values: dict[str, Any])
         What the file is, not one of `KINDS`.
     values : dict
         Numbers, texts, arrays, lists, tuples and dicts of these, and objects of `KINDS`.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "counts"
+    >>> save_values(file, "Counts", {"frames": 12})
+    >>> load_values(file, "Counts")
+    {'frames': 12}
     """
     _check_path(path)
     _write(path, kind, values)
