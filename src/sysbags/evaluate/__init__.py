@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sysbags.evaluate.cross_validation import leave_one_out
-from sysbags.evaluate.evaluation import METHODS, evaluate, single_group_classes
+from sysbags.evaluate.evaluation import evaluate, single_group_classes
+from sysbags.evaluate.methods import METHODS
 from sysbags.evaluate.results import Evaluation, LeaveOneOut
 from sysbags.evaluate.settings import Protocol, Settings
 from sysbags.evaluate.training import TrainedModel, train

@@ -18,8 +18,6 @@ from sysbags.evaluate.results import ClassMean
 from sysbags.means.frechet import BlockMean, mean_gram, mean_of_gram
 from sysbags.systems.system import System
 
-__all__ = ["atlas", "simulate_states"]
-
 LARGEST_RADIUS = 0.999  # of a transition that is simulated; that of identified systems is not larger
 
 

@@ -32,20 +32,6 @@ from sysbags.kernels import KERNELS
 from sysbags.systems.identification import descending_orders
 from sysbags.systems.system import NORMAL_FORMS, System
 
-__all__ = [
-    "AND",
-    "GRIDS",
-    "SystemSet",
-    "Systems",
-    "WeightGrid",
-    "bag_settings",
-    "matching_grids",
-    "squared_candidates",
-    "subsets",
-    "system_candidates",
-    "tuning_candidates",
-]
-
 AND = " + "  # between the names of bags, none of which has it
 
 # What tuning chooses from.

@@ -10,8 +10,6 @@ from sysbags.evaluate.features import ClipFeatures, cached_gram
 from sysbags.evaluate.methods import MethodSpec, baseline_methods, system_methods, vector_methods
 from sysbags.evaluate.splits import EvaluationSet
 
-__all__ = ["COMPARATORS", "comparator_methods"]
-
 # The frames that each one sees, of the first 250; those that look at motion need all of them.
 COMPARATORS: dict[str, dict[str, Any]] = {
     "LBPTOP": {"max_frames": 250},

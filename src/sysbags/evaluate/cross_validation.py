@@ -19,8 +19,6 @@ from sysbags.distances.pairwise import distance_matrix
 from sysbags.errors import ParameterError
 from sysbags.evaluate.results import LeaveOneOut
 
-__all__ = ["DISTANCE_CLASSIFIERS", "LeaveOneOut", "leave_one_out", "metric_predictors"]
-
 # Those that need nothing but distances, and so take every metric.
 DISTANCE_CLASSIFIERS = ("nearest-system", "nearest-mean")
 

@@ -23,8 +23,6 @@ from sysbags.evaluate.results import LeaveOneOut
 from sysbags.evaluate.vector_predictors import vector_predictor
 from sysbags.systems.system import System
 
-__all__ = ["DISTANCES", "LAMBDA_A", "LAMBDA_MU", "ORDER", "Outcome", "Rate", "Settings", "experiment"]
-
 # All distances that are defined for the paper's form of the systems.
 DISTANCES = {name: metric.title for name, metric in METRICS.items() if metric.normal_form is None}
 AVERAGES = "averages over time"

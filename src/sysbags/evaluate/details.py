@@ -19,8 +19,6 @@ from sysbags.evaluate.results import Curve, Relations
 from sysbags.evaluate.selection import CodebookFolds
 from sysbags.means.frechet import mean_gram, mean_of_gram
 
-__all__ = ["class_parts", "curves", "relations"]
-
 GRID_A = tuple(round(0.15 + 0.2 * k, 2) for k in range(10))  # the paper's two figures
 GRID_MU = tuple(10.0 * k for k in range(11))
 

@@ -39,15 +39,6 @@ from sysbags.evaluate.trials import check_trials, merge_trials
 from sysbags.means.compilation import compiled_ahead
 from sysbags.systems.identification import identify_first
 
-__all__ = [
-    "METHODS",
-    "evaluate",
-    "labelled_clips",
-    "make_experiment",
-    "make_request",
-    "single_group_classes",
-]
-
 BagsLike = str | BagTransformer | Sequence[str | BagTransformer] | Mapping[str, BagTransformer]
 
 

@@ -45,8 +45,6 @@ from sysbags.evaluate.results import Details, Evaluation, Method
 from sysbags.evaluate.settings import Request
 from sysbags.systems.identification import descending_orders, identify_first
 
-__all__ = ["Experiment", "Shown"]
-
 AVERAGE_CLASSIFIERS = ("1-NN", "nearest-mean", "kernel-ridge", "logistic regression")
 MULTIPLES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # of the scaled weights, for curves
 TIMED_PAIRS = 2000  # are aligned to measure what one takes

@@ -33,16 +33,6 @@ from sysbags.systems.system import System
 if TYPE_CHECKING:
     from sysbags.comparators.base import Comparator
 
-__all__ = [
-    "CachedGram",
-    "ClipFeatures",
-    "cached_gram",
-    "cached_system",
-    "codebooks",
-    "fitted_by_folds",
-    "sampled_descriptors",
-]
-
 Bags = TypeVar("Bags", bound=CodebookBags)
 STACKED = ("orders", "transition", "observer_gram", "mean_norm")
 

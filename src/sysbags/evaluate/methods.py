@@ -28,20 +28,6 @@ from sysbags.evaluate.splits import EvaluationSet
 from sysbags.evaluate.vector_predictors import between_vectors, vector_predictor
 from sysbags.statistics.rates import mcnemar, rate
 
-__all__ = [
-    "METHODS",
-    "MethodSpec",
-    "average_ridge_method",
-    "baseline_methods",
-    "counts",
-    "evaluate_method",
-    "make_method",
-    "mean_methods",
-    "nested_confidence",
-    "system_methods",
-    "vector_methods",
-]
-
 METHODS = tuple(CLASSIFIERS)  # of systems
 UNWEIGHTED = tuple(name for name, metric in METRICS.items() if not metric.weighted)
 

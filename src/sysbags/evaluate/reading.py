@@ -24,8 +24,6 @@ from sysbags.evaluate.results import Clip
 from sysbags.evaluate.splits import EvaluationSet, codebook_folds, describe, protocol_groups, trial_groups
 from sysbags.systems.system import System
 
-__all__ = ["DescribedClips", "LabelledClips", "RunContext", "Versions", "describe_files", "describe_streams"]
-
 Versions = list[list[Array]]  # streams of all clips, once or once per codebook fold
 Outcomes = list[list[Any]]  # the same, of streams or systems, with errors in the places of bad clips
 

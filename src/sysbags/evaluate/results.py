@@ -17,20 +17,6 @@ from sysbags.errors import ParameterError, SysbagsError
 from sysbags.statistics.rates import Rate, confidence_summary
 from sysbags.systems.system import System
 
-__all__ = [
-    "ClassMean",
-    "Clip",
-    "Confidence",
-    "Curve",
-    "Details",
-    "Evaluation",
-    "LeaveOneOut",
-    "Method",
-    "Published",
-    "Relations",
-    "most_frequent_share",
-]
-
 
 @dataclass(frozen=True)
 class Clip:

@@ -16,17 +16,6 @@ from sysbags._common.types import Array, IntArray
 from sysbags.classifiers.scores import NO_PREDICTION, Predictor, ScorePredictor
 from sysbags.errors import ParameterError
 
-__all__ = [
-    "Candidate",
-    "CodebookFolds",
-    "TabulatedPredictor",
-    "choose",
-    "nested_accuracies",
-    "nested_choice",
-    "nested_predictions",
-    "one_standard_error_rule",
-]
-
 Candidate = tuple[dict[str, Any], Predictor]  # settings to choose from, and their predictions
 
 

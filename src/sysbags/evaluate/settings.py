@@ -13,8 +13,6 @@ from sysbags.evaluate.candidates import WeightGrid, matching_grids
 from sysbags.evaluate.splits import PROTOCOLS
 from sysbags.systems.identification import descending_orders
 
-__all__ = ["Protocol", "Request", "Settings"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:

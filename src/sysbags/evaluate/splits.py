@@ -17,8 +17,6 @@ from sysbags.errors import ParameterError
 from sysbags.evaluate.results import Clip
 from sysbags.evaluate.selection import CodebookFolds
 
-__all__ = ["PROTOCOLS", "EvaluationSet", "codebook_folds", "describe", "protocol_groups", "trial_groups"]
-
 PROTOCOLS = ("leave-one-out", "folds", "by-source", "predefined")
 
 

@@ -35,8 +35,6 @@ from sysbags.evaluate.selection import choose
 from sysbags.evaluate.settings import Settings
 from sysbags.evaluate.splits import EvaluationSet, protocol_groups
 
-__all__ = ["Compression", "TrainedModel", "choose_size", "train"]
-
 SIZES = (10, 20, 40, 80, 160)  # samples per system
 SCORE_ERROR = 0.05  # of the scores of held-out clips, relative to their spread
 MOST_HELD_OUT = 40

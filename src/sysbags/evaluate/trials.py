@@ -16,8 +16,6 @@ from sysbags.evaluate.methods import counts
 from sysbags.evaluate.results import Confidence, Evaluation, Method
 from sysbags.statistics.rates import mcnemar, rate
 
-__all__ = ["check_trials", "merge_trials"]
-
 
 def check_trials(trials: Mapping[str, Sequence[str]] | None, count: int) -> dict[str, list[str]]:
     """Return the parts of each trial: "train", "test" or "" for each of `count` clips."""

@@ -16,8 +16,6 @@ from sysbags.classifiers.scores.neighbors import Neighbors
 from sysbags.errors import ParameterError
 from sysbags.evaluate.splits import protocol_groups
 
-__all__ = ["VECTOR_CLASSIFIERS", "between_vectors", "vector_predictor"]
-
 VECTOR_CLASSIFIERS = ("1-NN", "nearest-mean", "linear SVM", "logistic regression")
 VECTOR_METRICS = ("euclidean", "cosine", "chi2")
 PENALTIES = (1.0, 10.0, 100.0, 1000.0)  # scikit-learn's C, for points of length 1 on average

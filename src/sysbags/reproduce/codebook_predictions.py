@@ -18,38 +18,21 @@ from sysbags.distances.pairwise import distance_matrix
 from sysbags.evaluate.features import CachedGram
 from sysbags.reproduce.common import Options
 
-__all__ = ["CodebookPredictions"]
-
 Setting = tuple[str, float]  # a metric, and lambda_a
 
 
 @dataclass(eq=False, kw_only=True)
 class CodebookPredictions:
-    """Predictions for all clips with several settings, made fold by fold.
-
-    Attributes
-    ----------
-    codes, folds : (K,) array of int
-        Class and codebook fold of each clip.
-    options : Options
-    settings : sequence of (str, float)
-        Metrics with their lambda_a.
-    grid_mu : sequence of float
-        The values of lambda_mu, for the alignment distance; the others are made with 0 alone.
-    predictions : dict
-        The predicted class code of each clip, by metric, lambda_a and lambda_mu.
-    seconds : dict
-        What the distances took, by metric and lambda_a.
-    kernel_seconds : float
-    """
+    """Predictions for all clips with several settings, made fold by fold."""
 
     codes: IntArray
     folds: IntArray
     options: Options
     settings: Sequence[Setting]
-    grid_mu: Sequence[float]
+    grid_mu: Sequence[float]  # of lambda_mu, for the alignment distance; the others are made with 0 alone
+    # The predicted class code of each clip, by metric, lambda_a and lambda_mu.
     predictions: dict[tuple[str, float, float], IntArray] = field(default_factory=dict)
-    seconds: dict[Setting, float] = field(default_factory=dict)
+    seconds: dict[Setting, float] = field(default_factory=dict)  # of the distances
     kernel_seconds: float = 0.0
 
     def predict_fold(self, fold: int, cached: CachedGram) -> None:

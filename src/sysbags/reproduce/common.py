@@ -18,8 +18,6 @@ from sysbags.evaluate.results import Clip, Evaluation
 from sysbags.evaluate.splits import EvaluationSet, describe
 from sysbags.reproduce import published
 
-__all__ = ["KERNEL", "ROWS", "Options", "Outcome", "departures", "evaluation_set", "facts"]
-
 KERNEL = "chi2"
 ROWS = {  # what the paper's tables call each metric
     "martin": "SoB + Martin",
@@ -30,49 +28,26 @@ ROWS = {  # what the paper's tables call each metric
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the paper leaves open, or what departs from it.
-
-    Attributes
-    ----------
-    cache : Cache
-        Where stages are kept.
-    frames : mapping
-        Options for reading, see `sysbags.video.frames`; the paper states none, so all frames as they are.
-    words : int, default=500
-        Of the codebook; 500 in the paper.
-    random_state : int, default=0
-    n_jobs : int, default=-1
-        Threads.
-    """
+    """What the paper leaves open, or what departs from it."""
 
     cache: Cache
+    # For reading, see `sysbags.video.frames`; the paper states none, so all frames as they are.
     frames: Mapping[str, Any] = field(default_factory=dict)
-    words: int = 500
+    words: int = 500  # of the codebook; 500 in the paper
     random_state: int = 0
     n_jobs: int = -1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome:
-    """What an experiment found.
+    """What an experiment found."""
 
-    Attributes
-    ----------
-    evaluation : Evaluation
-        `settings["paper"]` of a method is the paper's figure in per cent; `failures` are the clips that no
-        system could be made of, which no accuracy counts.
-    runtimes : mapping
-        Seconds without features, each (ours, the paper's): "pair", and in all for each classifier.
-    departures : list of str
-        What is not as in the paper.
-    details : mapping
-        What else there is, for JSON.
-    """
-
+    # `settings["paper"]` of a method is the paper's figure in per cent; no accuracy counts the failures.
     evaluation: Evaluation
+    # Seconds without features, each (ours, the paper's): "pair", and in all for each classifier.
     runtimes: Mapping[str, tuple[float, float]]
-    departures: list[str]
-    details: Mapping[str, Any] = field(default_factory=dict)
+    departures: list[str]  # what is not as in the paper
+    details: Mapping[str, Any] = field(default_factory=dict)  # what else there is, for JSON
 
 
 def evaluation_set(layout: LayoutClips, clips: ClipSystems, options: Options, **more: Any) -> EvaluationSet:

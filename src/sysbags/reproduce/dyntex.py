@@ -21,17 +21,7 @@ from sysbags.evaluate.methods import make_method
 from sysbags.evaluate.results import Details, Evaluation, Method
 from sysbags.evaluate.splits import EvaluationSet
 from sysbags.reproduce import published
-from sysbags.reproduce.common import (
-    KERNEL,
-    ROWS,
-    Options,
-    Outcome,
-    departures,
-    evaluation_set,
-    facts,
-)
-
-__all__ = ["dyntex"]
+from sysbags.reproduce.common import KERNEL, ROWS, Options, Outcome, departures, evaluation_set, facts
 
 ORDER, LAMBDA_A, LAMBDA_MU = 5, 0.25, 0.0
 BAG = "local binary patterns of grey frames, 8 neighbours, 256 bins"
@@ -42,21 +32,8 @@ def dyntex(layout: LayoutClips, options: Options, stages: Stages) -> Outcome:
     """Run the experiments on one of the sets: nearest system and nearest mean with every metric, both sweeps.
 
     Each clip is classified by all the others. The center of a class is the Frechet mean, for the other two
-    metrics the medoid; that of the clip's own class is computed without it.
-
-    Parameters
-    ----------
-    layout : LayoutClips
-        The clips, see `Layout.find`.
-    options : Options
-    stages : Stages
-        Keeps the times.
-
-    Returns
-    -------
-    Outcome
-        The main method of its evaluation is the nearest mean with the alignment distance, of which the paper
-        shows the confusion matrix.
+    metrics the medoid; that of the clip's own class is computed without it. The main method is the nearest
+    mean with the alignment distance, of which the paper shows the confusion matrix.
     """
     name = layout.layout.name
     clips = describe_clips(

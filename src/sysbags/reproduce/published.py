@@ -9,8 +9,6 @@ from typing import Any
 
 from sysbags.evaluate.results import Published
 
-__all__ = ["confusion", "figure", "figures", "rates", "runtimes"]
-
 MEDOIDS = ("SoB + Martin", "SoB + Max SV")  # these distances have no means
 
 

@@ -23,8 +23,6 @@ from sysbags.reproduce import published
 from sysbags.reproduce.codebook_predictions import CodebookPredictions
 from sysbags.reproduce.common import KERNEL, Options, Outcome, departures, evaluation_set, facts
 
-__all__ = ["yupenn"]
-
 ORDER, WORDS = 10, 500
 UNTUNED, TUNED = (0.25, 0.0), (0.5, 0.8)  # lambda_a and lambda_mu
 # The paper does not say which weights it tried; these hold both of its settings.
@@ -38,21 +36,9 @@ def yupenn(layout: LayoutClips, options: Options, stages: Stages) -> Outcome:
     """Run the experiment: nearest system with every metric, with three codebooks, untuned and tuned.
 
     The clips are split into three folds. A clip is classified by all the others, all of them described with
-    the codebook that was learnt from the two folds without it; an accuracy is the average of the folds'.
-
-    Parameters
-    ----------
-    layout : LayoutClips
-        The clips, see `Layout.find`.
-    options : Options
-    stages : Stages
-        Keeps the times.
-
-    Returns
-    -------
-    Outcome
-        The main method of its evaluation is the alignment distance without tuning. Systems, map and atlas
-        are those of the first codebook.
+    the codebook that was learnt from the two folds without it; an accuracy is the average of the folds'. The
+    main method is the alignment distance without tuning. Systems, map and atlas are those of the first
+    codebook.
     """
     n_jobs, seed, cache = options.n_jobs, options.random_state, options.cache
     bags = VisualWords(options.words, random_state=seed, frames=dict(options.frames) or None)

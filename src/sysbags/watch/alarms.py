@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-__all__ = ["Alarm", "Event", "Verdict"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
@@ -82,19 +80,9 @@ class Alarm:
     """Merge unusual windows into events, with hysteresis.
 
     An event begins with a window whose surprise is above `high`. It starts where this run of windows above
-    `low` began, but not before that window, and ends when `patience` windows in a row are below `low`.
-    Windows of another kind, such as still ones, begin an event of their own.
-
-    Parameters
-    ----------
-    high, low : float
-    patience : int
-        At least as many windows as have a row in common: what is unusual is in all of these.
-
-    Attributes
-    ----------
-    event : Event or None
-        The one that has not ended.
+    `low` began, but not before that window, and ends when `patience` windows in a row are below `low`: at
+    least as many as have a row in common, as what is unusual is in all of these. Windows of another kind,
+    such as still ones, begin an event of their own.
 
     Examples
     --------
@@ -108,7 +96,7 @@ class Alarm:
 
     def __init__(self, high: float, low: float, patience: int) -> None:
         self.high, self.low, self.patience = high, low, patience
-        self.event: Event | None = None
+        self.event: Event | None = None  # the one that has not ended
         self.quiet = 0  # windows below `low` since the last above
         self.began: float | None = None  # where the run of windows above `low` began
 

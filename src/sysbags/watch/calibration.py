@@ -9,20 +9,6 @@ import numpy as np
 
 from sysbags._common.types import Array, IntArray
 
-__all__ = [
-    "Level",
-    "Tail",
-    "Tails",
-    "Threshold",
-    "clusters",
-    "combine_p_values",
-    "conformal_p_values",
-    "fit_tail",
-    "fit_tails",
-    "tail_p_values",
-    "threshold_for_rate",
-]
-
 PEAKS = 20  # to which a tail is fitted
 SHARE = 4  # at most one of so many peaks belongs to the tail
 LASTING = 10.0  # an event lasts while the surprise is above the level of so many times its rate
@@ -32,21 +18,13 @@ UPDATES = 50  # of the median of a level, in the time of its span
 
 
 def conformal_p_values(scores: Array, normal: Array, overlap: float = 1.0) -> Array:
-    """Return the shares of normal scores that are as large as each score.
+    """Return the shares of normal scores that are as large as each score; larger is more unusual.
 
     With ``overlap = 1`` these are conformal p-values, ``(1 + #{normal >= score}) / (1 + n)``: if score and
     normal scores are exchangeable, the p-value is at most a with probability at most a. Windows that share
     rows have similar scores. If each row is in ``overlap`` windows, n of them know no more than
     ``n / overlap`` windows apart; the p-value is the mean of those of `overlap` sets of windows that share no
     row, ``(overlap + #{normal >= score}) / (overlap + n)``.
-
-    Parameters
-    ----------
-    scores : (K,) array
-        Larger is more unusual.
-    normal : (n,) array
-    overlap : float, default=1.0
-        At least 1.
 
     Examples
     --------
@@ -80,24 +58,12 @@ def clusters(values: Array, gap: int) -> tuple[IntArray, Array]:
 
 
 class Tail(NamedTuple):
-    """How often a series of scores of normal windows has peaks above a level.
+    """How often a series of scores of normal windows has peaks above a level."""
 
-    Attributes
-    ----------
-    start : float
-        The level above which the tail is fitted.
-    scale : float
-        The mean excess of peaks over it.
-    peaks : int
-        The number of peaks above it.
-    known : int
-        The number of peaks from which the scale is known.
-    """
-
-    start: float
-    scale: float
-    peaks: int
-    known: int
+    start: float  # the level above which the tail is fitted
+    scale: float  # the mean excess of peaks over it
+    peaks: int  # above it
+    known: int  # number of peaks from which the scale is known
 
     def expected(self, level: Any) -> Any:
         """Return how many peaks above a level are expected in a series as long as the normal one.
@@ -121,15 +87,8 @@ class Tail(NamedTuple):
 def fit_tail(normal: Array, gap: int, *, prior: tuple[int, float] = (0, 0.0)) -> Tail:
     """Learn how often a series has high peaks, from its 20 highest ones, at most a quarter of all.
 
-    Parameters
-    ----------
-    normal : (n,) array
-        Scores of consecutive windows.
-    gap : int
-        Peaks are more than so many windows apart.
-    prior : (int, float), optional
-        A number of peaks that were seen elsewhere, and the scale of these: a few peaks alone say little about
-        the scale.
+    `normal` are scores of consecutive windows; peaks are more than `gap` windows apart. The prior is a number
+    of peaks that were seen elsewhere, and the scale of these: a few peaks alone say little about the scale.
 
     Examples
     --------
@@ -147,21 +106,11 @@ def fit_tail(normal: Array, gap: int, *, prior: tuple[int, float] = (0, 0.0)) ->
 
 
 class Tails(NamedTuple):
-    """The distributions of normal scores.
+    """The distributions of normal scores."""
 
-    Attributes
-    ----------
-    normal : tuple of arrays
-        Of each score, those that are known.
-    tails : tuple of Tail
-        Of each score.
-    overlap : int
-        Number of windows that have a row in common.
-    """
-
-    normal: tuple[Array, ...]
-    tails: tuple[Tail, ...]
-    overlap: int
+    normal: tuple[Array, ...]  # of each score, those that are known
+    tails: tuple[Tail, ...]  # of each score
+    overlap: int  # number of windows that have a row in common
 
 
 def fit_tails(normal: Array, overlap: int) -> Tails:
@@ -180,17 +129,11 @@ def _filled(tail: Tail, series: Array) -> Tail:
 
 
 def tail_p_values(scores: Array, tails: Tails) -> Array:
-    """Return p-values of scores, which may be larger than all normal ones.
+    """Return p-values of scores, (K, S), which may be larger than all normal ones; NaN of those not known.
 
     Up to the start of the tail these are `conformal_p_values`. Beyond it the p-value is the number of peaks
     that are expected in the time of a window, which falls with the score; conformal p-values are at least
     ``1 / (1 + n)``.
-
-    Parameters
-    ----------
-    scores : (K, S) array
-        NaN is a score that is not known: so is its p-value.
-    tails : Tails
     """
     p = np.empty(scores.shape)
     for s, (column, normal, tail) in enumerate(zip(scores.T, tails.normal, tails.tails, strict=True)):
@@ -204,17 +147,8 @@ def combine_p_values(p: Array) -> Array:
     """Combine p-values that depend on each other in an unknown way, by Cauchy's distribution.
 
     Liu and Xie (2020): each p-value becomes a variable of Cauchy's distribution, and so is their mean, nearly
-    so in the tail even if they are correlated. One very small p-value is enough for a small result.
-
-    Parameters
-    ----------
-    p : (..., S) array
-        NaN is left out.
-
-    Returns
-    -------
-    (...) array
-        1 where nothing is known.
+    so in the tail even if they are correlated. One very small p-value is enough for a small result. Those
+    along the last axis are combined; NaN is left out, and the result is 1 where nothing is known.
 
     Examples
     --------
@@ -230,24 +164,12 @@ def combine_p_values(p: Array) -> Array:
 
 
 class Threshold(NamedTuple):
-    """When windows are unusual.
+    """When windows are unusual."""
 
-    Attributes
-    ----------
-    high : float
-        An event begins at a surprise above it.
-    low : float
-        It ends when the surprise stays below it.
-    tail : Tail
-        Of the surprise of normal windows.
-    seconds : float
-        The time that these windows cover.
-    """
-
-    high: float
-    low: float
-    tail: Tail
-    seconds: float
+    high: float  # an event begins at a surprise above it
+    low: float  # and ends when the surprise stays below this
+    tail: Tail  # of the surprise of normal windows
+    seconds: float  # the time that these windows cover
 
     def rate(self, surprise: float) -> float:
         """Return how often normal windows give an event with such a peak, per second."""
@@ -257,24 +179,12 @@ class Threshold(NamedTuple):
 def threshold_for_rate(
     surprise: Array, gap: int, seconds: float, rate: float, *, prior: tuple[int, float] = (0, 0.0)
 ) -> Threshold:
-    """Choose a threshold that normal windows exceed as often as asked.
+    """Choose a threshold that normal windows exceed as often as asked, in events per second.
 
-    Neighbouring windows share rows, so what is counted are peaks of the series, see `fit_tail`. A rate below
-    one in the time of the series is extrapolated by its tail. An event may last until ten times as many
-    peaks are expected.
-
-    Parameters
-    ----------
-    surprise : (n,) array
-        Of consecutive normal windows that took no part in learning what is normal.
-    gap : int
-        Windows between events.
-    seconds : float
-        Time that the windows cover.
-    rate : float
-        Events per second.
-    prior : (int, float), optional
-        See `fit_tail`.
+    `surprise` is that of consecutive normal windows that took no part in learning what is normal, `seconds`
+    the time that they cover, and `gap` the windows between events. Neighbouring windows share rows, so what
+    is counted are peaks of the series, see `fit_tail`. A rate below one in the time of the series is
+    extrapolated by its tail. An event may last until ten times as many peaks are expected.
     """
     tail = fit_tail(surprise, gap, prior=prior)
     heights = np.sort(clusters(surprise, gap)[1])[::-1]
@@ -291,18 +201,9 @@ def threshold_for_rate(
 class Level:
     """Running medians of scores, to which scores are compared if slow changes are followed.
 
-    Parameters
-    ----------
-    span : int
-        Number of windows whose scores count; 0 for none: then the level is always 0.
-    delay : int
-        Number of the latest windows that do not count yet: the beginning of an event is not recognised as
-        such.
-
-    Attributes
-    ----------
-    median : array or float
-        The level; NaN where no score is known.
+    The scores of `span` windows count; with 0 the level is always 0. Those of the latest `delay` windows do
+    not count yet: the beginning of an event is not recognised as such. The median is NaN where no score is
+    known.
 
     Examples
     --------

@@ -26,8 +26,6 @@ from sysbags.watch.normal import SCORES, EmbeddedWindow, Motion, NormalProcess, 
 from sysbags.watch.watcher import Learnt, Rate, Watcher
 from sysbags.watch.windows import Window, Windows
 
-__all__ = ["Normal", "check_learnt", "load_normal", "pack", "save_normal", "unpack"]
-
 KINDS = (
     *(Alarm, Columns, EmbeddedWindow, Event, Learnt, Level, Motion, NormalProcess, Rate, Scorer),
     *(SlidingKernel, System, SystemStack, Tail, Tails, Threshold, Watcher, Window, Windows),
@@ -167,26 +165,13 @@ def _has_fields(kind: type) -> bool:
 
 
 class Normal(NamedTuple):
-    """What is normal in a video, and how it was described: what `save_normal` writes.
-
-    Attributes
-    ----------
-    bag : bag or Regions
-    rate : float
-        Frames per second.
-    size : int or None
-        Of the frames.
-    options : dict
-        ``learn``, ``length``, ``step``, ``order`` and ``kernel`` of `Watcher`.
-    learnt : list of Learnt or None
-        For each region; None for a region that is not watched, because nothing moves.
-    """
+    """What is normal in a video, and how it was described: what `save_normal` writes."""
 
     bag: BagTransformer | Regions
-    rate: float
-    size: int | None
-    options: dict[str, Any]
-    learnt: list[Learnt | None]
+    rate: float  # frames per second
+    size: int | None  # of the frames
+    options: dict[str, Any]  # learn, length, step, order and kernel of `Watcher`
+    learnt: list[Learnt | None]  # for each region; None for one that is not watched, because nothing moves
 
 
 def save_normal(path: str | os.PathLike[str], normal: Normal) -> None:

@@ -21,19 +21,6 @@ from sysbags.kernels.functions import feature_map, kernel_matrix
 from sysbags.systems.system import System
 from sysbags.watch.windows import Window
 
-__all__ = [
-    "PARTS",
-    "SCORES",
-    "Motion",
-    "NormalProcess",
-    "Scorer",
-    "fit_motion",
-    "fit_normal",
-    "innovation_parts",
-    "spectrum_scores",
-    "squared_norms",
-]
-
 COMPONENTS = 50  # principal components, among which the predictable ones are searched
 LAGS = (1, 2, 3, 4, 6, 8)  # rows by which states are predicted
 SMALL = 1e-12  # relative: below this a variance is round-off
@@ -55,51 +42,27 @@ TINY = 1e-12  # added to scores before their logarithm
 class Motion(NamedTuple):
     """States of bags, ``x = (z - center) basis`` with z the features, and what is normal of them.
 
-    Attributes
-    ----------
-    center : (d,) array
-    basis : (d, r) array
-        States have covariance I.
-    span : (d, r) array
-        The same space with orthonormal columns.
-    transition : (r, r) array
-        ``x_{t+1} = A x_t + e``.
-    noise : (r, r) array
-        The covariance of e.
-    outside : float
-        The mean squared norm of what the states do not explain.
-    shape : (2, F) array
-        Mean and standard deviation of the logarithms of the spectrum, of all states together.
-    power : (2, F, r) array
-        The same for each state, of smoothed spectra.
+    There are r states of features in d dimensions, and spectra at F frequencies.
     """
 
-    center: Array
-    basis: Array
-    span: Array
-    transition: Array
-    noise: Array
-    outside: float
-    shape: Array
-    power: Array
+    center: Array  # (d,)
+    basis: Array  # (d, r), with which states have covariance I
+    span: Array  # (d, r), the same space with orthonormal columns
+    transition: Array  # (r, r), x_{t+1} = A x_t + e
+    noise: Array  # (r, r), the covariance of e
+    outside: float  # the mean squared norm of what the states do not explain
+    shape: Array  # (2, F), mean and deviation of the logarithms of the spectrum, of all states together
+    power: Array  # (2, F, r), the same for each state, of smoothed spectra
 
 
 def fit_motion(windows: Array, norms: Array, order: int) -> Motion:
-    """Learn how features move from windows of consecutive ones.
+    """Learn how features move from windows of consecutive ones, (R, L, d); see `Embedding.features`.
 
     The states are those linear combinations of the features that the past predicts best: with the principal
     components scaled to covariance I, the leading eigenvectors of the sum of squares of the symmetric parts
     of their lagged covariances. Variance alone would select noise: the histogram of a small frame changes
-    with every pixel.
-
-    Parameters
-    ----------
-    windows : (R, L, d) array
-        Features of consecutive bags, see `Embedding.features`.
-    norms : (R, L) array
-        Squared norms of the same bags, `k(y, y)`: an embedding does not hold all of them.
-    order : int
-        Number r of states; fewer, if the features have fewer components.
+    with every pixel. There are `order` states; fewer, if the features have fewer components. The squared
+    norms of the bags `k(y, y)`, (R, L), are given too: an embedding does not hold all of them.
 
     Examples
     --------
@@ -208,48 +171,22 @@ def _outside(features: Array, center: Array, span: Array, norms: Array) -> float
 
 
 class EmbeddedWindow(NamedTuple):
-    """The system of a window in the embedding.
+    """The system of a window in the embedding."""
 
-    Attributes
-    ----------
-    observers : (n + 1, d) array
-        The columns of the observer, and the mean.
-    stack : SystemStack
-        Its small matrices.
-    """
-
-    observers: Array
-    stack: SystemStack
+    observers: Array  # (n + 1, d), the columns of the observer, and the mean
+    stack: SystemStack  # its small matrices
 
 
 class NormalProcess(NamedTuple):
-    """What windows are compared with.
-
-    Attributes
-    ----------
-    embedding : Embedding
-    observers : (R, n + 1, d) array
-        Normal windows in the embedding.
-    stack : SystemStack
-        Their small matrices.
-    spectra : (3, R, n) array
-        `transition_spectra` of them.
-    weights : tuple of float
-        lambda_a and lambda_mu, with which the parts of the distances between normal windows are equal.
-    features : (R, L, d) array
-        Of their bags.
-    norms : (R, L) array
-        Squared norms of the same.
-    motion : Motion
-    """
+    """What windows are compared with: R normal windows of L bags each."""
 
     embedding: Embedding
-    observers: Array
-    stack: SystemStack
-    spectra: Array
-    weights: tuple[float, float]
-    features: Array
-    norms: Array
+    observers: Array  # (R, n + 1, d), in the embedding
+    stack: SystemStack  # their small matrices
+    spectra: Array  # (3, R, n), `transition_spectra` of them
+    weights: tuple[float, float]  # with which the parts of the distances between normal windows are equal
+    features: Array  # (R, L, d), of their bags
+    norms: Array  # (R, L), squared norms of the same
     motion: Motion
 
     def replaced(self, place: int, window: EmbeddedWindow, features: Array, norms: Array) -> NormalProcess:
@@ -300,18 +237,7 @@ def fit_normal(windows: Sequence[Window]) -> NormalProcess:
 class Scorer:
     """Scores consecutive windows; features of rows that windows share are computed once.
 
-    Parameters
-    ----------
-    normal : NormalProcess
-
-    Attributes
-    ----------
-    embedded : EmbeddedWindow
-        The window that was scored last.
-    features : (L, d) array
-        Of its bags.
-    rows : (L, p) array
-        Its bags.
+    `embedded`, `features` and `rows` are those of the window that was scored last.
     """
 
     def __init__(self, normal: NormalProcess) -> None:

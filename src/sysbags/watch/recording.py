@@ -17,8 +17,6 @@ from sysbags.errors import FileError
 from sysbags.video import Frame, LiveFrame, write_video
 from sysbags.watch.alarms import Event
 
-__all__ = ["COLUMNS", "MARGIN", "EventTable", "Recorder", "event_record"]
-
 FIELDS = ("start", "end", "peak", "kind", "part", "surprise", "p_value", "per_day")
 COLUMNS = (*FIELDS[:3], "duration", *FIELDS[3:], "region", "clip", "start_utc")
 LINES = 240  # of the pictures of a clip, at most
@@ -32,11 +30,7 @@ Picture = tuple[float, bytes]
 def event_record(event: Event, began: float | None) -> dict[str, Any]:
     """Return what is known of an event, for JSON and tables.
 
-    Parameters
-    ----------
-    event : Event
-    began : float or None
-        The time of day of the first frame, in seconds since 1970, of a live video.
+    `began` is the time of day of the first frame of a live video, in seconds since 1970.
 
     Examples
     --------
@@ -57,13 +51,8 @@ def event_record(event: Event, began: float | None) -> dict[str, Any]:
 class EventTable:
     """A table of events, to which rows are added one by one.
 
-    Parameters
-    ----------
-    path : path
-    length : int or None
-        Continue a table that had so many bytes: what comes after them is removed.
-    may_append : bool
-        Without a length, whether rows are added to a table that exists; otherwise it is replaced.
+    A table that had `length` bytes is continued: what comes after them is removed. Without a length, rows
+    are added to a table that exists if `may_append`; otherwise it is replaced.
     """
 
     def __init__(self, path: Path, length: int | None, *, may_append: bool) -> None:
@@ -104,16 +93,8 @@ class Recorder:
     """Write a clip of each event, with some seconds before and after it.
 
     An event is known only after it has begun, so the last seconds are kept in memory, as JPEG pictures with
-    at most 240 lines. A clip has at most 60 seconds: of a longer event, the beginning.
-
-    Parameters
-    ----------
-    folder : path
-        Made when it is needed.
-    rate : float
-        Frames per second.
-    delay : float
-        Seconds from the start of an event until `begin` is called, at most.
+    at most 240 lines: `delay` is the number of seconds from the start of an event until `begin` is called, at
+    most. A clip has at most 60 seconds: of a longer event, the beginning.
 
     Examples
     --------

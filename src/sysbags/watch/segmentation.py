@@ -10,8 +10,6 @@ from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags.errors import ParameterError
 
-__all__ = ["change_penalty", "change_points", "distance_features", "divide", "group_phases"]
-
 DRAWS = 299  # of the noise: with the level 0.05 the penalty is the 15th largest gain
 MOST_CHANGES = 100  # between two windows without a system; the work grows with it
 ROUND_OFF = 1e-12  # of the largest eigenvalue: smaller ones are left out
@@ -44,26 +42,13 @@ def distance_features(squared: Array) -> Array:
 def change_points(features: Array, penalty: float, min_size: int = 1, reach: int | None = None) -> list[int]:
     """Divide a sequence into segments: minimise the scatter of all segments plus a penalty per change.
 
-    The scatter of a segment is the sum of the squared distances of its items to their mean.
+    Returned are the first items of all segments but the first. The scatter of a segment is the sum of the
+    squared distances of its items, at least `min_size`, to their mean.
     For each number of changes, the best segmentation is found by dynamic programming (Harchaoui and Cappe,
     2007; `ruptures.KernelCPD`), and the number by the penalty. The PELT algorithm is faster but not exact
     for segments of a minimal size. A sequence that drifts slowly is divided, too, as its distant parts
-    differ; with `reach`, changes that the items near them do not show are removed then.
-
-    Parameters
-    ----------
-    features : (K, d) array
-    penalty : float
-        A change must lower the scatter by more than this.
-    min_size : int, default=1
-        Number of items in a segment, at least.
-    reach : int, optional
-        Of the segments before and after a change, only so many items next to it are compared: a change that
-        lowers their scatter by no more than the penalty is removed, the weakest first.
-
-    Returns
-    -------
-    The first item of each segment, without that of the first segment.
+    differ; with `reach`, only so many items before and after a change are compared then, and a change that
+    lowers their scatter by no more than the penalty is removed, the weakest first.
 
     Examples
     --------
@@ -129,31 +114,13 @@ def change_penalty(
     those across a change hold more than noise: few, unless there are many changes, which make the penalty
     larger. Sequences of items that do not overlap, without changes, are drawn from these differences with
     random signs. The penalty is the quantile `1 - alpha` of the largest decrease of scatter by one change,
-    times `lag`, as there are so many times more items that overlap.
-
-    Parameters
-    ----------
-    runs : sequence of (K, d) arrays
-        The sequence, or its parts, if there are gaps.
-    lag : int
-        Items that are so far apart do not overlap.
-    alpha : float, default=0.05
-    reach : int, optional
-        As in `change_points`: the gain is that among the items near a change.
-    random_state : int, default=0
-    n_jobs : int, optional
-        Threads; the result does not depend on it.
-
-    Returns
-    -------
-    float
-        Infinite, if the runs are too short for a single difference.
+    times `lag`, as there are so many times more items that overlap. `runs` are the parts of the sequence
+    between gaps; if they are too short for a single difference, the penalty is infinite.
 
     Examples
     --------
     >>> noise = np.random.default_rng(0).standard_normal((200, 3))
-    >>> penalty = change_penalty([noise], lag=1)
-    >>> change_points(noise, penalty)
+    >>> change_points(noise, change_penalty([noise], lag=1))
     []
     >>> noise[120:] += 2.0
     >>> change_points(noise, change_penalty([noise], lag=1))
@@ -208,16 +175,8 @@ def divide(
 
     Differences across a change hold more than noise and make `change_penalty` larger. So those across the
     changes that were found are left out, and it begins again, as long as more changes are found. A sequence
-    in which none is found at first is not divided, so the probability of a false change remains `alpha`.
-
-    Parameters
-    ----------
-    runs, lag, alpha, reach, random_state, n_jobs
-        See `change_penalty`.
-
-    Returns
-    -------
-    The changes of each run, see `change_points`, and the penalty.
+    in which none is found at first is not divided, so the probability of a false change remains `alpha`. The
+    changes of each run, see `change_points`, and the penalty are returned.
 
     Examples
     --------
@@ -245,9 +204,8 @@ def group_phases(phases: Sequence[Array], penalty: float) -> IntArray:
     """Give the same label to phases that do not differ: agglomerative clustering with Ward's criterion.
 
     The two groups whose union raises the scatter least are joined, as long as it rises by no more than the
-    penalty: the criterion by which `change_points` divides neighbours.
-
-    Labels are numbered by their first phase, from 0.
+    penalty: the criterion by which `change_points` divides neighbours. Labels are numbered by their first
+    phase, from 0.
 
     Examples
     --------

@@ -34,8 +34,6 @@ from sysbags.watch.checkpoint import Normal, pack, save_normal, unpack
 from sysbags.watch.recording import MARGIN, EventTable, Recorder, event_record
 from sysbags.watch.watcher import DAY, Learnt, Watcher
 
-__all__ = ["Outputs", "Session", "WatcherOptions"]
-
 NORMAL_OPTIONS = ("learn", "length", "step", "order", "kernel")  # of a file of what is normal
 OF_THE_END = ("end", "duration")  # what is known when an event has ended
 MEASURED = 25  # intervals between frames, from which the rate of a video is measured
@@ -57,31 +55,15 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
-    """What a session writes; by default nothing.
+    """What a session writes; by default nothing."""
 
-    Attributes
-    ----------
-    events : Path or None
-        A table of the events, one row for each.
-    clips : Path or None
-        A folder for clips of the events.
-    learnt : Path or None
-        A file for what is learnt, see `load_normal`.
-    checkpoint : Path or None
-        A file for all that is needed to continue. If it exists, the session continues; it is removed at the
-        end of a video file.
-    checkpoint_every : float
-        Seconds between checkpoints; there is one at each event too.
-    windows : bool
-        Whether each window is reported.
-    """
-
-    events: Path | None = None
-    clips: Path | None = None
-    learnt: Path | None = None
+    events: Path | None = None  # a table of the events, one row for each
+    clips: Path | None = None  # a folder for clips of the events
+    learnt: Path | None = None  # a file for what is learnt, see `load_normal`
+    # All that is needed to continue. If it exists, the session continues; it is removed at the end of a file.
     checkpoint: Path | None = None
-    checkpoint_every: float = 30.0
-    windows: bool = False
+    checkpoint_every: float = 30.0  # seconds; there is one at each event too
+    windows: bool = False  # whether each window is reported
 
     def __post_init__(self) -> None:
         check_positive(self.checkpoint_every, "checkpoint_every")
@@ -238,11 +220,8 @@ class Session:
     def run(self, report: Report) -> None:
         """Watch the video until it ends or `stop` is called.
 
-        Parameters
-        ----------
-        report : callable
-            Called with dicts for JSON. Their "type" is "start", "learnt", "window", "event_start", "event",
-            "gap", "connected", "reconnect", "waiting", "skipped", "note" or "end".
+        `report` is called with dicts for JSON. Their "type" is "start", "learnt", "window", "event_start",
+        "event", "gap", "connected", "reconnect", "waiting", "skipped", "note" or "end".
         """
         self._report = report
         with ExitStack() as stack:

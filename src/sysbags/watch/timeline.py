@@ -21,20 +21,6 @@ from sysbags.errors import OrderError, StreamError
 from sysbags.watch.segmentation import change_points, distance_features, divide, group_phases
 from sysbags.watch.windows import Window, window_systems
 
-__all__ = [
-    "NO_SYSTEM",
-    "Clock",
-    "Phase",
-    "PhaseKind",
-    "Timeline",
-    "kind_records",
-    "phase_records",
-    "timecode",
-    "timeline",
-    "timeline_of",
-    "window_records",
-]
-
 EXACT = 500  # windows; above, distances are approximated by default
 LANDMARKS = 500
 REACH = 4  # window lengths before and after a change that must show it: slow drift is small in this time
@@ -43,30 +29,16 @@ NO_SYSTEM = -1  # the label of phases whose windows have no system
 
 @dataclass(frozen=True)
 class Phase:
-    """A stretch of a stream in which its system does not change.
+    """A stretch of a stream in which its system does not change."""
 
-    Attributes
-    ----------
-    start, stop : int
-        The first row and the row after the last.
-    first, last : int
-        The first window and the one after the last.
-    label : int
-        Phases with the same label do not differ; -1 for windows without a system.
-    medoid : int
-        The window with the least sum of squared distances to the windows of the phase; the middle one, if
-        they have no system.
-    failure : str or None
-        Why there is no system.
-    """
-
-    start: int
-    stop: int
-    first: int
-    last: int
-    label: int
+    start: int  # the first row
+    stop: int  # the row after the last
+    first: int  # window
+    last: int  # the window after the last
+    label: int  # phases with the same label do not differ; -1 for windows without a system
+    # The window with the least sum of squared distances to the others; the middle one, without systems.
     medoid: int
-    failure: str | None = None
+    failure: str | None = None  # why there is no system
 
 
 @dataclass(frozen=True)
@@ -289,15 +261,7 @@ def timeline_of(
 
 @dataclass(frozen=True)
 class Clock:
-    """The frames and times of the rows of a stream.
-
-    Parameters
-    ----------
-    rate : float
-        Frames per second.
-    start : int, default=0
-        The frame of the first row.
-    frames_per_row : int, default=1
+    """The frames and times of the rows of a stream; `start` is the frame of the first row.
 
     Examples
     --------

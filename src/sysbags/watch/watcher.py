@@ -26,8 +26,6 @@ from sysbags.watch.calibration import (
 from sysbags.watch.normal import PARTS, SCORES, NormalProcess, Scorer, fit_normal, squared_norms
 from sysbags.watch.windows import Window, Windows
 
-__all__ = ["Learnt", "Watcher"]
-
 REFERENCES = 60  # normal windows that others are compared with
 SMALLEST = 10  # windows that share no row, in each half of the time to learn
 MERGED = 2  # windows that share no row, between two events
@@ -43,20 +41,11 @@ GROUPS["transition"] += [s for s in COMBINED if SCORES[s].startswith("spectrum")
 
 
 class Learnt(NamedTuple):
-    """What a watcher has learnt of the normal process.
-
-    Attributes
-    ----------
-    process : NormalProcess
-    scores : (n, 11) array
-        Of normal windows that took no part in `process`, in the order of time.
-    failures : int
-        Number of such windows without a system.
-    """
+    """What a watcher has learnt of the normal process."""
 
     process: NormalProcess
-    scores: Array
-    failures: int
+    scores: Array  # (n, 11), of normal windows that took no part in the process, in the order of time
+    failures: int  # number of such windows without a system
 
 
 class Rate(NamedTuple):

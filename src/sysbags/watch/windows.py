@@ -20,8 +20,6 @@ from sysbags.systems.identification import (
 )
 from sysbags.systems.system import System
 
-__all__ = ["Window", "Windows", "window_systems"]
-
 STABILITY = "constrained"  # see `sysbags.identify`
 
 
