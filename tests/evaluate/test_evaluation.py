@@ -43,8 +43,7 @@ from sysbags.evaluate.methods import MethodSpec, average_ridge_method, evaluate_
 from sysbags.evaluate.results import Clip
 from sysbags.evaluate.selection import nested_choice, nested_predictions
 from sysbags.evaluate.splits import EvaluationSet
-from sysbags.report import write_report
-from sysbags.report.page import pictures
+from sysbags.report.page import pictures, write_report
 from sysbags.statistics.rates import mcnemar, rate
 from sysbags.systems.identification import descending_orders, identify_first
 

@@ -32,7 +32,7 @@ from sysbags.evaluate.methods import evaluate_method, vector_methods
 from sysbags.evaluate.results import Clip
 from sysbags.evaluate.splits import EvaluationSet, codebook_folds, trial_groups
 from sysbags.evaluate.trials import check_trials, merge_trials
-from sysbags.report import write_report
+from sysbags.report.page import write_report
 from sysbags.statistics.rates import mcnemar, rate
 
 ORDER, WEIGHTS = 3, {"lambda_a": 0.25, "lambda_mu": 10.0}

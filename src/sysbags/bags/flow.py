@@ -22,8 +22,7 @@ SMALLEST = 32  # DIS reads out of bounds below: it needs patches of 8 pixels at 
 class OpticalFlow(BagTransformer):
     """Turn a video into histograms of its motion, by direction and speed.
 
-    Streams should differ if things move in other directions, faster or slower, or if more of the picture
-    moves. Between neighbouring frames each pixel moves by a vector (x, y), and each pixel counts once:
+    Between neighbouring frames each pixel moves by a vector (x, y), and each pixel counts once:
 
     * Its direction is its angle from the horizontal axis, ``theta = atan2(y, |x|)`` between -pi/2 (down) and
       pi/2 (up). Bin b of B holds ``-pi/2 + pi b / B <= theta < -pi/2 + pi (b + 1) / B``; the last bin
@@ -33,15 +32,14 @@ class OpticalFlow(BagTransformer):
       ``threshold * 2**s <= speed < threshold * 2**(s + 1)``; the last bin has no upper end.
     * If the vector is shorter than `threshold`, the pixel is still: one bin for all directions.
 
-    The bin of still pixels is the first of ``1 + bins * speeds``. The directions of the lowest speed follow,
-    then those of the next one: bin ``1 + bins * s + b`` holds speed s and direction b. N frames give N - 1
-    histograms.
+    Bin 0 of ``1 + bins * speeds`` holds the still pixels, and bin ``1 + bins * s + b`` speed s and direction
+    b. N frames give N - 1 histograms.
 
     With ``speeds=None`` each pixel adds the length of its vector to the bin of its direction, and still
-    pixels are ignored. Histograms are divided by their sum, so the speed is lost; without motion there is no
-    mass, and the bag is uniform. ``OpticalFlow(30, speeds=None)`` is the histogram of oriented optical flow
-    (HOOF) of Chaudhry, Ravichandran, Hager and Vidal, "Histograms of oriented optical flow and Binet-Cauchy
-    kernels on nonlinear dynamical systems for the recognition of human actions", CVPR 2009.
+    pixels are ignored; without motion the bag is uniform. ``OpticalFlow(30, speeds=None)`` is the histogram
+    of oriented optical flow (HOOF) of Chaudhry, Ravichandran, Hager and Vidal, "Histograms of oriented
+    optical flow and Binet-Cauchy kernels on nonlinear dynamical systems for the recognition of human
+    actions", CVPR 2009.
 
     Parameters
     ----------
@@ -51,15 +49,13 @@ class OpticalFlow(BagTransformer):
         OpenCV's estimator of the flow. "dis" (dense inverse search) is faster and detects motion of weak
         texture; "farneback" does not, so it gives less false motion in a still, noisy video.
     threshold : float, default=0.1
-        Pixels with shorter vectors, in pixels per frame, are still: such vectors are mostly noise of the
-        camera and of the encoder, and their directions are random. It must be above 0 unless `speeds` is
-        None.
+        Pixels with shorter vectors, mostly noise of the camera and of the encoder, are still. It must be
+        above 0 unless `speeds` is None.
     speeds : int or None, default=6
-        Number of speeds. With the default threshold the last one is 3.2 pixels per frame or more. None adds
-        up lengths instead, as described above.
+        Number of speeds. With the default threshold the last one is 3.2 pixels per frame or more.
     grid : int, default=1
-        The picture is divided into `grid` x `grid` cells, whose histograms are concatenated row by row:
-        ``grid**2`` times as many bins. Rows and columns are split as by `numpy.array_split`.
+        The picture is divided into `grid` x `grid` cells, whose histograms are concatenated row by row. Rows
+        and columns are split as by `numpy.array_split`.
     window, step : int, default=1, None
         Pool `window` neighbouring histograms into one, every `step` histograms; the step is by default the
         window.
@@ -76,14 +72,10 @@ class OpticalFlow(BagTransformer):
     >>> picture = np.kron(255 * noise, np.ones((4, 4))).astype(np.uint8)
     >>> slow = [np.roll(picture, -k, axis=0) for k in range(5)]  # everything moves up
     >>> bags = sysbags.bags.OpticalFlow()
-    >>> bags.stream(slow).shape
-    (4, 49)
-    >>> bags.stream(slow).argmax(axis=1)  # 1 + 8 * 3 + 7: 0.8 to 1.6 pixels per frame, up
+    >>> bags.stream(slow).argmax(axis=1)  # 1 + 8 * 3 + 7 of 49: 0.8 to 1.6 pixels per frame, up
     array([32, 32, 32, 32])
     >>> bags.stream(slow[::2]).argmax(axis=1)  # one speed higher
     array([40, 40])
-    >>> sysbags.bags.OpticalFlow(grid=2).stream(slow).shape
-    (4, 196)
     """
 
     def __init__(

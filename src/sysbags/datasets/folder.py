@@ -40,15 +40,8 @@ class ClipFolder:
 
     Examples
     --------
-    >>> import pathlib, tempfile
-    >>> from sysbags.datasets import class_folders
-    >>> root = pathlib.Path(tempfile.mkdtemp())
-    >>> for name in ("fire/1.mp4", "rain/2.mp4", "snow/notes.txt"):
-    ...     (root / name).parent.mkdir()
-    ...     (root / name).touch()
-    >>> folder = class_folders(root)
-    >>> [path.name for path in folder.paths], folder.labels, folder.notes()
-    (['1.mp4', '2.mp4'], ['fire', 'rain'], ['skipped: the class folder snow holds no clip'])
+    >>> ClipFolder([Path("fire/1.mp4")], ["fire"], None, empty=["snow"]).notes()
+    ['skipped: the class folder snow holds no clip']
     """
 
     paths: list[Path]
@@ -135,12 +128,7 @@ def class_folders(folder: str | os.PathLike[str]) -> ClipFolder:
 
 
 def clips_under(folder: str | os.PathLike[str]) -> list[Path]:
-    """List all clips below a folder, in natural order; a folder of images is one clip.
-
-    Raises
-    ------
-    FileError
-        If there is none.
+    """List all clips below a folder, in natural order; a folder of images is one clip. None is a `FileError`.
 
     Examples
     --------

@@ -52,14 +52,11 @@ class Found(NamedTuple):
     >>> from sysbags.library import Library
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> clips, _ = make_clips(folder / "clips", 2, frames=8, height=48, width=64, textures=["rain", "fire"])
-    >>> _ = (folder / "copy.mp4").write_bytes(clips[0].read_bytes())
     >>> with Library(folder / "clips.library") as library:
     ...     _ = library.add([folder / "clips"])
-    ...     found = library.search(folder / "copy.mp4", k=2)
-    >>> len(found.clips), found.clips[0].label, found.clips[0].path == clips[0]
-    (2, 'rain', True)
-    >>> float(found.neighbours.distances[0].round(6))
-    0.0
+    ...     found = library.search(clips[0], k=2)
+    >>> len(found.clips), found.neighbours.distances.shape
+    (2, (2,))
     """
 
     clips: list[ClipRecord]

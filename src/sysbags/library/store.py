@@ -49,10 +49,8 @@ class ClipRecord(NamedTuple):
     label, source : str or None
     frames : int
         The length of its stream: one bag per frame, unless the bags have a larger window.
-    order : int
-        That of its system.
-    samples : int
-        The size of its system, which is smaller if the library compresses systems.
+    order, samples : int
+        Of its system, which has fewer samples if the library compresses systems.
     size : int
         Bytes of the file, or of all images of a folder.
     sha256 : str
@@ -97,7 +95,7 @@ class Library:
     The file is made by the first `add`, which also sets how clips become systems. Each clip is added by a
     transaction of its own: a process that is killed loses no clip that was added, and the next `add`
     continues. Several processes may read and add at the same time. An embedding of all clips is part of the
-    library, for search.
+    library, for search. A file that is not a library, or of another version of sysbags, is a `FileError`.
 
     Parameters
     ----------
@@ -106,20 +104,13 @@ class Library:
         library is open, and after a process was killed, two files with the suffixes ``-wal`` and ``-shm``
         belong to it.
 
-    Raises
-    ------
-    FileError
-        If the file is not a library, or of another version of sysbags.
-
     Examples
     --------
     >>> import pathlib, tempfile
     >>> import sysbags
     >>> from sysbags.datasets import make_clips
     >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> clips, labels = make_clips(
-    ...     folder / "clips", 2, frames=8, height=48, width=64, textures=["rain", "fire"]
-    ... )
+    >>> clips, _ = make_clips(folder / "clips", 2, frames=8, height=48, width=64, textures=["rain", "fire"])
     >>> with Library(folder / "clips.library") as library:
     ...     first = library.add([folder / "clips"], identifier=sysbags.SystemIdentifier(order=2))
     ...     second = library.add(clips)

@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -189,17 +189,11 @@ def _mean(mean: ClassMean) -> dict[str, Any]:
     }
 
 
-class _Tile(NamedTuple):
-    """What the main method is compared with in the summary."""
+def _tiles(evaluation: Evaluation) -> list[tuple[str, str, str, str]]:
+    """Return what the summary compares the main method with, the best of each other kind.
 
-    title: str
-    accuracy: str
-    method: str
-    note: str
-
-
-def _tiles(evaluation: Evaluation) -> list[_Tile]:
-    """Return the best of each other kind."""
+    A tile has a title, an accuracy, the name of a method and a note.
+    """
     main = evaluation.methods[evaluation.main]
     tiles = []
     for kind, title in (("systems", "Best other method on systems"), ("comparator", "Best comparator")):
@@ -211,11 +205,11 @@ def _tiles(evaluation: Evaluation) -> list[_Tile]:
         note = f"{abs(points):.1f} points {'above' if points > 0 else 'below'}" if points else "same accuracy"
         if best.p_value is not None:
             note += f", p{SPACE}{p_value(best.p_value, f'={SPACE}')}"
-        tiles.append(_Tile(title, percent(best.rate.share), f"{best.name}, {best.classifier}", note))
+        tiles.append((title, percent(best.rate.share), f"{best.name}, {best.classifier}", note))
     if evaluation.published:
         figure = max(evaluation.published, key=lambda published: published.rate)
         method = f"{figure.name}, {figure.classifier}"
-        tiles.append(_Tile("Best published", f"{figure.rate:.1f} %", method, f"source: {figure.source}"))
+        tiles.append(("Best published", f"{figure.rate:.1f} %", method, f"source: {figure.source}"))
     return tiles
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from math import ceil
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,15 +24,6 @@ GREY = "#888888"  # of windows without a system
 SHADES = 5  # of frequencies, by the moduli of their eigenvalues
 PARTS = {"transition": 90, "observer": 55, "mean": 25}  # and their darkness in per cent
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)  # seconds
-
-
-class _Band(NamedTuple):
-    """A phase in a figure."""
-
-    x: float
-    width: float
-    colour: str
-    title: str
 
 
 def write_timeline(
@@ -101,17 +92,7 @@ def timeline_page(
             kind | {"colour": colour(kind["label"]), "pictures": pictures.get(kind["label"], ())}
             for kind in kind_records(timeline, clock)
         ],
-        bands=[
-            _band(
-                row["start_seconds"],
-                row["end_seconds"],
-                colour(row["label"]),
-                f"label {row['label']}",
-                first,
-                last,
-            )
-            for row in phases
-        ],
+        bands=[_band(phase, first, last) for phase in phases],
         changes=_places([clock.seconds(row) for row in timeline.change_points], first, last),
         ticks=_ticks(first, last),
         areas=[
@@ -162,9 +143,12 @@ def _places(seconds: Sequence[float], first: float, last: float) -> list[float]:
     return [WIDTH * (second - first) / (last - first) for second in seconds]
 
 
-def _band(start: float, end: float, hue: str, title: str, first: float, last: float) -> _Band:
+def _band(phase: dict[str, Any], first: float, last: float) -> dict[str, Any]:
+    """Return how a phase is drawn in a figure."""
+    start, end, label = phase["start_seconds"], phase["end_seconds"], phase["label"]
     left, right = _places([start, end], first, last)
-    return _Band(left, max(right - left, 1.0), hue, f"{title}, {timecode(start)} to {timecode(end)}")
+    title = f"label {label}, {timecode(start)} to {timecode(end)}"
+    return {"x": left, "width": max(right - left, 1.0), "colour": colour(label), "title": title}
 
 
 def _ticks(first: float, last: float) -> list[tuple[float, str]]:
