@@ -36,7 +36,7 @@ from sysbags.evaluate import METHODS, Evaluation, Protocol, evaluate
 from sysbags.evaluate.candidates import GRIDS, Systems, system_candidates
 from sysbags.evaluate.evaluation import labelled_clips, make_experiment, make_request
 from sysbags.evaluate.experiment import Experiment
-from sysbags.evaluate.methods import evaluate_method, vector_methods
+from sysbags.evaluate.methods import METHODS, evaluate_method, vector_methods
 from sysbags.evaluate.reading import LabelledClips, RunContext
 from sysbags.evaluate.results import Clip, Method
 from sysbags.evaluate.selection import nested_choice

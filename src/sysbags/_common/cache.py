@@ -21,8 +21,6 @@ from sysbags._common.messages import warn
 from sysbags._common.validation import check_choice
 from sysbags.errors import CacheWarning, FileError, ParameterError, VideoError
 
-__all__ = ["SCHEMAS", "Cache", "clip_key", "fingerprint"]
-
 SUFFIX = ".safetensors"
 
 # One number for each kind of record. Increase it when the code that makes such records changes their content:

@@ -6,8 +6,6 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-__all__ = ["SequenceEstimator"]
-
 
 class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
     """An estimator that takes a list of objects (videos, streams, systems), not a table of numbers."""

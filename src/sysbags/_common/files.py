@@ -17,20 +17,6 @@ from typing import Any
 
 from sysbags.errors import FileError
 
-__all__ = [
-    "IMAGE_SUFFIXES",
-    "LIBRARY_ID",
-    "SQLITE_MAGIC",
-    "VIDEO_SUFFIXES",
-    "atomic_write",
-    "is_library",
-    "is_saved",
-    "json_text",
-    "natural_order",
-    "remove_old_temporaries",
-    "write_table",
-]
-
 IMAGE_SUFFIXES = frozenset(
     {".bmp", ".jp2", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 )

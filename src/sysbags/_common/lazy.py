@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-__all__ = ["TYPE_CHECKING", "lazy_names", "load_name"]
-
 
 def load_name(path: str) -> Any:
     """Return what a dotted path names: ``"numpy.sqrt"`` is the function `sqrt` of the module `numpy`."""

@@ -10,20 +10,6 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = [
-    "BREAK",
-    "NORMAL",
-    "QUIET",
-    "VERBOSE",
-    "VERBOSITY",
-    "Stages",
-    "collect_warnings",
-    "printable",
-    "shows_progress",
-    "summary_of_warnings",
-    "warn",
-]
-
 QUIET, NORMAL, VERBOSE = -1, 0, 1
 # A context variable: the threads that sysbags starts have it too, and other threads are not affected.
 VERBOSITY: ContextVar[int] = ContextVar("verbosity", default=NORMAL)

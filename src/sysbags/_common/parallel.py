@@ -23,8 +23,6 @@ from typing import Any, TypeVar
 from sysbags._common.messages import shows_progress
 from sysbags.errors import ParameterError, SysbagsError
 
-__all__ = ["ONE_BLAS_THREAD", "Shared", "check_jobs", "connected", "run", "use_client", "with_progress"]
-
 Result = TypeVar("Result")
 
 QUEUED = 16  # chunks per thread that are submitted and not finished

@@ -8,8 +8,6 @@ from typing import Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "IntArray", "KernelLike", "PerBag"]
-
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 KernelLike = str | Callable[[Array, Array], Array]

@@ -13,20 +13,6 @@ import numpy.typing as npt
 from sysbags._common.types import Array, IntArray, KernelLike
 from sysbags.errors import ParameterError, StreamError, SysbagsError
 
-__all__ = [
-    "check_choice",
-    "check_integer",
-    "check_labels",
-    "check_matrix",
-    "check_positive",
-    "check_share",
-    "check_stream",
-    "check_weight",
-    "generator_of",
-    "kernel_name",
-    "seed_of",
-]
-
 SUM_TOLERANCE = 1e-6
 
 

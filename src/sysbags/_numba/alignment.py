@@ -26,8 +26,6 @@ from sysbags._numba.newton import (
 )
 from sysbags._numba.vectors import LANES, fill, load, magnitude, multiply_add, pick, store
 
-__all__ = ["align_many", "ascend", "polar_starts", "states", "sweep"]
-
 
 @compiled(inline="always")
 def rotate(array: Array, i: int, j: int, k: int, m: int, c: Any, s: Any) -> None:

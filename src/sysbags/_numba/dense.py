@@ -10,8 +10,6 @@ import numpy as np
 from sysbags._common.types import Array
 from sysbags._numba import compiled
 
-__all__ = ["dot", "orthogonalise", "square_norm", "svd"]
-
 
 @compiled(wrapper=False)
 def dot(x: Array, y: Array) -> float:

@@ -24,18 +24,6 @@ import numpy.typing as npt
 from sysbags._common.types import Array, IntArray
 from sysbags._numba import compiled
 
-__all__ = [
-    "GROUP",
-    "LANES",
-    "append_rows",
-    "count_bins",
-    "cross_blocks",
-    "fill_lists",
-    "fill_tiles",
-    "kernel_rows",
-    "mirror",
-]
-
 GROUP = 8  # bins a pass: fewer passes over the running sums, yet few enough to stay in registers
 LANES = 16  # columns are padded to a multiple of this, so that loops have no scalar rest
 PANEL = 16  # rows that share what they load of the transposed stream while it is in the first cache

@@ -11,8 +11,6 @@ from sysbags._numba.dense import square_norm, svd
 from sysbags._numba.newton import spread, workspace
 from sysbags._numba.vectors import LANES
 
-__all__ = ["mean_descent", "update_mean"]
-
 
 @compiled(fastmath=True)
 def update_mean(

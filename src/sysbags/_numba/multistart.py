@@ -28,8 +28,6 @@ from sysbags._numba.newton import (
 )
 from sysbags._numba.vectors import LANES, fill, load, magnitude, pick, root, store
 
-__all__ = ["align_transitions"]
-
 MEMORY = 6
 """Steps from which the curvature is known."""
 LARGEST_TURN = 0.35

@@ -14,18 +14,6 @@ from sysbags._common.types import Array
 from sysbags._numba import compiled
 from sysbags._numba.vectors import LANES, fill, largest, load, magnitude, multiply_add, pick, root, store
 
-__all__ = [
-    "gradient",
-    "multiply",
-    "newton",
-    "objective",
-    "refresh",
-    "skew_inner",
-    "spread",
-    "transpose",
-    "workspace",
-]
-
 
 @compiled(wrapper=False)
 def spread(A: Array, A2: Array, M: Array) -> Array:

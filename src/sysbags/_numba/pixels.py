@@ -30,19 +30,6 @@ import numpy.typing as npt
 from sysbags._common.types import Array, IntArray
 from sysbags._numba import compiled
 
-__all__ = [
-    "Bytes",
-    "add_exact",
-    "count_nearest",
-    "count_nearest_of_regions",
-    "count_patterns",
-    "count_patterns_of_regions",
-    "encode_planes",
-    "full_range",
-    "pattern_bins",
-    "share_of_sides",
-]
-
 SAFE_BEGIN, SAFE_END = 2, 512
 """Rows and columns in which a tie is never rounded down."""
 

@@ -7,15 +7,6 @@ import numpy as np
 from sysbags._common.types import Array
 from sysbags._numba import compiled
 
-__all__ = [
-    "centred",
-    "converged_eigenpairs",
-    "coordinates",
-    "lanczos",
-    "tridiagonal_eigenvalues",
-    "tridiagonal_eigenvector",
-]
-
 
 @compiled(fastmath={"nnan", "nsz"})
 def centred(k: Array) -> tuple[Array, float, float, float]:

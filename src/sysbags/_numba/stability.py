@@ -8,15 +8,6 @@ from sysbags._common.types import Array
 from sysbags._numba import compiled
 from sysbags._numba.dense import dot, orthogonalise, svd
 
-__all__ = [
-    "accelerated_gradient",
-    "clip_singular_values",
-    "largest_singular_value",
-    "least_squares",
-    "one_step_errors",
-    "optimality_gap",
-]
-
 CHECK_EVERY = 10
 SMALLEST_PIVOT = 0.01
 

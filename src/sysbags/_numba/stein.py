@@ -7,14 +7,6 @@ import numpy as np
 from sysbags._common.types import Array, IntArray
 from sysbags._numba import compiled
 
-__all__ = [
-    "largest_singular_value",
-    "log_volume",
-    "martin_rows",
-    "solve_stein",
-    "stein_rows",
-]
-
 # A doubling step that adds a smaller share than this changes no bit any more.
 NEGLIGIBLE = 1e-17
 MAX_SQUARINGS = 64

@@ -21,8 +21,6 @@ from numba.core import cgutils, types
 from numba.core.datamodel import models
 from numba.extending import intrinsic, lower_builtin, register_model, type_callable
 
-__all__ = ["LANES", "fill", "largest", "load", "magnitude", "multiply_add", "pick", "root", "store"]
-
 LANES = 4
 VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 

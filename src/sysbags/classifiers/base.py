@@ -29,8 +29,6 @@ from sysbags.errors import ParameterError
 from sysbags.systems.collection import check_systems
 from sysbags.systems.system import System
 
-__all__ = ["Explanation", "Item", "SystemClassifier", "TrainingClips", "by_bag"]
-
 Item = System | Sequence[System]  # a clip: its system, or one per bag
 
 

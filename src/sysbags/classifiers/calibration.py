@@ -15,14 +15,6 @@ from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer, check_labels, check_share, seed_of
 from sysbags.errors import CalibrationError, ParameterError
 
-__all__ = [
-    "Calibration",
-    "ConfidenceMixin",
-    "conformal_p_values",
-    "cross_fitted_scores",
-    "prediction_sets",
-]
-
 TEMPERATURES = (1e-3, 1e3)  # in the unit of the scores: the median difference of the best and the worst class
 FARTHEST = 1e9  # in the same unit: farther scores have no further say in the temperature
 ROUND_OFF = 1e-9  # of sums of weights; what is equal in exact numbers must not depend on their order

@@ -23,8 +23,6 @@ from sysbags.errors import ParameterError, SysbagsError
 from sysbags.systems.identification import descending_orders, identify_first
 from sysbags.systems.system import System
 
-__all__ = ["ClipSystems", "SystemIdentifier", "check_classes", "describe_clips", "read_clips"]
-
 Describe = Callable[[list[int]], list[list[Any]]]
 
 

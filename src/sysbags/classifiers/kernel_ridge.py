@@ -34,8 +34,6 @@ from sysbags.distances.pairwise import Weight
 from sysbags.errors import DistanceWarning, ParameterError
 from sysbags.systems.system import System
 
-__all__ = ["KernelRidgeClassifier"]
-
 RIDGES = (1.0, 0.3, 0.1, 0.03)  # to choose from, the strongest first, which the rule prefers
 WIDTHS = (None, 1.0)
 LARGE_REPAIR = 0.05  # of the spectrum; it is then worth a warning

@@ -25,8 +25,6 @@ from sysbags.errors import ParameterError
 from sysbags.means.frechet import covariance_mean, frechet_mean, medoid
 from sysbags.systems.system import System
 
-__all__ = ["NearestMean", "NearestSystem"]
-
 TUNED_NEIGHBORS = (1, 3, 5)
 
 

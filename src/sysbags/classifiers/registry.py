@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from sysbags.classifiers.base import SystemClassifier
 
-__all__ = ["AUTO", "CLASSIFIERS", "NamedClassifier"]
-
 AUTO = "auto"  # choose among the classifiers
 
 

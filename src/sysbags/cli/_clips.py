@@ -23,18 +23,6 @@ if TYPE_CHECKING:
     from sysbags.datasets.folder import ClipFolder
     from sysbags.library import Added
 
-__all__ = [
-    "Features",
-    "load_model",
-    "note_single_groups",
-    "note_skipped",
-    "read_clips",
-    "report_skipped",
-    "skipped",
-    "warnings_as_notes",
-    "without_class",
-]
-
 
 @dataclass(frozen=True)
 class Features:

@@ -19,22 +19,6 @@ import typer
 
 from sysbags.errors import FileError
 
-__all__ = [
-    "CONTEXT",
-    "FILE",
-    "PANEL",
-    "VARIABLE",
-    "UsageError",
-    "all_commands",
-    "config_files",
-    "from_file",
-    "given",
-    "long_name",
-    "origins",
-    "read_defaults",
-    "user_file",
-]
-
 UsageError = cast(type[Exception], typer.BadParameter.__base__)  # click's, or typer's own copy of it
 CONTEXT: ContextVar[typer.Context | None] = ContextVar("context", default=None)  # of the running command
 FILE = "sysbags.toml"

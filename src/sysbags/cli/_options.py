@@ -26,33 +26,6 @@ if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
     from sysbags.classifiers import SystemIdentifier
 
-__all__ = [
-    "Classifier",
-    "FolderSettings",
-    "Json",
-    "LambdaA",
-    "LambdaMu",
-    "Model",
-    "NJobs",
-    "OptionalMetric",
-    "RandomState",
-    "Scheduler",
-    "Settings",
-    "argument",
-    "check_network",
-    "flag",
-    "help_text",
-    "last_of_list",
-    "number_or_auto",
-    "option",
-    "out_option",
-    "rate_per_second",
-    "seconds_of",
-    "setting",
-    "with_parameters",
-    "with_settings",
-]
-
 DEFAULT = "lbp"
 READING = ("start", "stop", "stride", "max_frames", "size")
 PARAMETERS = {"network": "model", "network_stride": "size"}  # a parameter of the bags that an option is for

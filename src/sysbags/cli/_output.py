@@ -12,20 +12,6 @@ from sysbags._common.files import json_text
 from sysbags._common.messages import QUIET, VERBOSITY, printable
 from sysbags.errors import FileError
 
-__all__ = [
-    "as_text",
-    "check_out",
-    "note",
-    "note_error",
-    "note_summary",
-    "number",
-    "print_json",
-    "say",
-    "show_facts",
-    "show_seconds",
-    "show_table",
-]
-
 
 def print_json(document: Any) -> None:
     """Print one JSON document; numbers that are not finite become null."""

@@ -16,8 +16,6 @@ from sysbags.errors import FileError, ParameterError
 if TYPE_CHECKING:
     from sysbags.systems.system import System
 
-__all__ = ["draw"]
-
 Named = Sequence[tuple[str, "System"]]
 
 LEGEND_LIMIT = 20  # names in a legend; more could not be read

@@ -18,8 +18,6 @@ from sysbags.errors import OrderError, ParameterError
 if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
 
-__all__ = ["classify"]
-
 NONE_OF_THESE = "none of these"
 
 

@@ -12,8 +12,6 @@ from sysbags.cli._options import Json, argument, flag
 from sysbags.cli._output import print_json, say, show_table
 from sysbags.errors import FileError, ParameterError
 
-__all__ = ["config"]
-
 TEMPLATE = """\
 # Defaults of options for sysbags: one table per command, keys as on the command line without the dashes.
 # `sysbags COMMAND --help` lists the options, `sysbags config` the values in force.

@@ -10,8 +10,6 @@ from sysbags._common.messages import Stages
 from sysbags.cli._options import Json, NJobs, RandomState, option, out_option
 from sysbags.cli._output import check_out, print_json, say, show_seconds, show_table
 
-__all__ = ["demo"]
-
 
 def demo(
     out: Annotated[Path, out_option("Folder for the clips, the model and report.html.", "DIR")] = Path(

@@ -23,8 +23,6 @@ from sysbags.cli._options import (
 from sysbags.cli._output import number, print_json, show_table
 from sysbags.distances import METRICS
 
-__all__ = ["distance"]
-
 
 @with_settings
 def distance(

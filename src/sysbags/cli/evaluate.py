@@ -30,8 +30,6 @@ from sysbags.errors import FileError, ParameterError
 if TYPE_CHECKING:
     from sysbags.evaluate.results import Evaluation, Method
 
-__all__ = ["evaluate"]
-
 STREAMS = ("order", "kernel")  # settings for streams, which are not read from clips
 
 

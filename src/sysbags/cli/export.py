@@ -10,8 +10,6 @@ from sysbags.cli._options import Json, NJobs, argument, option, out_option
 from sysbags.cli._output import check_out, note, print_json, say
 from sysbags.errors import FileError, ParameterError
 
-__all__ = ["export"]
-
 
 class Format(StrEnum):
     """What is written."""

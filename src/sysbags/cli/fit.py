@@ -24,8 +24,6 @@ from sysbags.errors import FileError, ParameterError
 if TYPE_CHECKING:
     from sysbags.evaluate.training import TrainedModel
 
-__all__ = ["fit"]
-
 
 AUTO = Classifier("auto")
 

@@ -16,8 +16,6 @@ from sysbags.errors import FileError, OrderError, ParameterError, VideoWarning
 if TYPE_CHECKING:
     from sysbags.systems.system import System
 
-__all__ = ["inspect"]
-
 Named = list[tuple[str, "System"]]
 
 

@@ -32,8 +32,6 @@ from sysbags.errors import FileError, ParameterError
 if TYPE_CHECKING:
     from sysbags.library import ClipRecord, Library
 
-__all__ = ["library"]
-
 library = typer.Typer(rich_markup_mode="rich", invoke_without_command=True)
 
 IDENTIFYING = {"--order", "--kernel"}

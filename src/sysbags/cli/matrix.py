@@ -23,8 +23,6 @@ from sysbags.cli._options import (
 )
 from sysbags.cli._output import check_out, print_json, say
 
-__all__ = ["matrix"]
-
 
 @with_settings
 def matrix(

@@ -21,8 +21,6 @@ from sysbags.cli._options import (
 )
 from sysbags.cli._output import check_out, print_json, show_facts
 
-__all__ = ["mean"]
-
 
 @with_settings
 def mean(

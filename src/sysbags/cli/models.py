@@ -11,8 +11,6 @@ from sysbags.cli._options import Json, help_text
 from sysbags.cli._output import note, print_json, say, show_table
 from sysbags.errors import ParameterError
 
-__all__ = ["models"]
-
 models = typer.Typer(invoke_without_command=True, rich_markup_mode="rich")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="The name of the network.")]

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from sysbags.evaluate.results import Method
     from sysbags.reproduce import Outcome
 
-__all__ = ["reproduce"]
-
 READING = "Differences from the paper"
 
 

@@ -13,8 +13,6 @@ from sysbags.cli._options import Json, RandomState, Settings, argument, option, 
 from sysbags.cli._output import check_out, print_json, say, show_facts
 from sysbags.errors import FileError, ParameterError
 
-__all__ = ["synthesize"]
-
 LONGEST = 600.0  # seconds
 RATE = 25.0  # frames per second of a folder of images
 PICTURE_SIDE = 32  # pixels; enough to see a jump

@@ -20,8 +20,6 @@ from sysbags.cli._options import (
 )
 from sysbags.cli._output import as_text, check_out, note, print_json, say, show_table
 
-__all__ = ["timeline"]
-
 USUAL_RATE = 25.0  # frames per second, for a folder of images
 
 

@@ -7,8 +7,6 @@ import time
 from sysbags.cli._options import Json
 from sysbags.cli._output import number, print_json, say
 
-__all__ = ["warm_up"]
-
 
 def warm_up(as_json: Json = False) -> None:
     """Compile everything once, so that no later command has to wait.

@@ -36,8 +36,6 @@ from sysbags.errors import FileError, ParameterError
 if TYPE_CHECKING:
     from sysbags.watch.session import Session
 
-__all__ = ["watch"]
-
 WATCHED = "lbp-top"  # sees in a few frames whether something is slower
 LEARN, FALSE_ALARMS = "10min", "1/day"
 POSSIBLE = [name for name, bag in BAGS.items() if not bag.bag_class.learnt]

@@ -20,8 +20,6 @@ from sysbags.distances.stein import martin_matrix
 from sysbags.errors import ParameterError, VideoError
 from sysbags.video import Frame, Video
 
-__all__ = ["BagOfSystems", "LocalSystems", "choose_words", "embed", "local_systems", "martin", "moving_cubes"]
-
 # A state with less than a thousandth of the first state's amplitude is the rounding of pixels to integers.
 RANK_TOLERANCE = 1e-6
 LARGEST_RADIUS = 0.999

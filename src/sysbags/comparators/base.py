@@ -15,8 +15,6 @@ from sysbags.bags.base import BagTransformer, check_videos
 from sysbags.errors import ParameterError, SysbagsError
 from sysbags.video import Frame, Video
 
-__all__ = ["Comparator"]
-
 Self = TypeVar("Self", bound="Comparator")
 Result = TypeVar("Result")
 

@@ -25,17 +25,6 @@ from sysbags.comparators.base import Comparator
 from sysbags.errors import ParameterError, VideoError
 from sysbags.video import Frame, Video
 
-__all__ = [
-    "CHANNELS",
-    "NORMALS",
-    "SpatiotemporalEnergy",
-    "answers",
-    "derivatives",
-    "energies",
-    "noise_energy",
-    "steering",
-]
-
 SPEEDS = (0.5, 1.0, 2.0)
 DIRECTIONS = {
     "right": (1, 0),

@@ -14,8 +14,6 @@ from sysbags.comparators.base import Comparator
 from sysbags.errors import VideoError
 from sysbags.video import Video
 
-__all__ = ["LBPTOP"]
-
 
 class LBPTOP(Comparator):
     """Local binary patterns on three orthogonal planes (Zhao and Pietikainen 2007): one histogram per video.

@@ -16,8 +16,6 @@ from sysbags.systems.identification import identify
 from sysbags.systems.system import System
 from sysbags.video import Video
 
-__all__ = ["LinearSystem", "pixel_system"]
-
 
 class LinearSystem(Comparator):
     """Turn a video into the linear dynamic system that generates its pixels.

@@ -26,8 +26,6 @@ from sysbags.comparators.base import Comparator
 from sysbags.errors import ParameterError, StreamError, VideoError
 from sysbags.video import Frame, Video
 
-__all__ = ["PooledActivations", "with_differences"]
-
 STREAMS = ("spatial", "temporal")
 Picture = npt.NDArray[np.float32]
 

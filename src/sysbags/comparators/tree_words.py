@@ -16,8 +16,6 @@ from sysbags.comparators.base import Comparator
 from sysbags.errors import ParameterError
 from sysbags.video import Video
 
-__all__ = ["Described", "TreeWords", "descend", "frames_through", "grow"]
-
 MAX_POINTS = 128  # keypoints per frame
 
 

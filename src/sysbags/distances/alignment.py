@@ -20,8 +20,6 @@ from sysbags.distances.gram import cross_gram
 from sysbags.errors import ParameterError
 from sysbags.systems.system import System
 
-__all__ = ["Alignment", "BlockAlignment", "align", "align_blocks", "alignment_distance"]
-
 MOST_STARTS = 28
 
 

@@ -14,8 +14,6 @@ from sysbags.distances.alignment import pad, start_tables
 from sysbags.distances.certificates import spectral_bound, transition_spectra
 from sysbags.distances.gram import CrossGram, SystemStack, mean_term
 
-__all__ = ["alignment_bounds", "alignment_matrix", "alignment_parts"]
-
 PAIRS_PER_CHUNK = 256
 
 

@@ -10,8 +10,6 @@ import scipy.linalg.lapack
 from sysbags._common.parallel import ONE_BLAS_THREAD
 from sysbags._common.types import Array
 
-__all__ = ["LARGEST_ORDER", "spectral_bound", "tight_bound", "transition_bound", "transition_spectra"]
-
 LARGEST_ORDER = 40
 """The n^2 x n^2 matrices of this order take 140 MB; those of a larger one take too long beside the search."""
 MOST_STEPS, STEPS_TIMES_ORDER = 6, 100

@@ -17,8 +17,6 @@ from sysbags.kernels.functions import check_kernel, feature_map, kernel_matrix
 from sysbags.systems.collection import LazySystems, check_systems, sizes_of, space_of
 from sysbags.systems.system import System
 
-__all__ = ["EmbeddedSystems", "Embedding", "check_embedding", "embed_systems", "embedded_products"]
-
 CANDIDATES = 10  # frames that are drawn for each landmark
 MOST_CANDIDATES = 5000  # as the kernel between all of them is in memory
 TINY = 1e-30  # instead of a norm of 0

@@ -23,8 +23,6 @@ from sysbags.kernels.functions import call_kernel, feature_map, histogram_produc
 from sysbags.systems.collection import LazySystems, check_same_space, check_systems, sizes_of, space_of
 from sysbags.systems.system import System
 
-__all__ = ["CrossGram", "SystemStack", "Tiling", "cross_gram", "embedded_cross_gram", "mean_term"]
-
 KERNEL_TILING = Tiling()
 MATRIX_TILING = Tiling(systems=128)  # matrix products are efficient in large tiles
 

@@ -16,15 +16,6 @@ from sysbags.distances.gram import Block, CrossGram, SystemStack, tile_gram, til
 from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.systems.system import System
 
-__all__ = [
-    "Weight",
-    "classical_scaling",
-    "distance_matrix",
-    "pairwise_distances",
-    "resolve_weights",
-    "scaled_weights",
-]
-
 
 def pairwise_distances(
     systems: Sequence[System],

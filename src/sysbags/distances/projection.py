@@ -18,8 +18,6 @@ from sysbags.errors import IncompatibleSystemsError
 from sysbags.systems.compression import feature_product
 from sysbags.systems.system import System
 
-__all__ = ["EmbeddedStack", "EmbeddingLoss", "project"]
-
 LARGE_LOSS = 0.3  # of the median observer
 
 

@@ -20,8 +20,6 @@ from sysbags.distances.stein import CHUNK_ROWS, mirrored, sides
 from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.systems.system import System
 
-__all__ = ["sgot_distance", "sgot_matrix", "transport_cost"]
-
 ComplexArray = npt.NDArray[np.complex128]
 
 OBSERVER_FLOOR = 1e-14

@@ -25,8 +25,6 @@ from sysbags.distances.gram import CrossGram, SystemStack, cross_gram, mean_term
 from sysbags.errors import IncompatibleSystemsError
 from sysbags.systems.system import System
 
-__all__ = ["covariance_kernel", "martin_distance", "martin_matrix", "max_singular_value_distance"]
-
 CHUNK_ROWS = 8
 # Where the powers of both systems are below this, the term that a doubling step adds is below round-off.
 POWER_FLOOR = 1e-9

@@ -30,8 +30,6 @@ from sysbags.errors import FileError, ParameterError
 if TYPE_CHECKING:
     from sysbags.distances.gram import Collection
 
-__all__ = ["ArrayOutput", "FileOutput", "TileWork", "Tiling", "check_memory"]
-
 SAVE_SECONDS = 30.0
 PROGRESS = ".progress"
 PAGE = 4096

@@ -16,8 +16,6 @@ from sysbags.systems.collection import check_systems
 from sysbags.systems.stability import stable_transition
 from sysbags.systems.system import System
 
-__all__ = ["to_unit_variance", "truncate"]
-
 
 def truncate(systems: Sequence[System], gram: CrossGram, order: int) -> tuple[list[System], CrossGram]:
     """Return identified systems and their CrossGram as if they had been identified with a smaller order.

@@ -21,8 +21,6 @@ from sysbags.errors import OrderError, ParameterError, StreamError
 from sysbags.kernels.functions import check_kernel
 from sysbags.systems.identification import identify
 
-__all__ = ["DynamicModes", "check_rank", "choose_delays", "fit_dmd", "fit_trials", "rank_range"]
-
 EPSILON = float(np.finfo(np.float64).eps)
 CANDIDATES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # numbers of delays
 TRAINING_SHARE = 0.75

@@ -14,8 +14,6 @@ from sysbags.distances.certificates import transition_bound
 from sysbags.distances.sgot import transport_cost
 from sysbags.errors import ParameterError
 
-__all__ = ["Score", "angular_distance", "euclidean_distance", "wasserstein_distance"]
-
 
 class Score(NamedTuple):
     """A distance and its certificate.

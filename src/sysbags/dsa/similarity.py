@@ -19,8 +19,6 @@ from sysbags.dsa.scores import Score, angular_distance, euclidean_distance, wass
 from sysbags.dsa.trials import Trials, check_controls, check_items, check_trials, is_collection
 from sysbags.errors import DistanceWarning, ParameterError, StreamError
 
-__all__ = ["DSA"]
-
 SCORE_METHODS = ("angular", "euclidean", "wasserstein")
 COMPARISONS = ("state", "control", "joint")
 DATA = ("X", "Y", "X_control", "Y_control")

@@ -13,16 +13,6 @@ from sysbags._common.types import Array
 from sysbags._common.validation import check_integer, check_matrix
 from sysbags.errors import StreamError
 
-__all__ = [
-    "Trials",
-    "check_controls",
-    "check_items",
-    "check_trials",
-    "delay_embed",
-    "embedded_trials",
-    "is_collection",
-]
-
 Trials = tuple[list[Array], list[Array], str]
 """The trials of one system, their inputs, and the name of the data in error messages."""
 

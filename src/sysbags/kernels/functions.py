@@ -26,8 +26,6 @@ from sysbags._numba.histograms import (
 from sysbags.errors import ParameterError, StreamError
 from sysbags.kernels import FEATURE_MAPS, KERNELS
 
-__all__ = ["SlidingKernel", "check_kernel", "feature_map", "histogram_products", "kernel_matrix"]
-
 
 def kernel_matrix(
     first: Any,

@@ -13,7 +13,8 @@ from sysbags._common.validation import check_integer, check_weight
 from sysbags.distances.alignment_matrix import alignment_bounds, alignment_matrix
 from sysbags.distances.certificates import transition_spectra
 from sysbags.distances.embedding import EmbeddedSystems, Embedding, check_embedding
-from sysbags.distances.gram import CrossGram, SystemStack, Tiling, cross_gram, embedded_cross_gram, mean_term
+from sysbags.distances.gram import CrossGram, SystemStack, cross_gram, embedded_cross_gram, mean_term
+from sysbags.distances.tiles import Tiling
 from sysbags.errors import ParameterError
 from sysbags.systems.collection import LazySystems, check_same_space, check_systems
 from sysbags.systems.system import System

@@ -19,8 +19,6 @@ import numpy as np
 if TYPE_CHECKING:
     from sysbags.distances.gram import CrossGram
 
-__all__ = ["compile_everything", "compiled_ahead", "compiled_for"]
-
 
 @contextmanager
 def compiled_ahead(part: str) -> Iterator[None]:

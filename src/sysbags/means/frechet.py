@@ -30,16 +30,6 @@ from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.systems.collection import check_systems
 from sysbags.systems.system import System
 
-__all__ = [
-    "BlockMean",
-    "FrechetMean",
-    "covariance_mean",
-    "frechet_mean",
-    "mean_gram",
-    "mean_of_gram",
-    "medoid",
-]
-
 STARTS = ("medoid", "identity")
 
 

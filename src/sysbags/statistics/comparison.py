@@ -12,8 +12,6 @@ from sysbags._common.validation import check_integer, check_labels, seed_of
 from sysbags.errors import ParameterError
 from sysbags.statistics.p_values import PValue, check_distances
 
-__all__ = ["SeparationTest", "compare_distances", "sign_flip_test", "silhouette_values"]
-
 CHUNK = 1024  # sign patterns at a time
 ROUNDING = 1e-10
 

@@ -13,8 +13,6 @@ from sysbags._common.validation import check_integer, check_labels, check_share,
 from sysbags.errors import ParameterError
 from sysbags.statistics.p_values import check_distances
 
-__all__ = ["DifferenceInterval", "difference_interval"]
-
 CHUNK = 500  # resamples at a time
 FEWEST = 3  # sources in each group: of two, half of the resamples would have one of them alone
 

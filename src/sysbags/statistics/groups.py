@@ -17,8 +17,6 @@ from sysbags._common.validation import check_integer, check_labels, seed_of
 from sysbags.errors import ParameterError
 from sysbags.statistics.p_values import PValue, check_distances, holm
 
-__all__ = ["GroupTest", "PairwiseTests", "group_test", "pairwise_group_tests"]
-
 CHUNK = 500  # arrangements at a time
 # The same division of the items into groups has sums that differ by round-off, and must count as equal.
 ROUNDING = 1e-10

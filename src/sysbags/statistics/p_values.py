@@ -12,8 +12,6 @@ from sysbags._common.types import Array
 from sysbags._common.validation import check_matrix
 from sysbags.errors import ParameterError
 
-__all__ = ["PValue", "check_distances", "holm"]
-
 
 @dataclass(frozen=True)
 class PValue:

@@ -18,8 +18,6 @@ from sysbags._common.validation import check_integer, check_labels
 from sysbags.classifiers.calibration import prediction_sets
 from sysbags.errors import ParameterError
 
-__all__ = ["Rate", "confidence_summary", "coverage", "mcnemar", "rate", "reliability"]
-
 LEVELS = (0.8, 0.9, 0.95)
 TWO_SIDED = float(ndtri(0.975))
 

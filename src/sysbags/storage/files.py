@@ -33,8 +33,6 @@ from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.kernels import KERNELS
 from sysbags.storage.kinds import KINDS, build, check, kind_of, parts
 
-__all__ = ["FORMAT", "Reader", "Writer", "describe", "load", "load_values", "save", "save_values", "versions"]
-
 FORMAT = 1
 _START = b'{"__metadata__":{"sysbags":'
 

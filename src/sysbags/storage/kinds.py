@@ -22,8 +22,6 @@ from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.errors import FileError, ParameterError
 from sysbags.kernels import KERNELS
 
-__all__ = ["KINDS", "Kind", "build", "kind_of", "parts"]
-
 Parts = tuple[dict[str, Any], dict[str, Any]]
 
 

@@ -15,8 +15,6 @@ from sysbags._common.validation import kernel_name
 from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.systems.system import System
 
-__all__ = ["LazySystems", "check_same_space", "check_systems", "system_arrays", "system_from_arrays"]
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LazySystems(Sequence[System]):

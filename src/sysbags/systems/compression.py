@@ -25,8 +25,6 @@ from sysbags._common.validation import check_choice, check_integer, check_weight
 from sysbags.errors import ParameterError
 from sysbags.kernels.functions import feature_map, kernel_matrix
 
-__all__ = ["Compressed", "compress", "feature_gram", "feature_product", "square_root"]
-
 METHODS = ("pivoted", "kmeans")
 # The round-off of a kernel matrix is about 1e-16 of its largest eigenvalue; after division by less than this
 # fraction of it, the sixth digit would be wrong.

@@ -10,8 +10,6 @@ from sysbags._common.types import Array
 from sysbags._common.validation import SUM_TOLERANCE
 from sysbags.systems.compression import square_root
 
-__all__ = ["Forecast", "Readout", "forecast_states", "nearest_histograms", "simulated_states"]
-
 
 class Forecast(NamedTuple):
     """What is expected ahead; row k is step k + 1.

@@ -18,8 +18,6 @@ from sysbags.kernels.functions import check_kernel, kernel_matrix
 from sysbags.systems.stability import MARGIN, STABILITIES, stable_transition
 from sysbags.systems.system import NORMAL_FORMS, System
 
-__all__ = ["identify", "identify_first", "leading_eigenpairs", "system_of_kernel"]
-
 EPSILON = float(np.finfo(np.float64).eps)
 MAX_FRAMES = 20_000  # the kernel then needs 3.2 GB, and is copied a few times
 EXPLAINED = 0.95  # the fraction of the variance for the order "auto"

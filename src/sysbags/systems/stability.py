@@ -13,8 +13,6 @@ from sysbags._numba.stability import (
     optimality_gap,
 )
 
-__all__ = ["MARGIN", "STABILITIES", "stable_transition"]
-
 STABILITIES = ("constrained", "clip", "none")
 MARGIN = 1e-3  # how far the spectral norm of a transition stays below 1
 GAP_TOLERANCE = 1e-13

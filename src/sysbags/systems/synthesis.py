@@ -13,8 +13,6 @@ from sysbags._common.validation import check_matrix, check_weight
 from sysbags.errors import ParameterError, StreamError
 from sysbags.systems.system import System
 
-__all__ = ["cheapest_path", "frame_order"]
-
 MAX_FRAMES = 4000  # a step of the path compares all pairs of frames
 
 

@@ -24,8 +24,6 @@ from sysbags.kernels.functions import check_kernel
 from sysbags.systems import compression
 from sysbags.systems.forecast import Forecast, Readout, forecast_states, simulated_states
 
-__all__ = ["NORMAL_FORMS", "System"]
-
 NORMAL_FORMS = ("orthonormal", "unit-variance")
 
 ORTHOGONALITY_TOLERANCE = 1e-8

@@ -24,16 +24,6 @@ from sysbags.distances.pairwise import distance_matrix
 from sysbags.errors import ParameterError
 from sysbags.means.frechet import mean_gram, mean_of_gram
 
-__all__ = [
-    "Centers",
-    "ClassCenters",
-    "average_centers",
-    "center_scores",
-    "frechet_centers",
-    "medoid_centers",
-    "metric_centers",
-]
-
 ITEMS = 256  # that are compared with a mean at a time
 
 Measure = Callable[[IntArray], Array]

@@ -14,8 +14,6 @@ from sysbags.classifiers.scores import (
     nearest_of_each_class,
 )
 
-__all__ = ["Neighbors", "majority_vote", "neighbor_scores"]
-
 
 def neighbor_scores(distances: Array, codes: IntArray, classes: int, n_neighbors: int = 1) -> ClassScores:
     """Vote among the nearest training items; a score is minus the distance to the nearest of a class.

@@ -11,16 +11,6 @@ from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_positive
 from sysbags.classifiers.scores import NO_PREDICTION, half_mean, nearest_of_each_class
 
-__all__ = [
-    "Ridge",
-    "RidgeFit",
-    "euclidean_part",
-    "fit_ridge",
-    "gaussian_distances",
-    "log_shares",
-    "ridge_scores",
-]
-
 SMALLEST_SHARE = 0.01  # scores may be below -1
 
 
