@@ -32,7 +32,7 @@ from sysbags.bags.streams import clip_records, good
 from sysbags.classifiers.calibration import Calibration
 from sysbags.classifiers.registry import AUTO, CLASSIFIERS
 from sysbags.datasets.folder import ClipFolder, class_folders
-from sysbags.evaluate import METHODS, Evaluation, Protocol, evaluate
+from sysbags.evaluate import Evaluation, Protocol, evaluate
 from sysbags.evaluate.candidates import GRIDS, Systems, system_candidates
 from sysbags.evaluate.evaluation import labelled_clips, make_experiment, make_request
 from sysbags.evaluate.experiment import Experiment

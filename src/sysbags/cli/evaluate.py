@@ -129,7 +129,7 @@ def evaluate(
     for text in outcome.facts["notes"]:
         note(text)
     if report is not None:
-        from sysbags.report.page import write_report
+        from sysbags.report import write_report
 
         _ = outcome.details  # computed here, so that their stages are not part of the report's
         with stages("report"):

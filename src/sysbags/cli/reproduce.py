@@ -95,7 +95,7 @@ def reproduce(
     note_skipped(outcome.evaluation.failures.values())
     _ = outcome.evaluation.details  # computed here, so that their stages are not part of the report's
     if report is not None:
-        from sysbags.report.page import write_report
+        from sysbags.report import write_report
 
         with stages("report"):
             write_report(report, outcome.evaluation, n_jobs=n_jobs)
