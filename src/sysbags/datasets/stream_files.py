@@ -65,16 +65,8 @@ def read_streams(path: str | os.PathLike[str]) -> LabelledStreams:
       is not used in this trial.
     * ``trial_names`` (optional): (T,) text, no name twice. Without it they are "trial 0", "trial 1", ...
 
-    Parameters
-    ----------
-    path : path
-
-    Raises
-    ------
-    FileError
-        If the file is missing or is no such file.
-    StreamError
-        If a stream is empty or holds NaN, infinity, or anything but real numbers.
+    A file that is missing or is no such file is a `FileError`; a stream that is empty or holds NaN, infinity,
+    or anything but real numbers is a `StreamError`.
 
     See Also
     --------
@@ -126,15 +118,6 @@ def write_streams(
     trials : mapping of str to sequence of str, optional
         Official splits: for each trial, "train" or "test" for each stream, or "" if the stream is not used in
         this trial.
-
-    Raises
-    ------
-    StreamError
-        If a stream is not an (N, p) array of finite numbers.
-    ParameterError
-        If the streams differ in p, or if labels, groups, names or trials do not fit to the streams.
-    FileError
-        If the file cannot be written.
 
     Examples
     --------

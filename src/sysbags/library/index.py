@@ -165,15 +165,9 @@ class SystemIndex:
         return {**self.__dict__, "client": None}
 
     def search(self, system: System, k: int = 10, *, exact: bool = False) -> Neighbours:
-        """Find the nearest systems.
+        """Find the `k` nearest systems, or all if there are fewer.
 
-        Parameters
-        ----------
-        system : System
-        k : int, default=10
-            How many; at most as many as there are.
-        exact : bool, default=False
-            Compare with all systems that bounds do not exclude, not only with a shortlist.
+        With `exact`, compare with all systems that bounds do not exclude, not only with a shortlist.
         """
         (query,) = check_systems([system])
         check_same_space(self.systems, [query])

@@ -221,21 +221,9 @@ class Ticks:
 
 
 def container_facts(path: Path) -> dict[str, Any]:
-    r"""Return what the header of a video file says; None for what it does not.
+    r"""Return "codec", "frames_per_second" and "seconds" of a video file, as its header says, or None.
 
-    Parameters
-    ----------
-    path : Path
-
-    Returns
-    -------
-    dict
-        "codec", "frames_per_second" and "seconds".
-
-    Raises
-    ------
-    VideoError
-        If the file is missing, or no video.
+    A file that is missing, or no video, is a `VideoError`.
 
     Examples
     --------

@@ -44,16 +44,7 @@ MOST_ANALYSIS = 5.0  # seconds of a feed that FFmpeg uses to recognise it, which
 
 
 def without_password(address: str) -> str:
-    """Return an address for messages: without its password, and without those among its parameters.
-
-    Parameters
-    ----------
-    address : str
-        Such as that of a camera.
-
-    Returns
-    -------
-    str
+    """Return the address of a camera for messages: without its password and those among its parameters.
 
     Examples
     --------

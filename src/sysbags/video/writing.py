@@ -137,10 +137,6 @@ def reordered_frames(video: Video, order: Sequence[int], **options: Any) -> Iter
     **options
         Options of `frames`.
 
-    Yields
-    ------
-    (H, W) or (H, W, 3) array of uint8
-
     Examples
     --------
     >>> clip = np.arange(3)[:, None, None] * np.full((1, 8, 8), 0.2)
