@@ -99,11 +99,6 @@ class Experiment:
         return dict(zip(self.request.bags, every, strict=True))
 
     @property
-    def embedding_loss(self) -> EmbeddingLoss | None:
-        """What embeddings lose of all systems so far; None for exact distances."""
-        return EmbeddingLoss.of(*zip(*self._embedded, strict=True)) if self._embedded else None
-
-    @property
     def systems(self) -> Systems:
         """The systems of the main bag."""
         return next(iter(self.bags.values()))
@@ -120,7 +115,11 @@ class Experiment:
                 method, chosen = evaluate_method(spec, items, right)
             main = main or chosen
             methods.append(method)
-        shown, loss = self._shown(main), self.embedding_loss
+        shown = self._shown(main)
+        loss = EmbeddingLoss.of(*zip(*self._embedded, strict=True)) if self._embedded else None
+        # Of several bags, curves, map and atlas show the first.
+        bags = [shown.bags, *list(self.request.bags.values())[1:]]
+        texts = ["streams" if bag is None else " ".join(str(bag).split()) for bag in bags]
         evaluation = Evaluation(
             title=self.title,
             protocol=items.protocol,
@@ -133,7 +132,7 @@ class Experiment:
             single_group_classes=single_groups,
             seconds=stages.seconds,
             facts={
-                "bag": self._described(shown),
+                "bag": AND.join(texts),
                 "order": shown.order,
                 "kernel": shown.kernel,
                 "alignment distance of curves, map and atlas": {
@@ -149,12 +148,6 @@ class Experiment:
             },
         )
         return evaluation, shown
-
-    def _described(self, shown: Shown) -> str:
-        """The bags in words; of several, curves, map and atlas show the first."""
-        first, *further = [shown.bags, *list(self.request.bags.values())[1:]]
-        texts = ["streams" if bag is None else " ".join(str(bag).split()) for bag in (first, *further)]
-        return AND.join(texts)
 
     def _shown(self, main: Mapping[str, Any]) -> Shown:
         """Return the setting of the main method, if that is an alignment distance, or else the usual one."""

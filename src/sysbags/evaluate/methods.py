@@ -184,14 +184,16 @@ def system_methods(
     """
     described = name if len(bags) == 1 else f"{' + '.join(bags)} systems"
     metric = f", {grids[0].title}" if len(grids) == 1 else ""
+    return _rows(described + metric, kind, classifiers, partial(system_candidates, bags=bags, grids=grids))
+
+
+def _rows(
+    name: str, kind: str, classifiers: Iterable[str], candidates: Callable[[str], Iterable[Candidate]]
+) -> list[MethodSpec]:
+    """Return one row per classifier, whose candidates are a function of its name."""
     return [
-        MethodSpec(
-            name=described + metric,
-            classifier=classifier,
-            kind=kind,
-            candidates=partial(system_candidates, classifier, bags, grids),
-        )
-        for classifier in classifiers
+        MethodSpec(name=name, classifier=each, kind=kind, candidates=partial(candidates, each))
+        for each in classifiers
     ]
 
 
@@ -221,15 +223,8 @@ def baseline_methods(
 def mean_methods(name: str, systems: Systems) -> list[MethodSpec]:
     """Return the means of systems without dynamics: averages of streams in the kernel's feature space."""
     squared = [mean_term(gram) for _, gram in systems.sets("orthonormal")]
-    return [
-        MethodSpec(
-            name=name,
-            classifier=classifier,
-            kind="comparator",
-            candidates=partial(squared_candidates, classifier, [name], [squared], systems.items),
-        )
-        for classifier in CLASSIFIERS
-    ]
+    candidates = partial(squared_candidates, names=[name], bags=[squared], items=systems.items)
+    return _rows(name, "comparator", CLASSIFIERS, candidates)
 
 
 def vector_methods(
@@ -257,15 +252,7 @@ def vector_methods(
         ]
         return [({}, items.combine(predictors))]
 
-    return [
-        MethodSpec(
-            name=name,
-            classifier=classifier,
-            kind="comparator",
-            candidates=partial(candidates, classifier),
-        )
-        for classifier in classifiers
-    ]
+    return _rows(name, "comparator", classifiers, candidates)
 
 
 def average_ridge_method(
@@ -273,16 +260,12 @@ def average_ridge_method(
 ) -> MethodSpec:
     """Return kernel ridge on the averages of several bags, each once or once per codebook fold."""
 
-    def candidates() -> Iterable[Candidate]:
+    def candidates(classifier: str) -> Iterable[Candidate]:
         squared = [[between_vectors(points, points, "chi2") for points in bag] for bag in averages]
-        return squared_candidates("kernel-ridge", names, squared, items)
+        return squared_candidates(classifier, names, squared, items)
 
-    return MethodSpec(
-        name=f"{' + '.join(names)} bags averaged over time",
-        classifier="kernel-ridge",
-        kind="comparator",
-        candidates=candidates,
-    )
+    [row] = _rows(f"{' + '.join(names)} bags averaged over time", "comparator", ["kernel-ridge"], candidates)
+    return row
 
 
 def _wanted(items: EvaluationSet, fold: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:

@@ -11,6 +11,7 @@ import numpy as np
 from sysbags._common import __version__
 from sysbags._common.cache import Cache
 from sysbags._common.parallel import check_jobs
+from sysbags._common.types import IntArray
 from sysbags.classifiers.identifier import ClipSystems
 from sysbags.datasets.layouts import LayoutClips
 from sysbags.errors import FileError
@@ -50,7 +51,9 @@ class Outcome:
     details: Mapping[str, Any] = field(default_factory=dict)  # what else there is, for JSON
 
 
-def evaluation_set(layout: LayoutClips, clips: ClipSystems, options: Options, **more: Any) -> EvaluationSet:
+def evaluation_set(
+    layout: LayoutClips, clips: ClipSystems, options: Options, codebook_folds: IntArray | None = None
+) -> EvaluationSet:
     """Return the clips that can be used, each left out alone; there must be two classes of them."""
     labels = [layout.labels[k] for k in clips.indices]
     if len(set(labels)) < 2:
@@ -64,7 +67,7 @@ def evaluation_set(layout: LayoutClips, clips: ClipSystems, options: Options, **
             Clip(f"{label}/{path.name}", path, label) for label, path in zip(labels, clips.paths, strict=True)
         ),
         groups=groups,
-        codebook_folds=more.get("codebook_folds"),
+        codebook_folds=codebook_folds,
         protocol=describe("leave-one-out", groups),
         random_state=options.random_state,
         n_jobs=options.n_jobs,

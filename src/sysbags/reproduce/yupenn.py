@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sysbags._common.messages import Stages
-from sysbags._common.types import Array, IntArray
+from sysbags._common.types import Array
 from sysbags.bags import VisualWords
 from sysbags.classifiers.identifier import read_clips
 from sysbags.datasets.layouts import LayoutClips
@@ -114,14 +114,10 @@ def yupenn(layout: LayoutClips, options: Options, stages: Stages) -> Outcome:
         runtimes=runtimes,
         departures=listed,
         details={
-            "codebook_folds": _by_name(items, own_folds),
+            "codebook_folds": dict(zip([clip.name for clip in items.clips], own_folds.tolist(), strict=True)),
             "grid": {"lambda_a": GRID_A, "lambda_mu": GRID_MU, "rates": grid.tolist()},
         },
     )
-
-
-def _by_name(items: EvaluationSet, folds: IntArray) -> dict[str, int]:
-    return {clip.name: int(fold) for clip, fold in zip(items.clips, folds, strict=True)}
 
 
 def _methods(predictions: CodebookPredictions, grid: Array, items: EvaluationSet) -> tuple[Method, ...]:
@@ -165,22 +161,19 @@ def _methods(predictions: CodebookPredictions, grid: Array, items: EvaluationSet
 def _curves(grid: Array) -> tuple[Curve, ...]:
     """Return the two lines of the grid that cross at the paper's best weights."""
     a, mu = TUNED
-    against_a, against_mu = grid[:, GRID_MU.index(mu)], grid[GRID_A.index(a)]
-    return (
+    lines = (
+        ("lambda_a", GRID_A, grid[:, GRID_MU.index(mu)], mu),
+        ("lambda_mu", GRID_MU, grid[GRID_A.index(a)], a),
+    )
+    return tuple(
         Curve(
-            weight="lambda_a",
+            weight=weight,
             classifier="nearest-system",
-            values=GRID_A,
-            accuracies=tuple(against_a.tolist()),
-            fixed=mu,
-        ),
-        Curve(
-            weight="lambda_mu",
-            classifier="nearest-system",
-            values=GRID_MU,
-            accuracies=tuple(against_mu.tolist()),
-            fixed=a,
-        ),
+            values=values,
+            accuracies=tuple(accuracies.tolist()),
+            fixed=fixed,
+        )
+        for weight, values, accuracies, fixed in lines
     )
 
 

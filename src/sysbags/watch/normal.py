@@ -116,9 +116,7 @@ def innovation_parts(motion: Motion, features: Array, norms: Array) -> Array:
 
     twice the divergence of Kullback and Leibler between the two predictions of a bag. The second compares
     what the states do not explain with the normal amount, ``q - 1 - log q`` for a ratio q. The third is the
-    squared mean of the states, in units of their normal spread.
-
-    The three parts are an array; see `fit_motion` for the features, (L, d), and the norms, (L,).
+    squared mean of the states, in units of their normal spread. See `fit_motion` for features and norms.
     """
     X = (features - motion.center) @ motion.basis
     before, after = X[:-1], X[1:]

@@ -298,13 +298,7 @@ class Clock:
 
 
 def timecode(seconds: float) -> str:
-    """Return a time as hours, minutes and seconds.
-
-    Examples
-    --------
-    >>> timecode(3725.5)
-    '01:02:05.500'
-    """
+    """Return a time as hours, minutes and seconds, such as 01:02:05.500."""
     milliseconds = round(1000.0 * seconds)
     minutes, rest = divmod(milliseconds, 60_000)
     return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest // 1000:02d}.{rest % 1000:03d}"
