@@ -155,17 +155,13 @@ class CacheWarning(UserWarning):
     --------
     Stop rather than work without the cache:
 
-    >>> import tempfile, warnings
-    >>> import sysbags
+    >>> import warnings
     >>> from sysbags.errors import CacheWarning
-    >>> streams, labels = sysbags.datasets.make_streams(classes=2, per_class=4, frames=30, bins=8)
-    >>> settings = sysbags.evaluate.Settings(order=2, lambda_a=0.25, lambda_mu=0.0)
     >>> with warnings.catch_warnings(action="error", category=CacheWarning):
-    ...     result = sysbags.evaluate.evaluate(
-    ...         streams, labels, settings=settings, cache=tempfile.mkdtemp()
-    ...     )
-    >>> len(result.predictions)
-    8
+    ...     warnings.warn("the work continues without the cache", CacheWarning)
+    Traceback (most recent call last):
+        ...
+    sysbags.errors.CacheWarning: the work continues without the cache
     """
 
 

@@ -54,16 +54,11 @@ def compiled(
 ) -> Callable[[Function], Function]:
     """Compile a function of arrays with the options that every kernel here shares.
 
-    Parameters
-    ----------
-    fastmath : bool or set of str, default=False
-        Allow re-association; only where no NaN can occur. The function then becomes a part of each caller:
-        of functions that are called, a process uses the copy that it loads first, and copies are optimised
-        each in its own way, so that bits would depend on what was called or compiled before.
-    inline : {"never", "always"}, default="never"
-        Passed on to Numba.
-    wrapper : bool, default=True
-        Make the function callable from Python too, not only from compiled functions.
+    `fastmath` allows re-association; only where no NaN can occur. The function then becomes a part of each
+    caller: of functions that are called, a process uses the copy that it loads first, and copies are
+    optimised each in its own way, so that bits would depend on what was called or compiled before. `inline`
+    is passed on to Numba. With `wrapper`, the function can be called from Python too, not only from compiled
+    functions.
     """
 
     def decorate(function: Function) -> Function:

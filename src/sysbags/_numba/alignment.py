@@ -44,14 +44,8 @@ def sweep(A: Array, B: Array, MQt: Array, Qt: Array, pairs: IntArray, scan: bool
     derivative in sin t). The angle is found by Newton steps from the best of eight fixed angles
     (`scan`) or from 0; a step that would lower the cost is replaced by t = 0.
 
-    Parameters
-    ----------
-    A : (n, n) array
-    B, MQt, Qt : (n, n, LANES) array
-        The last two transposed, so that their rotations run along rows in memory.
-    pairs : (count, 2) array
-        The order in which the planes are visited.
-    scan : bool
+    A is (n, n); B, MQt and Qt are (n, n, LANES), the last two transposed, so that their rotations run along
+    rows in memory. The planes are visited in the order of `pairs`, (count, 2).
     """
     n = A.shape[0]
     half = np.sqrt(0.5)
@@ -255,19 +249,14 @@ def align_many(
         Cross blocks M of the observers, one for each pair.
     pairs : (count, 2) array
         A is the first of these among `first`, times `lambda_a`, and A2 the second among `second`.
-    lambda_a : float
-        Weight of the transitions.
     starts : (groups, n, n, LANES) array
         Random orthogonal matrices, determinants alternating. Where there are observers, `polar_starts`
         take the place of the first group.
     orders : (count, n (n - 1) / 2, 2) array
         Random orders of the planes, one a sweep.
-    thorough : bool
-        Make all the starts and give none up.
-    finish : bool
-        Newton finish, or sweeps alone.
-    quick : bool
-        Where the observers dominate, make the first sweeps of the first group only.
+    thorough, finish, quick : bool
+        Make all the starts and give none up; Newton finish, or sweeps alone; where the observers dominate,
+        make the first sweeps of the first group only.
     reports : (count, 6) array
         Filled with rho at the best Q, ``||M||_*`` and the norm of the gradient there (not a number where an
         input is not finite), and with the sweeps of the group that won, the number of starts that reached

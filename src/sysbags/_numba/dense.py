@@ -74,21 +74,10 @@ def orthogonalise(work: Array, right: Array) -> None:
 
 @compiled(wrapper=False)
 def svd(matrix: Array) -> tuple[Array, Array, Array]:
-    """Singular value decomposition of a small square matrix by one-sided Jacobi rotations.
+    """Singular value decomposition of a small square matrix, of any rank, by one-sided Jacobi rotations.
 
-    Parameters
-    ----------
-    matrix : (n, n) array
-        Any real square matrix; rank deficient ones too.
-
-    Returns
-    -------
-    left : (n, n) array
-        Orthogonal.
-    values : (n,) array
-        Descending, non-negative.
-    right_transposed : (n, n) array
-        Orthogonal; `left @ diag(values) @ right_transposed` is the matrix.
+    Returns the orthogonal U, the values, descending, and the orthogonal V', with ``matrix = U diag(values)
+    V'``.
     """
     # Plain loops throughout: they compile several times faster than array expressions.
     n = matrix.shape[0]

@@ -71,16 +71,8 @@ def fill_lists(
 ) -> None:
     """Write the list of each row's bins above the floor; what is left of its last group stays as it is.
 
-    Parameters
-    ----------
-    samples : (N, p) array
-        Histograms.
-    starts : (N + 1,) array
-        Row i owns the groups from `starts[i]` up to `starts[i + 1]`.
-    floor, unit, intersection
-        How an entry is encoded, see `sysbags.kernels.functions.Code`.
-    bins, values : (G * GROUP,) arrays
-        Written: where, and what.
+    Row i of the histograms, (N, p), owns the groups from `starts[i]` up to `starts[i + 1]` of `bins` (where)
+    and `values` (what), which are written. For how an entry is encoded see `sysbags.kernels.functions.Code`.
     """
     line = np.empty(samples.shape[1], values.dtype)
     for i in range(samples.shape[0]):
@@ -209,28 +201,12 @@ def kernel_rows(
     end: int,
     out: Array,
 ) -> None:
-    """Fill rows `begin` to `end` of a kernel matrix.
+    """Fill rows `begin` to `end` of a kernel matrix, `out`.
 
-    Parameters
-    ----------
-    starts, bins, values : arrays
-        The rows, from `fill_lists`.
-    row_sums : (N1,) array
-        Sums of the histograms.
-    tiles : (T, p, width) array
-        The columns, transposed, `width` frames a tile.
-    column_sums : (T, width) array
-        Sums of the histograms.
-    unit : float
-        What a sum of encoded values is multiplied with.
-    intersection : True or None
-        Chi-squared if None; each is compiled when it is first used.
-    upper : bool
-        Only what is right of the diagonal matters; to the left of it `out` may stay as it is.
-    begin, end : int
-        The rows wanted.
-    out : (N1, N2) array
-        Written.
+    The rows are lists from `fill_lists`. The columns are transposed, `width` frames a tile: `tiles` are
+    (T, p, width). The sums of the histograms are (N1,) and (T, width). A sum of encoded values is multiplied
+    with `unit`. The kernel is chi-squared if `intersection` is None; each is compiled when it is first used.
+    With `upper` only what is right of the diagonal matters; to the left of it `out` may stay as it is.
     """
     width = tiles.shape[2]
     totals = np.empty((PANEL, width), tiles.dtype)
@@ -264,18 +240,10 @@ def append_rows(
 ) -> None:
     """Slide a kernel matrix: evaluate it between new rows and the last N rows, and move the rest.
 
-    Parameters
-    ----------
-    samples : (S, p) array
-        The new rows, fewer than N.
-    tiles, column_sums
-        The last N rows as columns, as in `kernel_rows`, in a ring: the new rows replace the oldest ones.
-    floor, unit, empty, intersection
-        How an entry is encoded, see `sysbags.kernels.functions.Code`.
-    oldest : int
-        Where the ring begins.
-    matrix : (N, N) array
-        The kernel matrix of the rows in the ring, oldest first; changed to that of the new ring.
+    The new rows, (S, p), are fewer than N. The last N rows are columns as in `kernel_rows`, in a ring that
+    begins at `oldest`: the new rows replace the oldest ones. `matrix` is the kernel matrix of the rows in the
+    ring, oldest first, and changed to that of the new ring. For how an entry is encoded see
+    `sysbags.kernels.functions.Code`.
     """
     count, length = samples.shape
     size, width = matrix.shape[0], tiles.shape[2]
@@ -362,28 +330,12 @@ def cross_blocks(
     upper: bool,
     out: Array,
 ) -> None:
-    """Add `W1' k(Y1, Y2) W2` for all pairs of two runs of systems; no kernel matrix is ever kept.
+    """Add `W1' k(Y1, Y2) W2` to `out` for all pairs of two runs of systems; no kernel matrix is ever kept.
 
-    The streams of each run are strung together. Each kernel row is consumed as soon as it is known.
-
-    Parameters
-    ----------
-    starts, bins, values, row_sums, tiles, unit, intersection
-        As in `kernel_rows`.
-    row_weights : (N1, n) array
-        Coefficients of the rows.
-    row_systems : (S1 + 1,) array
-        System s owns the rows from `row_systems[s]` up to `row_systems[s + 1]`.
-    column_sums : (T, width) array
-        Sums of the histograms.
-    column_weights : (T, m, width) array
-        Coefficients of the columns.
-    column_systems : (S2 + 1,) array
-        System s owns the columns from `column_systems[s]` up to `column_systems[s + 1]`.
-    upper : bool
-        Only the pairs in which the second system comes after the first.
-    out : (S1, S2, n, m) array
-        Added to.
+    The streams of each run are strung together. Each kernel row is consumed as soon as it is known. System s
+    owns the rows from `row_systems[s]` up to `row_systems[s + 1]`, and columns likewise. The coefficients are
+    (N1, n) of the rows and (T, m, width) of the columns; the other arguments are those of `kernel_rows`, but
+    `upper` means only the pairs in which the second system comes after the first.
     """
     width = tiles.shape[2]
     n, m = row_weights.shape[1], column_weights.shape[1]

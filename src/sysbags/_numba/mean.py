@@ -18,29 +18,11 @@ def update_mean(
 ) -> float:
     """The mean that is best for given rotations (`eq:fopt`), exactly, over the whole feature space.
 
-    Parameters
-    ----------
-    A : (K, n, n) array
-        Transitions.
-    G : (K, n, K, n) array
-        ``C_i' C_j`` at ``[i, :, j, :]``: a row of it is read once, for all j.
-    weights : (K,) array
-        Sum 1.
-    Q : (K, n, n) array
-        Rotations of the members.
-    polar : bool
-        Whether observers are orthonormal, and the mean is to be too.
-    mean : (n, n) array
-        Filled with the mean transition (`eq:a_avg`).
-    blocks : (K, n, n) array
-        Filled with ``Cbar' C_t``, where ``Cbar`` is ``sum_i w_i C_i Q_i`` or, if `polar`, its polar factor.
-    mixing : (K, n, n) array
-        Filled with W: ``Cbar = sum_i C_i W_i``.
-
-    Returns
-    -------
-    float
-        ``||Cbar||^2``; of a polar factor the number of directions in which the sum does not vanish.
+    G is (K, n, K, n), with ``C_i' C_j`` at ``[i, :, j, :]``: a row of it is read once, for all j. The weights
+    sum to 1. `polar` says that observers are orthonormal, and the mean is to be too. Filled are `mean` with
+    the mean transition (`eq:a_avg`), `blocks` with ``Cbar' C_t``, where ``Cbar`` is ``sum_i w_i C_i Q_i`` or,
+    if `polar`, its polar factor, and `mixing` with W: ``Cbar = sum_i C_i W_i``. Returns ``||Cbar||^2``; of a
+    polar factor the number of directions in which the sum does not vanish.
     """
     members, n = A.shape[0], A.shape[1]
     # U_t = sum_j w_j C_t' C_j Q_j; then S = sum_t w_t Q_t' U_t and Cbar' C_t = (U_t S^(-1/2))'.

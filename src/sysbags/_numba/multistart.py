@@ -258,22 +258,11 @@ def align_transitions(
     report: Array,
     rotation: Array,
 ) -> None:
-    """Maximise ``tr(A' Q' A2 Q)`` over O(n).
+    """Maximise ``tr(A' Q' A2 Q)`` over O(n). A and A2 are destroyed.
 
-    Parameters
-    ----------
-    A, A2 : (n, n) arrays
-        Destroyed.
-    starts, orders : arrays
-        See `alignment.align_many`.
-    bound : float
-        Of the value, from above: a start that reaches it is the last.
-    patient : bool
-        Give no start up.
-    report : (6,) array
-        Filled with what `alignment.align_many` reports.
-    rotation : (n, n) array
-        Filled with the best Q.
+    The bound of the value is from above: a start that reaches it is the last. With `patient` no start is
+    given up. For the starts, the orders and the report, which is filled like the best rotation, see
+    `alignment.align_many`.
     """
     n = A.shape[0]
     # No rotation changes the traces. Systems of finely sampled series are near the identity, and differ in

@@ -202,18 +202,9 @@ def count_patterns(
 ) -> None:
     """Add each pixel's pattern to the counts.
 
-    Parameters
-    ----------
-    picture : (H + 2 margin, W + 2 margin) array of uint8
-        A frame within zeros, as what lies outside of it counts as black.
-    margin : int
-        No neighbour is farther away.
-    rows, columns : (P,) arrays
-        Where the neighbours are, relative to the pixel. The i-th is worth 2^i in a code.
-    method : int
-        See `_bin`.
-    counts : (bins,) array
-        Added to.
+    The picture, (H + 2 margin, W + 2 margin), is a frame within zeros, as what lies outside of it counts as
+    black; no neighbour is farther away than the margin. `rows` and `columns` say where the neighbours are,
+    relative to the pixel. The i-th is worth 2^i in a code. For `method` see `_bin`.
     """
     height, width = picture.shape[0] - 2 * margin, picture.shape[1] - 2 * margin
     shares, field = _shares(columns, width), picture.astype(np.float64)
@@ -287,14 +278,8 @@ def _encode_safely(
 def count_nearest(
     picture: Bytes, margin: int, rows: Array, columns: Array, bins: IntArray, counts: Array
 ) -> None:
-    """Do what `count_patterns` does, for 8 points at radius 1, several times faster.
-
-    Parameters
-    ----------
-    picture, margin, rows, columns, counts
-        As in `count_patterns`.
-    bins : (256,) array of int
-        The bin of each code.
+    """Do what `count_patterns` does, for 8 points at radius 1, several times faster; `bins` has that of each
+    code.
     """
     height, width = picture.shape[0] - 2 * margin, picture.shape[1] - 2 * margin
     shares = _shares(columns, width)
@@ -313,14 +298,7 @@ def count_patterns_of_regions(
 ) -> None:
     """Do what `count_patterns` does for each region of a frame.
 
-    Parameters
-    ----------
-    picture, margin, rows, columns, method
-        As in `count_patterns`.
-    regions : (H, W) array of int
-        The region of each pixel, from 1; 0 is ignored.
-    counts : (R, bins) array
-        Added to. Region i is row i - 1.
+    `regions`, (H, W), is the region of each pixel, from 1; 0 is ignored. Region i is row i - 1 of the counts.
     """
     shares, field = _shares(columns, regions.shape[1]), picture.astype(np.float64)
     codes = np.empty(regions.shape[1], np.uint32)
@@ -354,19 +332,10 @@ def encode_planes(
     weights: Array,
     codes: npt.NDArray[np.uint8],
 ) -> None:
-    """Write the codes of the middle frame of a window in each plane.
+    """Write the codes of the middle frame of a window in each plane, (3, H - 2 ry, W - 2 rx).
 
-    Parameters
-    ----------
-    window : (2 rt + 1, H, W) array of uint8
-        A ring buffer.
-    first : int
-        The place of its earliest frame.
-    radii : (rx, ry, rt)
-    corners, weights
-        See `sysbags.bags.planes.neighbours`.
-    codes : (3, H - 2 ry, W - 2 rx) array of uint8
-        Neighbour p has the value 2^p in a code.
+    The window, (2 rt + 1, H, W), is a ring buffer whose earliest frame is at `first`. For the corners and
+    weights see `sysbags.bags.planes.neighbours`. Neighbour p has the value 2^p in a code.
     """
     depth, height = window.shape[:2]
     rx, ry, rt = radii

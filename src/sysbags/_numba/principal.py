@@ -12,16 +12,8 @@ from sysbags._numba import compiled
 def centred(k: Array) -> tuple[Array, float, float, float]:
     """Centre a symmetric kernel matrix in feature space.
 
-    Returns
-    -------
-    K : (N, N) array
-        `H k H` with ``H = I - 1 1'/N``: less the mean of its row and of its column, plus the mean of all.
-    mean : float
-        The mean of k.
-    largest : float
-        The largest absolute value of k.
-    trace : float
-        Of K.
+    Returns ``K = H k H`` with ``H = I - 1 1'/N``: less the mean of its row and of its column, plus the mean
+    of all; then the mean of k, its largest absolute value, and the trace of K.
     """
     size = k.shape[0]
     means, tops, K = np.zeros(size), np.zeros(size), np.empty((size, size))
@@ -144,24 +136,11 @@ def _multiply(matrix: Array, vector: Array, product: Array) -> None:
 def lanczos(matrix: Array, basis: Array, diagonal: Array, beside: Array, begin: int, end: int) -> int:
     """Continue the Lanczos process from step `begin` to step `end`, with full reorthogonalisation.
 
-    With Q the first m basis vectors in columns and T the tridiagonal matrix of `diagonal[:m]` and
-    `beside[:m - 1]`, it holds that ``matrix Q = Q T + beside[m - 1] q_{m+1} e_m'``.
-
-    Parameters
-    ----------
-    matrix : (N, N) array
-        Symmetric.
-    basis : (M, N) array
-        Rows up to `begin` are given, those up to `end` are written. The first is any unit vector.
-    diagonal, beside : (M - 1,) arrays
-        Written from `begin` to `end`.
-    begin, end : int
-
-    Returns
-    -------
-    int
-        The number of steps so far. If the basis spans an invariant subspace, the process ends: `beside` is
-        then 0 at the last step.
+    With Q the first m basis vectors in columns and T the tridiagonal matrix of `diagonal[:m]` and `beside[:m
+    - 1]`, it holds that ``matrix Q = Q T + beside[m - 1] q_{m+1} e_m'``. The matrix is symmetric. Rows of the
+    basis, (M, N), up to `begin` are given, the first is any unit vector; the rest is written up to `end`.
+    Returns the number of steps so far. If the basis spans an invariant subspace, the process ends: `beside`
+    is then 0 at the last step.
     """
     size = np.uint64(matrix.shape[0])
     scale = 0.0
@@ -186,25 +165,12 @@ def lanczos(matrix: Array, basis: Array, diagonal: Array, beside: Array, begin: 
 
 @compiled()
 def tridiagonal_eigenvalues(diagonal: Array, beside: Array, count: int) -> tuple[Array, bool]:
-    """Find the largest eigenvalues of a symmetric tridiagonal matrix by the root-free QL method.
+    """Find the largest eigenvalues, descending, of a symmetric tridiagonal matrix by the root-free QL method.
 
     This is LAPACK's `dsterf`, with two changes. The first shift of each eigenvalue is above all of them, so
-    that the largest mostly come first. The method ends as soon as Sturm's theorem (the signs of the pivots
-    of the shifted matrix) says that no larger one is missing.
-
-    Parameters
-    ----------
-    diagonal : (m,) array
-    beside : (m,) array
-        The entries beside the diagonal; the last one is ignored.
-    count : int
-        Number of eigenvalues, at most m.
-
-    Returns
-    -------
-    values : (count,) array
-        Descending.
-    converged : bool
+    that the largest mostly come first. The method ends as soon as Sturm's theorem (the signs of the pivots of
+    the shifted matrix) says that no larger one is missing. Both arrays are (m,); the last entry `beside` the
+    diagonal is ignored. Also returns whether the method has converged.
     """
     m = diagonal.size
     d, squares, largest = diagonal.copy(), beside * beside, np.full(count, -np.inf)
@@ -258,24 +224,12 @@ def tridiagonal_eigenvalues(diagonal: Array, beside: Array, count: int) -> tuple
 
 @compiled()
 def tridiagonal_eigenvector(diagonal: Array, beside: Array, value: float, vector: Array) -> float:
-    """Find the eigenvector of an eigenvalue of a tridiagonal matrix, from a twisted factorisation.
+    """Write the eigenvector, of length 1, of an eigenvalue of a tridiagonal matrix; return its residual's
+    length.
 
-    Eliminated from both ends, the shifted matrix has one pivot left where both meet. At the row where this
-    pivot is smallest, it is the residual of the vector that solves all other rows (Parlett and Dhillon 1997).
-
-    Parameters
-    ----------
-    diagonal, beside : (m,) arrays
-        The matrix; the last entry of `beside` is ignored.
-    value : float
-        The eigenvalue.
-    vector : (m,) array
-        Written: of length 1.
-
-    Returns
-    -------
-    float
-        The length of the residual.
+    It comes from a twisted factorisation. Eliminated from both ends, the shifted matrix has one pivot left
+    where both meet. At the row where this pivot is smallest, it is the residual of the vector that solves all
+    other rows (Parlett and Dhillon 1997). The last entry of `beside` is ignored.
     """
     m = diagonal.size
     down, up = np.empty(m), np.empty(m)
@@ -316,26 +270,11 @@ def converged_eigenpairs(
 ) -> tuple[Array, Array, float, int]:
     """Do what `sysbags.systems.identification.leading_eigenpairs` describes, up to the first proof.
 
-    Parameters
-    ----------
-    matrix, count, start, steps
-        As there.
-    trace, square : float
-        Sums of the diagonal entries and of all squared entries of the matrix.
-    limit : int
-        Largest number of steps, above `count` and at most N - 2.
-
-    Returns
-    -------
-    values : (count,) array
-        Descending.
-    vectors : (count, N) array
-        One row per eigenvector.
-    sigma : float
-        Below all values. They are the leading ones if the matrix has no more eigenvalues above sigma: NaN
-        if this is proven.
-    steps : int
-        0 if the eigenpairs did not converge; then the other results have no meaning.
+    `trace` and `square` are the sums of the diagonal entries and of all squared entries of the matrix,
+    `limit` is the largest number of steps, above `count` and at most N - 2. Returns the values, descending,
+    the vectors, one per row, a sigma below all values, and the number of steps. They are the leading ones if
+    the matrix has no more eigenvalues above sigma: NaN if this is proven. With 0 steps the eigenpairs did not
+    converge, and the other results have no meaning.
     """
     size = matrix.shape[0]
     basis, diagonal, beside = np.empty((limit + 1, size)), np.empty(limit), np.empty(limit)

@@ -16,18 +16,8 @@ SMALLEST_PIVOT = 0.01
 def least_squares(X: Array) -> tuple[Array, float, Array, Array]:
     """Minimise ``||X2 - A X1||_F`` over A by the normal equations, for states that are far from dependent.
 
-    Parameters
-    ----------
-    X : (N, n) array
-        The states; rows are time.
-
-    Returns
-    -------
-    A : (n, n) array
-    norm : float
-        Its largest singular value, or -1 if a state is nearly a combination of the others: A has no meaning.
-    G, H : (n, n) arrays
-        `X1 X1'` and `X2 X1'`, with the states in columns.
+    The states are (N, n). Returns A, its largest singular value, or -1 if a state is nearly a combination of
+    the others: A has no meaning; and `X1 X1'` and `X2 X1'`, with the states in columns.
     """
     size, n = X.shape
     G, H, A, L = np.zeros((n, n)), np.zeros((n, n)), np.empty((n, n)), np.zeros((n, n))
@@ -170,27 +160,9 @@ def accelerated_gradient(
 ) -> tuple[Array, float]:
     """Minimise `tr(A G A')/2 - tr(A H')` subject to `||A||_2 <= bound` (FISTA with gradient restart).
 
-    Parameters
-    ----------
-    start : (n, n) array
-        Any matrix; it is projected first.
-    G : (n, n) array
-        Symmetric, with largest eigenvalue 1, so that the step length is 1.
-    H : (n, n) array
-        The linear part.
-    bound : float
-        Of the spectral norm.
-    tolerance : float
-        Stop once `optimality_gap` is not above it.
-    max_iterations : int
-        Stop after so many steps at the latest.
-
-    Returns
-    -------
-    A : (n, n) array
-        Feasible.
-    gap : float
-        Its `optimality_gap`.
+    The start is any matrix; it is projected first. G is symmetric, with largest eigenvalue 1, so that the
+    step length is 1. Stops once `optimality_gap` is not above the tolerance. Returns a feasible A and its
+    gap.
     """
     n = G.shape[0]
     A = clip_singular_values(start, bound)

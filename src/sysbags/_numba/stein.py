@@ -18,21 +18,10 @@ def solve_stein(
 ) -> None:
     """Solve `X = A1' X A2 + F` in place by doubling (the squared Smith method); X comes in as F.
 
-    After k steps X holds the first 2^k terms of `sum_t A1'^t F A2^t`, and a step adds as many again,
-    `X += B1' X B2` with `B = A^(2^k)`. These powers belong to the systems, not to the pair.
-
-    Parameters
-    ----------
-    X : (N, M) array
-        Its leading (n, m) block is F, and then the solution.
-    n, m : int
-        The orders of both systems.
-    powers1, powers2 : (steps, N, N) and (steps, M, M) arrays
-        `A^(2^k)` of both systems.
-    norms1, norms2 : (steps,) arrays
-        Their Frobenius norms: once the product is negligible, so is all that follows.
-    work : (N, M) array
-        Scratch.
+    After k steps X holds the first 2^k terms of `sum_t A1'^t F A2^t`, and a step adds as many again, `X +=
+    B1' X B2` with `B = A^(2^k)`. These powers, (steps, N, N) and (steps, M, M), belong to the systems, not to
+    the pair; once the product of their Frobenius norms is negligible, so is all that follows. F and the
+    solution are the leading (n, m) block of X, for the orders n and m; `work` is scratch of the size of X.
     """
     for k in range(powers1.shape[0]):
         if norms1[k] * norms2[k] < NEGLIGIBLE:
@@ -99,16 +88,8 @@ def largest_singular_value(X: Array, n: int, m: int, gram: Array, square: Array)
 
     With `S = X'X` of largest eigenvalue l and `t_0 = tr S`, `S <- (S / t_k)^2`, `t_{k+1} = tr S`:
     `log l = sum_k 2^-k log t_k`, since the trace of a high power is that of l times its multiplicity.
-    Eigenvalues near l do no harm: what is still missing after k squarings is below `2^-k log M`.
-
-    Parameters
-    ----------
-    X : (N, M) array
-        The matrix.
-    n, m : int
-        Its size.
-    gram, square : (M, M) arrays
-        Scratch.
+    Eigenvalues near l do no harm: what is still missing after k squarings is below `2^-k log M`. `gram` and
+    `square` are scratch, (M, M).
     """
     trace = gram_of_columns(X, n, m, gram)
     if trace == 0.0:
@@ -147,22 +128,10 @@ def martin_rows(
     """Fill rows `begin` to `end` of `out` with squared Martin distances; above the diagonal if symmetric.
 
     Each system comes in the basis where its own solution of the Stein equation is the identity: then the
-    cosines of the subspace angles are the singular values of the pair's solution.
-
-    Parameters
-    ----------
-    begin, end, symmetric : int, int, bool
-        Which pairs.
-    observer : (K, L, N, M) array
-        `C_i' C_j`, zero-padded.
-    orders1, orders2 : (K,) and (L,) arrays
-        Orders.
-    whitener1, whitener2 : (K, N, N) and (L, M, M) arrays
-        Inverse Cholesky factors of the systems' own solutions: lower triangular.
-    powers1, powers2, norms1, norms2 : (K, steps, N, N), (L, steps, M, M), (K, steps) and (L, steps) arrays
-        See `solve_stein`; of the transitions in the new basis.
-    out : (K, L) array
-        Result.
+    cosines of the subspace angles are the singular values of the pair's solution. `observer`, (K, L, N, M),
+    is `C_i' C_j`, zero-padded. The whiteners, (K, N, N) and (L, M, M), are the inverse Cholesky factors of
+    the systems' own solutions: lower triangular. For the powers, (K, steps, N, N), and their norms, of the
+    transitions in the new basis, see `solve_stein`.
     """
     N, M = observer.shape[2], observer.shape[3]
     X, work, flipped = np.empty((N, M)), np.empty((N, M)), np.empty((M, N))

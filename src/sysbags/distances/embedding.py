@@ -236,8 +236,8 @@ def embedded_products(
     the projected observers, ``||C_i'C_j||_F^2 / (||C_i'C_i||_F ||C_j'C_j||_F)``; for means it is the squared
     cosine. Without `restore` the products are those of projections.
 
-    Observers and means are (K, n + 1, d) and (L, m + 1, d), see `EmbeddedSystems`. The norms, (K, 2) and (L,
-    2), are the squared ones of the observers and of the means, in full.
+    Observers and means are (K, n + 1, d) and (L, m + 1, d), see `EmbeddedSystems`. The norms, (K, 2) and
+    (L, 2), are the squared ones of the observers and of the means, in full.
     """
     products = np.tensordot(first, second, axes=(2, 2)).transpose(0, 2, 1, 3).astype(np.float64, order="C")
     for k, part in enumerate((slice(-1), slice(-1, None)) if restore else ()):

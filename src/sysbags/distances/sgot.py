@@ -99,8 +99,8 @@ def sgot_matrix(gram: CrossGram, eta: float = 0.5, *, n_jobs: int | None = None)
 class _Spectra(NamedTuple):
     """Eigenvalues and spectral projectors of K systems, padded with zeros to the largest order n.
 
-    The projector of eigenvalues J is ``C R_J (C L_J)^H``, with the columns J of `right` and `left`, (K, n,
-    n). `shared`, (K, n, n), is 1 for two eigenvalues that are taken together, and for each with itself. The
+    The projector of eigenvalues J is ``C R_J (C L_J)^H``, with the columns J of `right` and `left`.
+    `shared`, (K, n, n), is 1 for two eigenvalues that are taken together, and for each with itself. The
     norms, (K, n), are those of the projectors; 1 in the padding.
     """
 

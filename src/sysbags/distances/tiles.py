@@ -121,8 +121,7 @@ class TileWork:
         tails: Mapping[str, tuple[int, ...]],
         parameters: Mapping[str, Any],
     ) -> ArrayOutput:
-        """Return where results are written: new arrays in memory if `out` is None, else arrays or files of
-        the caller.
+        """Return where results are written: new arrays if `out` is None, else arrays or files of the caller.
 
         `tails` has the name of each array and its shape after the two axes of systems. A path is that of the
         file "" of `tails`, or of a folder for files with names. `parameters` is what the results depend on

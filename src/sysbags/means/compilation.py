@@ -52,9 +52,7 @@ def compiled_for(metric: str) -> AbstractContextManager[None]:
 
 
 def compile_everything(*others: Callable[[], object]) -> None:
-    """Compile all kernels, half of them in a second process; `others` use what packages above this one
-    compile.
-    """
+    """Compile all kernels, half of them in a second process; `others` use those of packages above this."""
     with compiled_ahead("metrics"):
         _use_clips()
         for use in others:

@@ -145,12 +145,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def load_values(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
-    """Read what `save_values` wrote.
-
-    Raises
-    ------
-    FileError
-        If the file cannot be read, is damaged, or is of another kind.
+    """Read what `save_values` wrote; a `FileError` if the file is damaged or of another kind.
 
     Examples
     --------
