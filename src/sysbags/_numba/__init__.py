@@ -27,8 +27,6 @@ from numba.core import event
 
 from sysbags._common.messages import shows_progress
 
-__all__ = ["compiled"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
