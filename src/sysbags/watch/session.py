@@ -106,15 +106,6 @@ class Session:
     **options
         Those of `WatcherOptions`: learn, false_alarms, length, step, order, kernel and adapt.
 
-    Attributes
-    ----------
-    frames, skipped, events : int
-        Numbers so far; with a checkpoint, those of the sessions before are counted too.
-    progress : float
-        The share of the time to learn that is over.
-    surprise : float
-        Of the last window; the largest among the regions.
-
     Examples
     --------
     >>> import tempfile
@@ -171,8 +162,10 @@ class Session:
             "rate": rate,
             **asdict(self.options),
         }
+        # Numbers so far; with a checkpoint, those of the sessions before are counted too.
         self.frames = self.events = self._rows = self._skipped = 0
-        self.progress, self.surprise = 0.0, 0.0
+        self.progress = 0.0  # the share of the time to learn that is over
+        self.surprise = 0.0  # of the last window; the largest among the regions
         self._rate = 0.0  # of the frames; 0 before it is known
         self._began: float | None = None  # the time of day of the first frame of a live video
         self._watchers: list[Watcher | None] = []
