@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["run"]
-
 # Nothing more is imported here: an interrupt during these imports would print a traceback.
 TYPE_CHECKING = False
 if TYPE_CHECKING:

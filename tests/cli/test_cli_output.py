@@ -74,11 +74,11 @@ def test_which_files_of_a_folder_are_inputs(data, tmp_path):
     for name in ("new.mp4", "waves/new.AVI", "images/new.png", "index.csv", "images/2.png"):
         for folder in (data, link):
             with pytest.raises(FileError, match="cannot write"):
-                check_out(folder / name, [data])
+                check_out(folder / name, data)
     (data / "waves" / "old.csv").touch()
     for name in ("report.html", "waves/old.csv", "waves/new.png", "model", "images/table.csv"):
-        check_out(data / name, [data])
-    check_out(tmp_path / "new.mp4", [data, tmp_path / "nowhere"])
+        check_out(data / name, data)
+    check_out(tmp_path / "new.mp4", data, tmp_path / "nowhere")
 
 
 def test_linked_clips_are_inputs(data, tmp_path):
@@ -88,7 +88,7 @@ def test_linked_clips_are_inputs(data, tmp_path):
     (linked / "waves").symlink_to(data / "waves")
     (linked / "up").symlink_to(tmp_path)
     with pytest.raises(FileError, match="it is an input"):
-        check_out(data / "waves" / "0.mp4", [linked])
+        check_out(data / "waves" / "0.mp4", linked)
 
 
 @pytest.mark.parametrize("name", ["\x1b[31mred.mp4", "bell\x07.mp4", "c1\x9b.mp4", "line\nbreak.mp4"])

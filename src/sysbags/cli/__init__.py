@@ -30,7 +30,7 @@ from sysbags.cli._config import (
     origins,
     read_defaults,
 )
-from sysbags.cli._options import help_text, with_parameters
+from sysbags.cli._options import with_parameters
 from sysbags.cli._output import note, note_error
 from sysbags.errors import ParameterError, SysbagsError
 
@@ -163,7 +163,9 @@ def _make_app() -> typer.Typer:
         for registered in (each.registered_callback, *each.registered_commands):
             if registered is not None and registered.callback is not None:
                 registered.callback = _with_verbosity(registered.callback)
-                registered.help = help_text(registered.callback)
+                # Lines end where the source needs it, but terminals have widths of their own.
+                paragraphs = str(registered.callback.__doc__).split("\n\n")
+                registered.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
         for registered in each.registered_commands:
             registered.cls = _Command
     return made
@@ -183,19 +185,11 @@ def _refuse_empty(arguments: Sequence[str]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
+    """Run the command line, by default with the arguments of the process; without any the help is printed.
 
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        By default those of the process; without any the help is printed.
-
-    Returns
-    -------
-    int
-        Exit code: 0; 1 if a command has found a problem or the output is closed; 2 after an error and 70
-        after an unexpected one, with one sentence on the error stream; 130 after Ctrl-C, which the program
-        says when it ends.
+    The exit code is 0; 1 if a command has found a problem or the output is closed; 2 after an error and 70
+    after an unexpected one, with one sentence on the error stream; 130 after Ctrl-C, which the program says
+    when it ends.
 
     Examples
     --------

@@ -21,18 +21,14 @@ if TYPE_CHECKING:
     from sysbags.classifiers.base import SystemClassifier
     from sysbags.classifiers.identifier import ClipSystems
     from sysbags.datasets.folder import ClipFolder
+    from sysbags.evaluate.results import Evaluation
+    from sysbags.evaluate.training import TrainedModel
     from sysbags.library import Added
 
 
 @dataclass(frozen=True)
 class Features:
-    """How clips become systems, and the metric with its weights.
-
-    Attributes
-    ----------
-    fitted : bool
-        The bags come from a model, so they are not fitted again.
-    """
+    """How clips become systems, and the metric with its weights; `fitted` bags come from a model."""
 
     bags: BagTransformer
     identifier: SystemIdentifier
@@ -150,7 +146,7 @@ def read_clips(
         return describe_clips(paths, bags, identifier.system, fit=fit, n_jobs=n_jobs, stages=stages)
 
 
-def skipped(clips: ClipSystems | Added) -> list[dict[str, str]]:
+def skipped(clips: ClipSystems | Added | Evaluation | TrainedModel) -> list[dict[str, str]]:
     """Return the failures for a JSON document."""
     return [{"path": str(path), "error": str(error)} for path, error in clips.failures.items()]
 
@@ -175,13 +171,16 @@ def note_skipped(errors: Iterable[SysbagsError]) -> None:
     note_summary([f"skipped: {error}" for error in errors], "clips are skipped (--json lists them)", limit=10)
 
 
-def note_single_groups(classes: Iterable[str]) -> None:
-    """Print which classes are left out as a whole."""
-    for name in classes:
+def note_outcome(outcome: Evaluation | TrainedModel, notes: Iterable[str]) -> None:
+    """Print which clips are skipped, which classes are left out as a whole, and what else there is to say."""
+    note_skipped(outcome.failures.values())
+    for name in outcome.single_group_classes:
         note(
             f"the class {name} has a single clip or source: its clips are left out together, and so they are "
             "classified wrongly"
         )
+    for text in notes:
+        note(text)
 
 
 @contextmanager

@@ -96,13 +96,9 @@ def all_commands(group: Any, above: str = "") -> Iterator[tuple[str, list[Any]]]
 
 
 def read_defaults(context: typer.Context) -> None:
-    """Read all files into the `default_map` of a context; of two defaults of an option the later one counts.
+    """Read all files into the `default_map` of the program's context; of two defaults the later one counts.
 
-    Parameters
-    ----------
-    context : typer.Context
-        Of the program, whose commands and options the files are compared with. Its `obj` becomes the file of
-        each default, by the name of the command and that of the parameter.
+    Its `obj` becomes the file of each default, by the name of the command and that of the parameter.
     """
     defaults: dict[str, Any] = {}
     context.default_map, context.obj = defaults, {}
@@ -111,8 +107,9 @@ def read_defaults(context: typer.Context) -> None:
     for file in files:
         for table, values in _tables(file):
             options = _options(table, commands, file)
+            whose = "that commands share" if table == TABLE else f"of `sysbags {table.replace('.', ' ')}`"
             for key, value in values.items():
-                _check_known(key, options, f"{file.path}: [{table}] {key} is not an option {_whose(table)}")
+                _check_known(key, options, f"{file.path}: [{table}] {key} is not an option {whose}")
                 for command, option in options[key]:
                     entries = defaults
                     for name in command.split():
@@ -159,10 +156,6 @@ def _options(
                 for word in long or option.opts:
                     found.setdefault(word.lstrip("-"), []).append((name, option))
     return found
-
-
-def _whose(table: str) -> str:
-    return "that commands share" if table == TABLE else f"of `sysbags {table.replace('.', ' ')}`"
 
 
 def _check_known(name: str, names: Collection[str], problem: str) -> None:

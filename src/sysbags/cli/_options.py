@@ -286,11 +286,8 @@ class FolderSettings(Settings):
             tune=tune,
             fixed=[name for name in ("window", "words") if getattr(self, name) is not None],
         )
-        return {
-            "bags": self.make_all_bags(random_state),
-            "settings": chosen,
-            "random_state": random_state,
-        }
+        bags = self.make_all_bags(random_state)
+        return {"bags": bags, "settings": chosen, "random_state": random_state}
 
 
 def check_network(name: str, what: str) -> None:
@@ -382,11 +379,3 @@ def rate_per_second(text: str, option: str) -> float:
     if not slash or not 0.0 < number < math.inf:
         raise ParameterError(f"{option} is {text!r}, but it must be a rate, such as 1/day, 2/h or 1/10min")
     return number / seconds
-
-
-def help_text(command: Callable[..., None]) -> str:
-    """Return the docstring of a command as its help text.
-
-    Lines end where the source needs it, but terminals have widths of their own.
-    """
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in str(command.__doc__).split("\n\n"))

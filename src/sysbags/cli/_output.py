@@ -37,12 +37,7 @@ def note_error(text: str) -> None:
 def note_summary(texts: Sequence[str], what: str, limit: int = 3) -> None:
     """Print each text as a note; of more than `limit` only how many there are, and the first as an example.
 
-    Parameters
-    ----------
-    texts : sequence of str
-    what : str
-        What there are many of, such as "clips are damaged".
-    limit : int, default=3
+    `what` is what there are many of, such as "clips are damaged".
     """
     if len(texts) <= limit:
         for text in texts:
@@ -76,6 +71,12 @@ def show_seconds(seconds: Mapping[str, float]) -> None:
     show_table(["stage", "seconds"], [[name, number(value)] for name, value in seconds.items()])
 
 
+def show_records(records: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table with one row per record; the names of their fields are its heads."""
+    heads = [name.replace("_", " ") for name in records[0]]
+    show_table(heads, [map(as_text, record.values()) for record in records])
+
+
 def show_table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
     """Print a table; nothing in it is cut off, and without a terminal nothing is wrapped."""
     from rich import box
@@ -103,24 +104,22 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def check_out(path: Path, inputs: Sequence[Path] = ()) -> None:
+def check_out(path: Path | None, *inputs: Path | None) -> None:
     """Refuse, before any work, an output file that cannot be written or that would overwrite an input.
 
-    Parameters
-    ----------
-    path : Path
-        The output file.
-    inputs : sequence of Path
-        The files and folders that the command reads. In a folder the video files, the images of folders of
-        images and the index are inputs, whether or not they are there already; other files are not.
+    Inputs are the files and folders that the command reads. In a folder these are the video files, the
+    images of folders of images and the index, whether or not they are there already. None is an option
+    without a value.
     """
+    if path is None:
+        return
     if path.is_dir():
         raise FileError(f"{path} is a folder, but the output must be a file")
     above = path.absolute().parent
     if not above.is_dir() or not os.access(above, os.W_OK):
         what = "is not a folder that may be written to" if above.exists() else "does not exist"
         raise FileError(f"cannot write {path}: {above} {what}")
-    for entry in inputs:
+    for entry in filter(None, inputs):
         if any(_is_same(path, file) for file in ([entry] if entry.is_file() else _input_files(entry))):
             what = "an input" if entry.is_file() else f"an input, in {entry},"
             raise FileError(f"cannot write {path}: it is {what} and would be overwritten")

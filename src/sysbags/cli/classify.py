@@ -11,7 +11,7 @@ import typer
 from sysbags._common.files import is_saved
 from sysbags._common.messages import Stages
 from sysbags.cli._clips import load_model, read_clips
-from sysbags.cli._options import Json, NJobs
+from sysbags.cli._options import Json, NJobs, argument, option
 from sysbags.cli._output import check_out, note, note_error, number, print_json, say, show_table
 from sysbags.errors import OrderError, ParameterError
 
@@ -22,40 +22,23 @@ NONE_OF_THESE = "none of these"
 
 
 def classify(
-    model: Annotated[Path, typer.Argument(metavar="MODEL...", help="Models that fit has saved.")],
+    model: Annotated[Path, argument("MODEL...", "Models that fit has saved.")],
     clips: Annotated[
-        list[Path],
-        typer.Argument(metavar="CLIP...", help="Video files, folders of images, or folders to search."),
+        list[Path], argument("CLIP...", "Video files, folders of images, or folders to search.")
     ],
     top: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, show_default="3, in --csv 1", help="Show N classes, also in --csv."),
+        int | None, option("Show N classes, also in --csv.", "N", min=1, default="3, in --csv 1")
     ] = None,
     coverage: Annotated[
         str | None,
-        typer.Option(
-            metavar="90%",
-            show_default=False,
-            help="Also the set of classes that holds the true one so often; it may be empty.",
-        ),
+        option("Also the set of classes that holds the true one so often; it may be empty.", "90%"),
     ] = None,
-    table: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Write a table, comma-separated values.")
-    ] = None,
-    start: Annotated[
-        int | None, typer.Option(metavar="N", min=0, show_default=False, help="First frame, counted from 0.")
-    ] = None,
-    stop: Annotated[
-        int | None, typer.Option(metavar="N", min=1, show_default=False, help="Frame to stop before.")
-    ] = None,
+    table: Annotated[Path | None, option("Write a table, comma-separated values.", "FILE", "--csv")] = None,
+    start: Annotated[int | None, option("First frame, counted from 0.", "N", min=0)] = None,
+    stop: Annotated[int | None, option("Frame to stop before.", "N", min=1)] = None,
     max_frames: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            show_default=False,
-            help="Look at N frames from the first on, whatever the model was fitted with.",
-        ),
+        option("Look at N frames from the first on, whatever the model was fitted with.", "N", min=1),
     ] = None,
     n_jobs: NJobs = -1,
     as_json: Json = False,
@@ -78,8 +61,7 @@ def classify(
         raise ParameterError("there is no clip to classify: name clips after the models")
     alpha = None if coverage is None else 1.0 - _share(coverage)
     paths = list(_searched(clips))
-    if table is not None:
-        check_out(table, [*models, *paths])
+    check_out(table, *models, *paths)
     reading = {"start": start, "stop": stop, "max_frames": max_frames}
     entries = [
         {"model": path, **entry}
@@ -91,14 +73,9 @@ def classify(
     if as_json:
         print_json({"clips": [_record(entry, with_model=len(models) > 1) for entry in entries]})
     else:
-        for path in models:
-            rows = [entry for entry in entries if entry["model"] == path and "error" not in entry]
-            if len(models) > 1:
-                say(f"{path}:")
-            if rows:
-                _show(rows, top or 3)
-    errors = [entry["error"] for entry in entries if "error" in entry]
-    for error in dict.fromkeys(errors):
+        _show(models, entries, top or 3)
+    errors = dict.fromkeys(entry["error"] for entry in entries if "error" in entry)
+    for error in errors:
         note_error(error)
     if errors:
         raise typer.Exit(2)
@@ -230,13 +207,19 @@ def _write(path: Path, entries: list[dict[str, Any]], with_model: bool, top: int
     write_table(path, rows if with_model else [row[1:] for row in rows])
 
 
-def _show(entries: list[dict[str, Any]], top: int) -> None:
-    parts = list(next((entry["parts"] for entry in entries if "parts" in entry), ()))
-    calibrated = any(entry.get("probabilities") for entry in entries)
-    sets = ["set"] if "set" in entries[0] else []
-    last = "most probable first" if calibrated else "squared distances, the nearest first"
-    heads = ["clip", "label", *sets, *parts, last]
-    show_table(heads, [_row(entry, parts, bool(sets), top) for entry in entries])
+def _show(models: list[Path], entries: list[dict[str, Any]], top: int) -> None:
+    """Print a table for each model."""
+    for path in models:
+        if len(models) > 1:
+            say(f"{path}:")
+        own = [entry for entry in entries if entry["model"] == path and "error" not in entry]
+        if own:
+            parts = list(next((entry["parts"] for entry in own if "parts" in entry), ()))
+            calibrated = any(entry.get("probabilities") for entry in own)
+            sets = ["set"] if "set" in own[0] else []
+            last = "most probable first" if calibrated else "squared distances, the nearest first"
+            heads = ["clip", "label", *sets, *parts, last]
+            show_table(heads, [_row(entry, parts, bool(sets), top) for entry in own])
 
 
 def _row(entry: dict[str, Any], names: list[str], with_set: bool, top: int) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from sysbags._common.messages import Stages
-from sysbags.cli._clips import note_single_groups, note_skipped, warnings_as_notes, without_class
+from sysbags.cli._clips import note_outcome, warnings_as_notes, without_class
 from sysbags.cli._config import from_file, given
 from sysbags.cli._options import (
     Classifier,
@@ -24,7 +24,7 @@ from sysbags.cli._options import (
     option,
     with_settings,
 )
-from sysbags.cli._output import check_out, note, print_json, say, show_seconds, show_table
+from sysbags.cli._output import check_out, note, number, print_json, say, show_seconds, show_table
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
@@ -102,8 +102,7 @@ def evaluate(
     from sysbags import evaluate as evaluation
     from sysbags._common.parallel import connected
 
-    if report is not None:
-        check_out(report, [folder])
+    check_out(report, folder)
     data, settings = _read(folder, settings)
     resolved, stages = _protocol(data, protocol, folder), Stages()
     if folds is not None and not from_file("folds") and resolved not in (Protocol.FOLDS, Protocol.PREDEFINED):
@@ -124,10 +123,7 @@ def evaluate(
             client=client,
             stages=stages,
         )
-    note_skipped(outcome.failures.values())
-    note_single_groups(outcome.single_group_classes)
-    for text in outcome.facts["notes"]:
-        note(text)
+    note_outcome(outcome, outcome.facts["notes"])
     if report is not None:
         from sysbags.report import write_report
 
@@ -253,8 +249,7 @@ def _show(outcome: Evaluation, skipped: int) -> None:
 
 
 def _listed(settings: dict[str, Any]) -> str:
-    texts = {name: f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in settings.items()}
-    return ", ".join(f"{name} {text}" for name, text in texts.items())
+    return ", ".join(f"{name} {number(v) if isinstance(v, float) else v}" for name, v in settings.items())
 
 
 def _trial_row(method: Method) -> list[str]:

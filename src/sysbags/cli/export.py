@@ -56,8 +56,7 @@ def export(
     is_folder = to is Format.FIFTYONE
     if is_folder and out.is_file():
         raise FileError(f"{out} is a file, but fiftyone reads a folder")
-    inputs = [source] if clips is None else [source, clips]
-    check_out(out / "samples.json" if is_folder and out.is_dir() else out, inputs)
+    check_out(out / "samples.json" if is_folder and out.is_dir() else out, source, clips)
     check_format(to, out)
     if is_library(source):
         if clips is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sysbags._common.messages import QUIET, VERBOSITY, Stages
-from sysbags.cli._clips import note_single_groups, note_skipped, warnings_as_notes, without_class
+from sysbags.cli._clips import note_outcome, skipped, warnings_as_notes, without_class
 from sysbags.cli._options import (
     Classifier,
     FolderSettings,
@@ -67,7 +67,7 @@ def fit(
     from sysbags.storage import save
 
     size, stages = _size(compress), Stages()
-    check_out(out, [folder])
+    check_out(out, folder)
     settings = settings.with_preset()
     choices = settings.choices(random_state)
     data = class_folders(folder)
@@ -91,10 +91,7 @@ def fit(
             n_jobs=n_jobs,
             stages=stages,
         )
-    note_skipped(trained.failures.values())
-    note_single_groups(trained.single_group_classes)
-    for text in trained.notes:
-        note(text)
+    note_outcome(trained, trained.notes)
     with stages("file"):
         save(out, trained.pipeline)
     facts = _facts(trained, out, groups is not None, stages)
@@ -129,7 +126,7 @@ def _facts(trained: TrainedModel, out: Path, by_source: bool, stages: Stages) ->
         "bytes": out.stat().st_size,
         "classes": {name: labels.count(name) for name in dict.fromkeys(labels)},
         "clips": len(labels),
-        "skipped": [{"path": str(path), "error": str(error)} for path, error in trained.failures.items()],
+        "skipped": skipped(trained),
         **{name.replace(" ", "_"): value for name, value in chosen.items()},
         "settings_tried": len(trained.tried),
         "chosen": list(names.values()),
@@ -153,8 +150,8 @@ def _show(facts: dict[str, Any]) -> None:
     if facts["chosen"]:
         how = f"chosen from {facts['settings_tried']} settings by leave-one-{facts['left_out']}-out"
     weights = ", ".join(
-        f"{name} = {value if isinstance(value, str) else number(value)}"
-        for name, value in ((name, facts[name]) for name in ("lambda_a", "lambda_mu"))
+        f"{name} = {facts[name] if isinstance(facts[name], str) else number(facts[name])}"
+        for name in ("lambda_a", "lambda_mu")
     )
     bags = f" of {facts['bags']}" if "bags" in facts else ""
     say(f"{facts['classifier']}{bags}, metric {facts['metric']} of {facts['normal_form']} states, {weights}")

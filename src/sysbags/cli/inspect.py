@@ -10,7 +10,7 @@ from sysbags._common.files import is_saved
 from sysbags._common.messages import Stages
 from sysbags.cli._clips import read_clips
 from sysbags.cli._options import Json, Settings, argument, option, with_settings
-from sysbags.cli._output import as_text, check_out, print_json, say, show_facts, show_table
+from sysbags.cli._output import check_out, print_json, say, show_facts, show_records
 from sysbags.errors import FileError, OrderError, ParameterError, VideoWarning
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ def inspect(
 
     Example: sysbags inspect clip.mp4 --plot clip.png
     """
-    if plot is not None:
-        check_out(plot, [file])
+    check_out(plot, file)
     if is_saved(file):
         if settings.given():
             raise ParameterError(f"{', '.join(settings.given())} goes with clips, but {file} is a saved file")
@@ -53,8 +52,8 @@ def inspect(
     facts["systems"] = [{"name": name, **_system_facts(system)} for name, system in systems]
     if as_json:
         print_json({"path": file, **facts})
-        return
-    _show(facts)
+    else:
+        _show(facts)
 
 
 def _saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
@@ -193,37 +192,26 @@ def spectrum(system: System) -> list[dict[str, float | None]]:
 
 def _show(facts: dict[str, Any]) -> None:
     systems, regions = facts.pop("systems"), facts.pop("regions", [])
-    rows: list[tuple[str, Any]] = []
+    rows: dict[str, Any] = {}
     for name, value in facts.items():
-        if name == "steps":
-            rows += value.items()
-        else:
-            rows.append((name, value))
+        rows |= value if name == "steps" else {name: value}
     if len(systems) == 1:
-        waves = systems[0].pop("spectrum")
-        rows += [(name, value) for name, value in systems[0].items() if name != "name" and value is not None]
-    show_facts(dict(rows))
-    if len(systems) == 1:
+        rows |= {
+            name: value
+            for name, value in systems[0].items()
+            if name not in ("name", "spectrum") and value is not None
+        }
+    show_facts(rows)
+    if systems or regions:
         say("")
+    if len(systems) == 1:
         say("Spectrum of the transition")
-        show_table(
-            [head.replace("_", " ") for head in waves[0]], [map(as_text, wave.values()) for wave in waves]
-        )
+        show_records(systems[0]["spectrum"])
     elif regions:
-        say("")
-        show_table(
-            [head.replace("_", " ") for head in regions[0]],
-            [map(as_text, row.values()) for row in regions],
-        )
+        show_records(regions)
     elif systems:
-        say("")
         say("Systems, and the largest eigenvalue of each transition")
         heads = ("name", "order", "samples")
-        leading = [system["spectrum"][0] for system in systems]
-        show_table(
-            [head.replace("_", " ") for head in (*heads, *leading[0])],
-            [
-                [*(str(system[head]) for head in heads), *map(as_text, wave.values())]
-                for system, wave in zip(systems, leading, strict=True)
-            ],
+        show_records(
+            [{**{head: system[head] for head in heads}, **system["spectrum"][0]} for system in systems]
         )

@@ -105,7 +105,7 @@ def add(
 
     is_new = not file.exists()
     if is_new:
-        check_out(file, clips)
+        check_out(file, *clips)
     else:  # it has its settings: those of configuration files are for new ones
         compress, landmarks, model = given(compress=compress, landmarks=landmarks, model=model)
     bags = identifier = None
@@ -135,15 +135,8 @@ def add(
         total = len(opened)
     counts = {"added": result.added, "updated": result.updated, "unchanged": result.unchanged}
     if as_json:
-        print_json(
-            {
-                "library": file,
-                **counts,
-                "skipped": skipped(result),
-                "missing": result.missing,
-                "clips": total,
-            }
-        )
+        others = {"skipped": skipped(result), "missing": result.missing, "clips": total}
+        print_json({"library": file, **counts, **others})
     else:
         words = ", ".join(f"{count} {name}" for name, count in counts.items())
         say(f"{words}, {len(result.failures)} skipped; {total} clips in {file}")
@@ -360,7 +353,7 @@ def export(
 
     Example: sysbags library export clips.library --out clips.csv
     """
-    check_out(out, [file])
+    check_out(out, file)
     with _opened(file) as opened:
         opened.export(out)
         total = len(opened)

@@ -52,7 +52,7 @@ def matrix(
     from sysbags.distances.pairwise import pairwise_distances
     from sysbags.means.compilation import compiled_for
 
-    check_out(out, [folder, *([] if model is None else [model])])
+    check_out(out, folder, model)
     features = Features.of(settings, model, metric, lambda_a, lambda_mu, random_state)
     stages = Stages()
     with connected(scheduler) as client, use_client(client):

@@ -46,7 +46,7 @@ def mean(
     from sysbags.means.frechet import frechet_mean
     from sysbags.storage import save
 
-    check_out(out, [*clips, *([] if model is None else [model])])
+    check_out(out, *clips, model)
     features, stages = Features.of(settings, model, "alignment", lambda_a, lambda_mu, random_state), Stages()
     with compiled_ahead("means"):
         read = features.read(clips, stages, n_jobs)

@@ -7,20 +7,21 @@ from typing import Annotated, Any
 
 import typer
 
-from sysbags.cli._options import Json, help_text
+from sysbags.cli._options import Json, argument, option
 from sysbags.cli._output import note, print_json, say, show_table
 from sysbags.errors import ParameterError
 
 models = typer.Typer(invoke_without_command=True, rich_markup_mode="rich")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="The name of the network.")]
+Name = Annotated[str, argument("NAME", "The name of the network.")]
 
 
+@models.callback()
 def about(context: typer.Context, as_json: Json = False) -> None:
-    """List the networks for deep bags: where their files are, or the command that gets them.
+    """List the networks for deep bags, add one, or download one.
 
-    Files are looked for in the folder that the environment variable SYSBAGS_MODELS names, then in the user's
-    data folder.
+    The list says where their files are, or names the command that gets them. Files are looked for in the
+    folder that the environment variable SYSBAGS_MODELS names, then in the user's data folder.
 
     Example: sysbags models
     """
@@ -28,8 +29,11 @@ def about(context: typer.Context, as_json: Json = False) -> None:
         list_all(as_json)
 
 
+@models.command("list")
 def list_all(as_json: Json = False) -> None:
-    """List the networks: files or the command that gets them, licences, sources and checksums.
+    """List the networks with their files, licences and sources.
+
+    For a file that is missing the command that gets it is shown.
 
     Example: sysbags models list
     """
@@ -53,28 +57,19 @@ def list_all(as_json: Json = False) -> None:
     )
 
 
+@models.command()
 def add(
     name: Name,
-    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="An ONNX file.")],
-    size: Annotated[
-        str | None, typer.Option(metavar="N|HxW", show_default=False, help="Size of its input.")
-    ] = None,
-    mean: Annotated[
-        str | None,
-        typer.Option(metavar="X|X,Y,Z", show_default=False, help="Mean of its input, for colours to 255."),
-    ] = None,
-    std: Annotated[
-        str | None,
-        typer.Option(metavar="X|X,Y,Z", show_default=False, help="Standard deviation of its input."),
-    ] = None,
-    output: Annotated[
-        str | None, typer.Option(metavar="channels|tokens", help="What it gives.", show_default="channels")
-    ] = None,
-    licence: Annotated[str | None, typer.Option(show_default=False, help="Its licence.")] = None,
-    source: Annotated[str | None, typer.Option(show_default=False, help="Where it is from.")] = None,
+    file: Annotated[Path, argument("FILE", "An ONNX file.")],
+    size: Annotated[str | None, option("Size of its input.", "N|HxW")] = None,
+    mean: Annotated[str | None, option("Mean of its input, for colours to 255.", "X|X,Y,Z")] = None,
+    std: Annotated[str | None, option("Standard deviation of its input.", "X|X,Y,Z")] = None,
+    output: Annotated[str | None, option("What it gives.", "channels|tokens", default="channels")] = None,
+    licence: Annotated[str | None, option("Its licence.")] = None,
+    source: Annotated[str | None, option("Where it is from.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Keep a copy of an ONNX file in the user's data folder, as the network NAME.
+    """Copy an ONNX file to the user's data folder, as NAME.
 
     For a registered network it may be any export of it, such as one of another precision. Model files keep
     the checksum of the file that they were made with, and refuse another. A new network is described by the
@@ -94,9 +89,9 @@ def add(
     from sysbags.bags.networks import check_network
 
     given = {
-        "size": None if size is None else _numbers(size, "--size", "x", int),
-        "mean": None if mean is None else _numbers(mean, "--mean", ",", float),
-        "std": None if std is None else _numbers(std, "--std", ",", float),
+        "size": _numbers(size, "--size", "x", int),
+        "mean": _numbers(mean, "--mean", ",", float),
+        "std": _numbers(std, "--std", ",", float),
         "output": output,
         "licence": licence,
         "source": source,
@@ -120,8 +115,11 @@ def add(
         )
 
 
+@models.command()
 def fetch(name: Name, as_json: Json = False) -> None:
-    """Download the file of a registered network into the user's data folder, and compare its checksum.
+    """Download a registered network, and compare its checksum.
+
+    The file is in the user's data folder then.
 
     Example: sysbags models fetch resnet18-v2
     """
@@ -143,8 +141,10 @@ def _report(name: str, path: Path, as_json: bool) -> None:
         say(f"The network {name} is {path}.")
 
 
-def _numbers(text: str, option: str, separator: str, kind: type[Any]) -> Any:
-    """Return the number or the list of numbers in an option."""
+def _numbers(text: str | None, option: str, separator: str, kind: type[Any]) -> Any:
+    """Return the number or the list of numbers in an option; None if it has no value."""
+    if text is None:
+        return None
     try:
         values = [kind(part) for part in text.split(separator)]
     except ValueError:
@@ -152,9 +152,3 @@ def _numbers(text: str, option: str, separator: str, kind: type[Any]) -> Any:
             f"{option} is {text!r}, but it must be a number, or numbers with {separator!r} between them"
         ) from None
     return values[0] if len(values) == 1 else values
-
-
-models.callback(help=help_text(about))(about)
-models.command("list", help=help_text(list_all))(list_all)
-models.command("add", help=help_text(add))(add)
-models.command("fetch", help=help_text(fetch))(fetch)

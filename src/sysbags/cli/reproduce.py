@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sysbags._common.messages import Stages
+from sysbags.cli._clips import note_skipped, skipped, warnings_as_notes
 from sysbags.cli._config import from_file
 from sysbags.cli._options import Json, NJobs, RandomState, argument, option
 from sysbags.cli._output import check_out, note, number, print_json, say, show_seconds, show_table
@@ -71,13 +72,11 @@ def reproduce(
     """
     from sysbags import reproduce as experiments
     from sysbags._common.cache import Cache
-    from sysbags.cli._clips import note_skipped, warnings_as_notes
     from sysbags.datasets.layouts import LAYOUTS
 
     if words is not None and name != Name.YUPENN and not from_file("words"):
         raise ParameterError(f"--words goes with yupenn, but the data set is {name}")
-    if report is not None:
-        check_out(report, [data])
+    check_out(report, data)
     clips = LAYOUTS[name].find(data, allow_incomplete=allow_incomplete)
     if clips.differences:
         note(f"{data} is not {clips.layout.title} as in the paper: {'; '.join(clips.differences)}")
@@ -132,7 +131,7 @@ def _document(
             for label, members in clips.members.items()
         },
         "unknown_folders": dict(clips.unknown_folders),
-        "skipped": [{"path": path, "error": str(error)} for path, error in evaluation.failures.items()],
+        "skipped": skipped(evaluation),
         "clips": [clip.name for clip in evaluation.clips],
         "methods": [
             {
@@ -170,10 +169,10 @@ def _share(method: Method) -> float:
 def _show(name: str, outcome: Outcome, stages: Stages) -> None:
     from sysbags.reproduce import published
 
-    evaluation, skipped = outcome.evaluation, len(outcome.evaluation.failures)
+    evaluation = outcome.evaluation
     say(
         f"{evaluation.title}: {len(evaluation.clips)} clips of {len(evaluation.classes)} classes, "
-        f"{skipped} skipped; {evaluation.protocol}"
+        f"{len(evaluation.failures)} skipped; {evaluation.protocol}"
     )
     if outcome.departures:
         say(f"Not as in the paper: {'; '.join(outcome.departures)}")

@@ -61,7 +61,7 @@ def synthesize(
 
     if not 0.0 < seconds <= LONGEST:
         raise ParameterError(f"--seconds is {seconds:g}, but it must be above 0 and at most {LONGEST:g}")
-    check_out(out, [clip])
+    check_out(out, clip)
     if os.path.lexists(out):
         raise FileError(f"{out} exists already: remove it, or choose another name")
     check_format(out)

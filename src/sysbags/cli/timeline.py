@@ -18,7 +18,7 @@ from sysbags.cli._options import (
     out_option,
     with_settings,
 )
-from sysbags.cli._output import as_text, check_out, note, print_json, say, show_table
+from sysbags.cli._output import check_out, note, print_json, say, show_records
 
 USUAL_RATE = 25.0  # frames per second, for a folder of images
 
@@ -61,7 +61,7 @@ def timeline(
     from sysbags.watch.timeline import timeline as find_phases
 
     for path in filter(None, (out, phases_csv, stats)):
-        check_out(path, [clip])
+        check_out(path, clip)
     bag, identifier, stages = settings.make_bags(random_state), settings.make_identifier(), Stages()
     amount = number_or_auto(penalty, "--penalty")
     if framerate is not None:
@@ -107,11 +107,9 @@ def timeline(
         print_json({**facts, "labels": kinds, "phases": phases, "windows": windows})
         return
     shown = ("phase", "label", "start_timecode", "end_timecode", "start_frame", "end_frame", "length_seconds")
-    show_table(
-        [name.replace("_", " ") for name in shown], [[as_text(row[name]) for name in shown] for row in phases]
-    )
+    show_records([{name: row[name] for name in shown} for row in phases])
     say("")
-    show_table(list(kinds[0])[:3], [[as_text(value) for value in list(row.values())[:3]] for row in kinds])
+    show_records([dict(list(row.items())[:3]) for row in kinds])
     for path in filter(None, (out, phases_csv, stats)):
         say(f"written: {path}")
 

@@ -126,8 +126,6 @@ def watch(
     _check(source, normal, [path for path in (events, save_normal, checkpoint) if path is not None])
     if save_clips is not None and save_clips.exists() and not save_clips.is_dir():
         raise FileError(f"--save-clips is {save_clips}, which is a file, but it must be a folder")
-    own = {"learn": learn, "length": length, "step": step, "grid": grid, "mask": mask}
-    own["save-normal"] = save_normal
     options: dict[str, Any] = {
         "false_alarms": rate_per_second(false_alarms, "--false-alarms"),
         "adapt": None if adapt is None else seconds_of(adapt, "--adapt"),
@@ -141,14 +139,16 @@ def watch(
         windows=windows,
     )
     if normal is not None:
-        asked = [f"--{name}" for name, value in own.items() if given(**{name.replace("-", "_"): value})[0]]
+        names = ("--learn", "--length", "--step", "--grid", "--mask", "--save-normal")
+        own = given(learn=learn, length=length, step=step, grid=grid, mask=mask, save_normal=save_normal)
+        asked = [name for name, value in zip(names, own, strict=True) if value]
         for name in [*asked, *settings.given()]:
             raise ParameterError(f"--normal says what was learnt, and how: leave out {name}")
         found = load_normal(normal)
         bag, options["normal"] = found.bag, found
     else:
         settings = replace(settings, bags=settings.bags or WATCHED)
-        is_network = "size" in _bag_options(settings)
+        is_network = "size" in BAGS[settings.names()[0]].bag_class.options
         plain = settings.make_bags() if is_network else replace(settings, size=None).make_bags()
         bag = plain if grid is None and mask is None else Regions(plain, grid, mask)
         identifier = settings.make_identifier()
@@ -186,13 +186,9 @@ def _check(source: str, normal: Path | None, outputs: list[Path]) -> None:
     """Refuse, before any work, options that do not fit."""
     inputs = [Path(source)] if source != "-" and os.path.exists(source) else []
     for path in outputs:
-        check_out(path, inputs + ([] if normal is None else [normal]))
+        check_out(path, *inputs, normal)
     if len({os.path.realpath(path) for path in outputs}) < len(outputs):
         raise ParameterError("--events, --save-normal and --checkpoint must be different files")
-
-
-def _bag_options(settings: Settings) -> tuple[str, ...]:
-    return BAGS[settings.names()[0]].bag_class.options
 
 
 @contextmanager
