@@ -383,8 +383,8 @@ def test_tuning_of_bags(data, monkeypatch):
     line = result.methods[0]
     assert (line.name, line.p_value) == ("LBP systems, tuned", None)
     chosen = chosen_settings(line)
-    neighbors = chosen.pop("n_neighbors")
-    assert sum(neighbors.values()) == chosen["classifier"]["nearest-system"]
+    neighbors = chosen.pop("n_neighbors", {})  # where the nearest system was chosen, and it is not 1
+    assert set(map(str, neighbors)) <= {"3", "5"}
     assert chosen.keys() == {
         "bag parameters",
         "kernel",
@@ -411,8 +411,8 @@ def test_tuning_of_streams(data):
     line = result.methods[0]
     assert (line.name, line.classifier) == ("stream systems, tuned", "chosen")
     chosen = chosen_settings(line)
-    neighbors = chosen.pop("n_neighbors", {})
-    assert sum(neighbors.values()) == chosen["classifier"].get("nearest-system", 0)
+    neighbors = chosen.pop("n_neighbors", {})  # where the nearest system was chosen, and it is not 1
+    assert set(map(str, neighbors)) <= {"3", "5"}
     assert all(sum(counts.values()) == len(np.unique(GROUPS)) for counts in chosen.values())
     assert line.settings["bag parameters"] == "as given"
     assert (line.settings["lambda_a"], line.settings["lambda_mu"]) == (1.0, 3.0)

@@ -185,7 +185,7 @@ class NearestSystem(SystemClassifier):
     ) -> Iterator[tuple[dict[str, Any], ScorePredictor]]:
         """Yield the nearest clip; to tune, more neighbours too. See `SystemClassifier.candidates`."""
         for count in TUNED_NEIGHBORS if tune else (1,):
-            parameters = {"n_neighbors": count} if tune else {}
+            parameters = {} if count == 1 else {"n_neighbors": count}
             yield parameters, Neighbors(clips.squared, clips.codes, clips.groups, count)
 
     def _compare(self, bags: list[list[System]]) -> ClassScores:
