@@ -20,7 +20,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from benchmarks.machine import facts
 from sysbags._common.types import Array, IntArray
 from sysbags.classifiers.scores import half_mean
-from sysbags.classifiers.scores.ridge import _targets
+from sysbags.classifiers.scores.ridge import targets
 from sysbags.evaluate.vector_predictors import between_vectors
 
 SIZES = (2, 5, 7, 4, 9, 5, 9, 11, 8, 11, 7, 14, 8, 5, 5, 5, 7, 6, 5)
@@ -34,7 +34,7 @@ def predict(way: str, ridge: float, points: Array, codes: IntArray, new: Array) 
     """Class codes of new points, by ridge regression on the others."""
     weights = compute_sample_weight("balanced", codes) if way == "equal classes" else None
     penalty = ridge * half_mean(between_vectors(points, points, "euclidean"))
-    wanted = _targets(codes, len(SIZES))
+    wanted = targets(codes, len(SIZES))
     scores = Ridge(penalty).fit(points, wanted, weights).predict(new)
     counts = np.bincount(codes, minlength=len(SIZES))
     if way == "divided scores":

@@ -17,7 +17,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 import sysbags
 from sysbags.classifiers.kernel_ridge import KernelRidgeClassifier
 from sysbags.classifiers.scores import half_mean
-from sysbags.classifiers.scores.ridge import Ridge, _bordered, _targets, euclidean_part, gaussian_distances
+from sysbags.classifiers.scores.ridge import Ridge, bordered, euclidean_part, gaussian_distances, targets
 from sysbags.datasets import make_streams
 from sysbags.distances.pairwise import pairwise_distances
 from sysbags.errors import DistanceWarning, IncompatibleSystemsError, ParameterError
@@ -184,7 +184,7 @@ def test_on_points_it_is_ridge_regression(seed, ridge, exponent, class_weight):
     assert model.negative_share_ < 1e-12
     expected = least_squares(points, codes, judged, ridge * variance, 3, weights)
     np.testing.assert_allclose(model.decision_function(point_systems(judged)), expected, rtol=0, atol=1e-9)
-    expected = LinearRidge(alpha=ridge * variance).fit(points, _targets(codes, 3), weights).predict(points)
+    expected = LinearRidge(alpha=ridge * variance).fit(points, targets(codes, 3), weights).predict(points)
     np.testing.assert_allclose(model.decision_function(point_systems(points)), expected, rtol=0, atol=1e-9)
 
 
@@ -231,7 +231,7 @@ def test_on_systems_it_is_ridge_regression_of_their_covariances():
     variance = table[train].var(axis=0, ddof=1).sum()
     assert model.variance_ == pytest.approx(variance, rel=1e-10)
     codes = np.unique(labels[train], return_inverse=True)[1]
-    twin = LinearRidge(alpha=0.2 * variance, solver="svd").fit(table[train], _targets(codes, 3))
+    twin = LinearRidge(alpha=0.2 * variance, solver="svd").fit(table[train], targets(codes, 3))
     scores = model.decision_function([systems[k] for k in np.flatnonzero(judged)])
     # Distances are differences of norms: their round-off relative to the variance, and a ridge of 0.2.
     np.testing.assert_allclose(scores, twin.predict(table[judged]), rtol=0, atol=1e-9)
@@ -246,7 +246,7 @@ def test_with_a_width_it_is_kernel_ridge_regression_of_gaussians(seed, ridge, wi
     codes = rng.permutation(np.arange(12) % 3)
     model = KernelRidgeClassifier(**ON_POINTS, ridge=ridge, width=width).fit(point_systems(points), codes)
     gamma = 1.0 / (2.0 * width * points.var(axis=0, ddof=1).sum())
-    kernel, wanted = rbf_kernel(points, gamma=gamma), _targets(codes, 3)
+    kernel, wanted = rbf_kernel(points, gamma=gamma), targets(codes, 3)
     # The mean squared distance of two points of the sphere on which the Gaussian puts them.
     variance = (1.0 - kernel[~np.eye(12, dtype=bool)]).mean()
     centerer = KernelCenterer().fit(kernel)
@@ -268,8 +268,8 @@ def test_the_linear_equations_give_the_same_coefficients(seed, ridge):
     rng = np.random.default_rng(seed)
     points, codes = rng.normal(size=(10, 12)), np.arange(10) % 2
     model = KernelRidgeClassifier(**ON_POINTS, ridge=ridge).fit(point_systems(points), codes)
-    squared, wanted = squares(points), _targets(codes, 2)
-    matrix = _bordered(squared, ridge * half_mean(squared))
+    squared, wanted = squares(points), targets(codes, 2)
+    matrix = bordered(squared, ridge * half_mean(squared))
     np.testing.assert_allclose(matrix, matrix.T, rtol=0, atol=0)
     solution = np.linalg.solve(matrix, np.vstack([wanted, np.zeros((1, 2))]))
     np.testing.assert_allclose(model.coefficients_, solution[:-1], rtol=0, atol=1e-10)
@@ -291,7 +291,7 @@ def test_training_items_are_met_as_the_ridge_falls(clips):
 def test_scores_have_the_average_of_the_targets_and_large_ridges_leave_nothing_else(clips, ridge, width):
     systems, _, labels = clips
     model = KernelRidgeClassifier(**WEIGHTS, ridge=ridge, width=width).fit(systems, labels)
-    wanted = _targets(np.unique(labels, return_inverse=True)[1], 3)
+    wanted = targets(np.unique(labels, return_inverse=True)[1], 3)
     scores = model.decision_function(systems)
     np.testing.assert_allclose(scores.mean(axis=0), wanted.mean(axis=0), rtol=0, atol=1e-10)
     flat = KernelRidgeClassifier(**WEIGHTS, ridge=1e9, width=width).fit(systems, labels)
@@ -366,9 +366,9 @@ def test_no_direction_has_more_than_its_target(seed, ridge):
     """A direction of the eigenvalue e > 0 has ``e / (e + penalty)`` of its target, others have nothing."""
     rng = np.random.default_rng(seed)
     table, codes = random_table(rng, 12), np.arange(12) % 3
-    wanted = _targets(codes, 3) - _targets(codes, 3).mean(axis=0)
+    wanted = targets(codes, 3) - targets(codes, 3).mean(axis=0)
     model = of_table(table, codes, np.arange(12), ridge=ridge)
-    deviations = model.decision_function(items(range(12))) - _targets(codes, 3).mean(axis=0)
+    deviations = model.decision_function(items(range(12))) - targets(codes, 3).mean(axis=0)
     centring = np.eye(12) - 1.0 / 12
     eigenvalues, vectors = np.linalg.eigh(-0.5 * centring @ table @ centring)
     shares = np.maximum(eigenvalues, 0.0) / (np.maximum(eigenvalues, 0.0) + ridge * half_mean(table))
@@ -388,9 +388,9 @@ def test_the_solution_is_bounded_where_the_equations_have_none(seed):
     table, codes = random_table(rng, 12), np.arange(12) % 3
     centring = np.eye(12) - 1.0 / 12
     penalty = -np.linalg.eigvalsh(-0.5 * centring @ table @ centring)[0]
-    assert np.linalg.cond(_bordered(table, penalty)) > 1e12
+    assert np.linalg.cond(bordered(table, penalty)) > 1e12
     model = of_table(table, codes, np.arange(12), ridge=penalty / half_mean(table))
-    bound = np.linalg.norm(_targets(codes, 3), 2) / penalty
+    bound = np.linalg.norm(targets(codes, 3), 2) / penalty
     assert np.linalg.norm(model.coefficients_, 2) <= bound * (1 + 1e-9)
 
 

@@ -194,7 +194,7 @@ class CodebookFolds:
         return self._by_fold(lambda predictor: predictor.scores, excluding)
 
     def distances(self, excluding: int | None = None) -> Array:
-        """Return the distances, if the predictors of all codebooks have them; see `DistancePredictor`."""
+        """Return the distances, if the predictors of all codebooks have them; see `ScorePredictor`."""
         return self._by_fold(lambda predictor: predictor.distances, excluding)
 
     def _by_fold(

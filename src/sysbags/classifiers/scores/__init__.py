@@ -20,7 +20,6 @@ from sysbags.errors import ParameterError
 __all__ = [
     "NO_PREDICTION",
     "ClassScores",
-    "DistancePredictor",
     "Predictor",
     "ScorePredictor",
     "TrainingSet",
@@ -67,19 +66,15 @@ class Predictor(Protocol):
         """
 
 
-class DistancePredictor(Predictor, Protocol):
-    """Predicts by distances to classes."""
+@runtime_checkable
+class ScorePredictor(Predictor, Protocol):
+    """Predicts by scores of classes, and can tell how far away these are."""
 
     def distances(self, excluding: int | None = None) -> Array:
         """Distances of each item to each class, (K, C), without its own group and a further one.
 
         Infinite to a class of which no item is left.
         """
-
-
-@runtime_checkable
-class ScorePredictor(DistancePredictor, Protocol):
-    """Predicts by scores of classes, and can tell how far away these are."""
 
     def scores(self, excluding: int | None = None) -> Array:
         """Scores of each item for each class, (K, C), without its own group and a further one.

@@ -153,7 +153,7 @@ class Centers:
         self._parts = parts
 
     def distances(self, excluding: int | None = None) -> Array:
-        """Return the weighted distances to the centers; see `DistancePredictor`."""
+        """Return the weighted distances to the centers; see `ScorePredictor`."""
         return np.asarray(
             sum(
                 1.0 / unit * (centers.distances(excluding) @ np.asarray(weights))

@@ -80,7 +80,7 @@ class Neighbors:
         return predicted
 
     def distances(self, excluding: int | None = None) -> Array:
-        """Return the distances of the rows to the nearest item of each class; see `DistancePredictor`."""
+        """Return the distances of the rows to the nearest item of each class; see `ScorePredictor`."""
         usable = self._groups != excluding
         return nearest_of_each_class(self._distances, self._codes, self._classes, usable)[0]
 

@@ -48,9 +48,9 @@ def fit_ridge(squared: Array, codes: IntArray, classes: int, ridge: float, weigh
     array([0])
     """
     eigenvalues, vectors, negative_share = _positive_part(squared)
-    values = _targets(codes, classes)
+    values = targets(codes, classes)
     unit = half_mean(squared) or 1.0  # where all distances are 0, any penalty gives the same
-    matrix = _bordered(_between_points(eigenvalues, vectors) / unit, ridge / weights)
+    matrix = bordered(_between_points(eigenvalues, vectors) / unit, ridge / weights)
     solved = np.linalg.solve(matrix, np.pad(values, ((0, 1), (0, 0)))) / unit
     coefficients = vectors @ (vectors.T @ solved[:-1])  # no part in directions of negative eigenvalues
     coefficients = coefficients - coefficients.mean(axis=0)  # their sum is 0 but for round-off
@@ -103,7 +103,7 @@ class Ridge:
     ) -> None:
         classes = int(codes.max()) + 1
         self._distances, self._squared = distances, distances if shown is None else shown
-        self._codes, self._targets = codes, _targets(codes, classes)
+        self._codes, self._targets = codes, targets(codes, classes)
         self._penalty, self._class_size = check_positive(penalty, "the penalty"), class_size
         self._groups, self._group_indices = np.unique(groups, return_inverse=True)
         self._counts = np.zeros((len(self._groups), classes), dtype=np.int64)
@@ -183,7 +183,7 @@ class Ridge:
         return block - left @ step[:, : len(rows)], part - left @ step[:, len(rows) :]
 
     def distances(self, excluding: int | None = None) -> Array:
-        """Return the squared distances to the nearest item of each class; see `DistancePredictor`."""
+        """Return the squared distances to the nearest item of each class; see `ScorePredictor`."""
         usable = self._groups[self._group_indices] != excluding
         return nearest_of_each_class(self._to_others, self._codes, self._targets.shape[1], usable)[0]
 
@@ -193,7 +193,7 @@ class Ridge:
         items, penalties = len(self._codes), np.full(len(self._codes), self._penalty)
         if self._class_size is not None:
             penalties *= self._counts.sum(axis=0)[self._codes] / self._class_size
-        return np.asarray(np.linalg.inv(_bordered(self._distances, penalties))[:items, :items])
+        return np.asarray(np.linalg.inv(bordered(self._distances, penalties))[:items, :items])
 
     @cached_property
     def _coefficients(self) -> Array:
@@ -281,7 +281,7 @@ def _positive_part(squared: Array) -> tuple[Array, Array, float]:
     return np.maximum(eigenvalues[kept], 0.0), vectors[:, kept], negative / total if negative else 0.0
 
 
-def _bordered(squared: Array, penalties: Array) -> Array:
+def bordered(squared: Array, penalties: Array) -> Array:
     """Return the matrix of the linear equations of Euclidean distances, given the penalty of each item.
 
     ``[[-D / 2 + penalties, 1], [1', 0]] [a; b] = [Y; 0]`` gives the coefficients of all classes at once.
@@ -309,6 +309,6 @@ def log_shares(scores: Array) -> Array:
     return np.where(np.isfinite(scores), shares, -np.inf)
 
 
-def _targets(codes: IntArray, classes: int) -> Array:
+def targets(codes: IntArray, classes: int) -> Array:
     """Return 1 for the own class and -1 for the others, (K, C)."""
     return np.where(codes[:, None] == np.arange(classes), 1.0, -1.0)
