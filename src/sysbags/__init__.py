@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sysbags.distances.stein import martin_distance as martin_distance
     from sysbags.distances.stein import max_singular_value_distance as max_singular_value_distance
     from sysbags.errors import SysbagsError as SysbagsError
+    from sysbags.kernels import StreamEmbedding as StreamEmbedding
     from sysbags.means import FrechetMean as FrechetMean
     from sysbags.means import frechet_mean as frechet_mean
     from sysbags.means import medoid as medoid
@@ -53,6 +54,7 @@ _MODULES = {
     "KernelRidgeClassifier": "sysbags.classifiers",
     "NearestMean": "sysbags.classifiers",
     "NearestSystem": "sysbags.classifiers",
+    "StreamEmbedding": "sysbags.kernels",
     "SysbagsError": "sysbags.errors",
     "System": "sysbags.systems",
     "SystemIdentifier": "sysbags.classifiers",

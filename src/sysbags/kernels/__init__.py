@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from sysbags._common.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from sysbags.kernels.embedding import StreamEmbedding as StreamEmbedding
     from sysbags.kernels.functions import feature_map as feature_map
     from sysbags.kernels.functions import kernel_matrix as kernel_matrix
 
 _MODULES = {
     "KERNELS": "sysbags.kernels",
+    "StreamEmbedding": "sysbags.kernels.embedding",
     "feature_map": "sysbags.kernels.functions",
     "kernel_matrix": "sysbags.kernels.functions",
 }
