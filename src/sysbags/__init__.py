@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sysbags.classifiers import KernelRidgeClassifier as KernelRidgeClassifier
     from sysbags.classifiers import NearestMean as NearestMean
     from sysbags.classifiers import NearestSystem as NearestSystem
+    from sysbags.classifiers import StreamClassifier as StreamClassifier
     from sysbags.classifiers import SystemIdentifier as SystemIdentifier
     from sysbags.distances.alignment import Alignment as Alignment
     from sysbags.distances.alignment import BlockAlignment as BlockAlignment
@@ -54,6 +55,7 @@ _MODULES = {
     "KernelRidgeClassifier": "sysbags.classifiers",
     "NearestMean": "sysbags.classifiers",
     "NearestSystem": "sysbags.classifiers",
+    "StreamClassifier": "sysbags.classifiers",
     "StreamEmbedding": "sysbags.kernels",
     "SysbagsError": "sysbags.errors",
     "System": "sysbags.systems",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -183,6 +183,22 @@ def check_integer(value: Any, name: str, minimum: int = 1) -> int:
     if not is_integer or value < minimum:
         raise ParameterError(f"{name} is {value!r}, but it must be a whole number of at least {minimum}")
     return int(value)
+
+
+def has_several_streams(item: Any) -> bool:
+    """Return whether an item is a tuple of streams; a stream may be a tuple of rows, as any array_like."""
+    return isinstance(item, tuple) and len(item) > 0 and np.ndim(item[0]) == 2
+
+
+def check_per_bag(value: Any, name: str, count: int) -> list[Any]:
+    """Return the values of a parameter for each of several bags: a single one serves all."""
+    if isinstance(value, str) or not isinstance(value, (Sequence, np.ndarray)):
+        return [value] * count
+    if len(value) != count:
+        raise ParameterError(
+            f"{name} is {value!r}, but it must be a single value or have one entry for each bag, here {count}"
+        )
+    return list(value)
 
 
 def _is_real(value: Any) -> bool:

@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from sysbags.classifiers.kernel_ridge import KernelRidgeClassifier as KernelRidgeClassifier
     from sysbags.classifiers.nearest import NearestMean as NearestMean
     from sysbags.classifiers.nearest import NearestSystem as NearestSystem
+    from sysbags.classifiers.streams import StreamClassifier as StreamClassifier
 
 _MODULES = {
     "Explanation": "sysbags.classifiers.base",
     "KernelRidgeClassifier": "sysbags.classifiers.kernel_ridge",
     "NearestMean": "sysbags.classifiers.nearest",
     "NearestSystem": "sysbags.classifiers.nearest",
+    "StreamClassifier": "sysbags.classifiers.streams",
     "SystemIdentifier": "sysbags.classifiers.identifier",
 }
 

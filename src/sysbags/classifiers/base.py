@@ -21,11 +21,12 @@ from sysbags.classifiers.calibration import Calibration, ConfidenceMixin, cross_
 from sysbags.classifiers.scores import ClassScores, ScorePredictor, TrainingSet, half_mean
 from sysbags.distances import METRICS
 from sysbags.distances.alignment import align
-from sysbags.distances.embedding import Embedding
+from sysbags.distances.embedding import embed, fit_embedding, fit_to_systems
 from sysbags.distances.gram import CrossGram, SystemStack, cross_gram, mean_term
 from sysbags.distances.pairwise import Weight, distance_matrix, resolve_weights
 from sysbags.distances.projection import EmbeddedStack, EmbeddingLoss, project
 from sysbags.errors import ParameterError
+from sysbags.kernels.embedding import StreamEmbedding
 from sysbags.systems.collection import check_systems
 from sysbags.systems.system import System
 
@@ -98,7 +99,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     that of the metric.
 
     With an `embedding`, the kernel is evaluated between each clip and the landmarks instead of all pairs of
-    clips, and all distances are approximate, with the error of `Embedding`.
+    clips, and all distances are approximate, with the error that `fit_embedding` states.
 
     A subclass has the parameters below and implements `_learn` and `_compare`, which wrap one of
     `sysbags.classifiers.scores`, and `candidates`, by which evaluations and `sysbags fit` choose its other
@@ -112,14 +113,14 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     lambda_mu: Weight
     bag_weights: Sequence[float] | None
     compress: int | None
-    embedding: int | Embedding | None
+    embedding: int | StreamEmbedding | None
     probability: bool
     random_state: int | np.random.Generator | None
     n_jobs: int | None
     labels_: npt.NDArray[Any]
     compression_errors_: Array
     # A model file from before there were embeddings has neither.
-    embeddings_: list[Embedding] | None = None
+    embeddings_: list[StreamEmbedding] | None = None
     embedding_errors_: Array | None = None
     weights_: Array
     scales_: Array
@@ -306,26 +307,27 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     def _embed(self, bags: list[list[System]]) -> None:
         """Fit the embedding of each bag, and measure what each training clip loses in it."""
         self.embeddings_, self.embedding_errors_ = None, np.zeros(len(bags[0]))
-        if isinstance(self.embedding, Embedding):
+        if isinstance(self.embedding, StreamEmbedding):
             if len(bags) > 1:
                 raise ParameterError(
                     f"embedding is one for a single bag, but clips have {len(bags)} systems: give the number "
                     "of landmarks, and each bag has an embedding of its own"
                 )
-            self.embeddings_ = [self.embedding]
+            fitted = hasattr(self.embedding, "lost_")
+            self.embeddings_ = [self.embedding if fitted else fit_to_systems(clone(self.embedding), bags[0])]
         elif self.embedding is not None:
             size, seed = check_integer(self.embedding, "embedding"), seed_of(self.random_state)
-            self.embeddings_ = [Embedding.fit(bag, size, random_state=seed) for bag in bags]
+            self.embeddings_ = [fit_embedding(bag, size, random_state=seed) for bag in bags]
         for embedding, bag in zip(self.embeddings_ or [], bags, strict=False):
-            lost = embedding.transform(bag, n_jobs=self.n_jobs).lost
-            if embedding.size is not None:
+            lost = embed(embedding, bag, n_jobs=self.n_jobs).lost
+            if embedding.landmarks_ is not None:
                 self.embedding_errors_ = np.maximum(self.embedding_errors_, lost)
 
-    def _embedding(self, bag: int) -> Embedding | None:
+    def _embedding(self, bag: int) -> StreamEmbedding | None:
         """Return the embedding of a bag; None where the kernel is exact."""
         embedding = None if self.embeddings_ is None else self.embeddings_[bag]
         # With an explicit feature map the exact products are as fast, and are not rounded to float32.
-        return None if embedding is None or embedding.size is None else embedding
+        return None if embedding is None or embedding.landmarks_ is None else embedding
 
     def _bag_weights(self) -> Array:
         """Return what the squared distances of each bag are multiplied by."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
 
-import numpy as np
 import numpy.typing as npt
 from sklearn.base import TransformerMixin
 
@@ -16,7 +15,7 @@ from sysbags._common.estimator import SequenceEstimator
 from sysbags._common.messages import Stages
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, KernelLike, PerBag
-from sysbags._common.validation import check_integer
+from sysbags._common.validation import check_integer, check_per_bag, has_several_streams
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.streams import attempt, clip_streams, good
 from sysbags.errors import ParameterError, SysbagsError
@@ -93,12 +92,18 @@ class SystemIdentifier(TransformerMixin, SequenceEstimator):  # type: ignore[mis
     def system(self, stream: npt.ArrayLike) -> System: ...
     def system(self, stream: Any) -> System | tuple[System, ...]:
         """Identify one stream, (N, p), or each of a tuple of streams."""
-        if not _has_several(stream):
-            (order,), (kernel,) = self._each("order", 1), self._each("kernel", 1)
+        if not has_several_streams(stream):
+            (order,) = check_per_bag(self.order, "order", 1)
+            (kernel,) = check_per_bag(self.kernel, "kernel", 1)
             return self._identified(stream, order, kernel)
         systems, names = [], getattr(stream, "names", ())
         for k, (part, order, kernel) in enumerate(
-            zip(stream, self._each("order", len(stream)), self._each("kernel", len(stream)), strict=True)
+            zip(
+                stream,
+                check_per_bag(self.order, "order", len(stream)),
+                check_per_bag(self.kernel, "kernel", len(stream)),
+                strict=True,
+            )
         ):
             try:
                 systems.append(self._identified(part, order, kernel))
@@ -108,18 +113,6 @@ class SystemIdentifier(TransformerMixin, SequenceEstimator):  # type: ignore[mis
                 where = f"the bag {names[k]}" if names else f"bag {k}"
                 raise type(error)(f"{where}: {error}") from None
         return PerBag(systems, names)
-
-    def _each(self, name: str, count: int) -> list[Any]:
-        """Return the values of a parameter for each of several bags."""
-        value = getattr(self, name)
-        if isinstance(value, str) or not isinstance(value, (Sequence, np.ndarray)):
-            return [value] * count
-        if len(value) != count:
-            raise ParameterError(
-                f"{name} is {value!r}, but it must be a single value or have one entry for each bag, "
-                f"here {count}"
-            )
-        return list(value)
 
     def _identified(self, stream: npt.ArrayLike, order: Any, kernel: KernelLike) -> System:
         orders = [order]
@@ -157,11 +150,6 @@ class SystemIdentifier(TransformerMixin, SequenceEstimator):  # type: ignore[mis
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
-
-
-def _has_several(stream: Any) -> bool:
-    """Return whether an item is a tuple of streams; a stream may be a tuple of rows, as any array_like."""
-    return isinstance(stream, tuple) and len(stream) > 0 and np.ndim(stream[0]) == 2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

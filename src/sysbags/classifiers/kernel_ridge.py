@@ -29,9 +29,9 @@ from sysbags.classifiers.scores.ridge import (
     ridge_scores,
 )
 from sysbags.distances import METRICS
-from sysbags.distances.embedding import Embedding
 from sysbags.distances.pairwise import Weight
 from sysbags.errors import DistanceWarning, ParameterError
+from sysbags.kernels.embedding import StreamEmbedding
 from sysbags.systems.system import System
 
 RIDGES = (1.0, 0.3, 0.1, 0.03)  # to choose from, the strongest first, which the rule prefers
@@ -79,10 +79,10 @@ class KernelRidgeClassifier(SystemClassifier):
         One weight per bag, by default 1.
     compress : int, optional
         Number of samples of each training system after `fit`; by default all.
-    embedding : int or Embedding, optional
-        Approximate distances, which are faster for many clips: the number of landmarks of an `Embedding` that
-        `fit` chooses among the training frames, one per bag, or an embedding for the only bag. By default
-        distances are exact.
+    embedding : int or StreamEmbedding, optional
+        Approximate distances, which are faster for many clips: the number of landmarks that `fit` chooses
+        among the training frames, one embedding per bag, or an embedding for the only bag, which is fitted
+        unless it is already. By default distances are exact.
     probability : bool, default=False
         Calibrate probabilities and prediction sets in `fit`, by cross-validation in five folds.
     random_state : int, Generator or None, default=0
@@ -111,7 +111,7 @@ class KernelRidgeClassifier(SystemClassifier):
     negative_share_ : float
         The share of the negative eigenvalues in the sum of the absolute values of all; 0 for Euclidean
         distances.
-    embeddings_ : list of Embedding, or None
+    embeddings_ : list of StreamEmbedding, or None
         One per bag; None for exact distances.
     embedding_errors_ : (K,) array
         The share of the squared norm of each training clip's observers that the embedding does not hold, the
@@ -150,7 +150,7 @@ class KernelRidgeClassifier(SystemClassifier):
         class_weight: str | Mapping[Any, float] | None = "balanced",
         bag_weights: Sequence[float] | None = None,
         compress: int | None = None,
-        embedding: int | Embedding | None = None,
+        embedding: int | StreamEmbedding | None = None,
         probability: bool = False,
         random_state: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,

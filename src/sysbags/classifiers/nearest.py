@@ -17,11 +17,11 @@ from sysbags.classifiers.scores import ClassScores, ScorePredictor, TrainingSet
 from sysbags.classifiers.scores.centers import center_scores
 from sysbags.classifiers.scores.neighbors import Neighbors, majority_vote, neighbor_scores
 from sysbags.distances import METRICS
-from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
 from sysbags.distances.pairwise import Weight
 from sysbags.distances.projection import project
 from sysbags.errors import ParameterError
+from sysbags.kernels.embedding import StreamEmbedding
 from sysbags.means.frechet import covariance_mean, frechet_mean, medoid
 from sysbags.systems.system import System
 
@@ -46,10 +46,10 @@ class NearestSystem(SystemClassifier):
         One weight per bag, by default 1.
     compress : int, optional
         Number of samples of each training system; by default all.
-    embedding : int or Embedding, optional
-        Approximate distances, which are faster for many clips: the number of landmarks of an `Embedding` that
-        `fit` chooses among the training frames, one per bag, or an embedding for the only bag. By default
-        distances are exact.
+    embedding : int or StreamEmbedding, optional
+        Approximate distances, which are faster for many clips: the number of landmarks that `fit` chooses
+        among the training frames, one embedding per bag, or an embedding for the only bag, which is fitted
+        unless it is already. By default distances are exact.
     index : SystemIndex, optional
         An index of the training systems, for clips of one system, see `sysbags.library.SystemIndex`.
         `predict` and `kneighbors` search in it, and compute exact distances to a shortlist only. The other
@@ -74,7 +74,7 @@ class NearestSystem(SystemClassifier):
         Their labels.
     compression_errors_ : (K,) array
         Largest relative squared error of each clip's systems after `compress`, 0 where no sample was dropped.
-    embeddings_ : list of Embedding, or None
+    embeddings_ : list of StreamEmbedding, or None
         One per bag; None for exact distances.
     embedding_errors_ : (K,) array
         The share of the squared norm of each training clip's observers that the embedding does not hold, the
@@ -105,7 +105,7 @@ class NearestSystem(SystemClassifier):
         lambda_mu: Weight = 0.0,
         bag_weights: Sequence[float] | None = None,
         compress: int | None = None,
-        embedding: int | Embedding | None = None,
+        embedding: int | StreamEmbedding | None = None,
         index: Any = None,
         probability: bool = False,
         random_state: int | np.random.Generator | None = 0,
@@ -271,10 +271,10 @@ class NearestMean(SystemClassifier):
         One weight per bag, by default 1.
     compress : int, optional
         Number of samples of each center; by default all.
-    embedding : int or Embedding, optional
-        Approximate distances, which are faster for many clips: the number of landmarks of an `Embedding` that
-        `fit` chooses among the training frames, one per bag, or an embedding for the only bag. By default
-        distances are exact.
+    embedding : int or StreamEmbedding, optional
+        Approximate distances, which are faster for many clips: the number of landmarks that `fit` chooses
+        among the training frames, one embedding per bag, or an embedding for the only bag, which is fitted
+        unless it is already. By default distances are exact.
     probability : bool, default=False
         Calibrate probabilities and prediction sets in `fit`, by cross-validation in five folds.
     random_state : int, Generator or None, default=0
@@ -293,7 +293,7 @@ class NearestMean(SystemClassifier):
     compression_errors_ : (C,) array
         Largest relative squared error of each center's systems after `compress`, 0 where no sample was
         dropped.
-    embeddings_ : list of Embedding, or None
+    embeddings_ : list of StreamEmbedding, or None
         One per bag; None for exact distances.
     embedding_errors_ : (K,) array
         The share of the squared norm of each training clip's observers that the embedding does not hold, the
@@ -329,7 +329,7 @@ class NearestMean(SystemClassifier):
         lambda_mu: Weight = 0.0,
         bag_weights: Sequence[float] | None = None,
         compress: int | None = None,
-        embedding: int | Embedding | None = None,
+        embedding: int | StreamEmbedding | None = None,
         probability: bool = False,
         random_state: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,

@@ -37,7 +37,7 @@ COMMON = {
     "weights_": "float B 2",
     "scales_": "positive B",
     "compression_errors_": "float K",
-    "embeddings_": "Embedding B?",
+    "embeddings_": "StreamEmbedding B?",
     "embedding_errors_": "float T?",  # of the training clips, of which a nearest mean keeps none
     "calibration_": "Calibration?",
 }

@@ -1,31 +1,27 @@
-"""Embeddings: observers as matrices of few rows, so that the kernel is not evaluated for every pair."""
+"""Systems in an embedding: observers as small matrices, so that no kernel is evaluated for every pair."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.parallel import run, use_client
-from sysbags._common.types import Array, IntArray, KernelLike
-from sysbags._common.validation import check_integer, check_stream, kernel_name, seed_of
+from sysbags._common.types import Array
 from sysbags.errors import IncompatibleSystemsError, ParameterError
-from sysbags.kernels.functions import check_kernel, feature_map, kernel_matrix
+from sysbags.kernels.embedding import StreamEmbedding
 from sysbags.systems.collection import LazySystems, check_systems, sizes_of, space_of
 from sysbags.systems.system import System
 
-CANDIDATES = 10  # frames that are drawn for each landmark
-MOST_CANDIDATES = 5000  # as the kernel between all of them is in memory
 TINY = 1e-30  # instead of a norm of 0
-NEGLIGIBLE = 1e-9  # of the trace: below this the candidates are spanned by the landmarks, in float32
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EmbeddedSystems:
-    """Observers and means of systems in an embedding, see `Embedding.transform`.
+    """Observers and means of systems in an embedding, see `embed`.
 
     Attributes
     ----------
@@ -38,10 +34,10 @@ class EmbeddedSystems:
     --------
     >>> import sysbags
     >>> from sysbags.datasets import make_streams
-    >>> from sysbags.library import Embedding
+    >>> from sysbags.distances.embedding import embed, fit_embedding
     >>> streams, _ = make_streams(classes=2, per_class=4, frames=40, bins=8)
     >>> systems = [sysbags.identify(stream, order=2) for stream in streams]
-    >>> embedded = Embedding.fit(systems, size=50).transform(systems)
+    >>> embedded = embed(fit_embedding(systems, size=50), systems)
     >>> embedded.observers.shape, bool(embedded.lost.max() < 0.05)
     ((8, 3, 50), True)
     """
@@ -59,24 +55,24 @@ class EmbeddedSystems:
         )
 
 
-class Embedding:
-    """A finite feature map for a kernel: its projection to the span of some histograms, the landmarks.
+def fit_embedding(
+    systems: Sequence[System],
+    size: int = 500,
+    *,
+    random_state: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+) -> StreamEmbedding:
+    """Fit an embedding for the kernel of systems, to their samples; only systems that are drawn are read.
 
-    With landmarks L, each histogram y becomes ``R^-1 k(L, y)`` where ``k(L, L) = R R'`` (Nystrom). An
-    observer is then a matrix with as many rows as there are landmarks, and the block of two systems the
-    product of two such matrices instead of the kernel between all their frames. Inner products are those of
-    projections: with `lost` the share of the squared norm that is not held, the error of a block is at most
-    ``sqrt(lost_i lost_j) ||C_i|| ||C_j||``.
-
-    Kernels with an explicit feature map ("linear", "bhattacharyya") need no landmarks and lose nothing.
+    The block of two systems in it is a product of two small matrices instead of the kernel between all their
+    frames. With `lost` the share of the squared norm of an observer that is not held, see `EmbeddedSystems`,
+    the error of a block is at most ``sqrt(lost_i lost_j) ||C_i|| ||C_j||``.
 
     Parameters
     ----------
-    kernel : str or callable
-    landmarks : (m, p) array or None
-        None for kernels with an explicit feature map.
-    factor : (m, m) array or None
-        R, lower triangular.
+    systems : sequence of System
+    size, random_state, n_jobs
+        See `StreamEmbedding`.
 
     Examples
     --------
@@ -84,128 +80,71 @@ class Embedding:
     >>> from sysbags.datasets import make_streams
     >>> streams, _ = make_streams(classes=2, per_class=4, frames=40, bins=8)
     >>> systems = [sysbags.identify(stream, order=2) for stream in streams]
-    >>> embedding = Embedding.fit(systems, size=50)
-    >>> embedding
-    Embedding(kernel='chi2', landmarks=50)
+    >>> embedding = fit_embedding(systems, size=50)
     >>> exact, fast = (sysbags.pairwise_distances(systems, embedding=e) for e in (None, embedding))
     >>> bool(abs(exact - fast).max() < 0.1)
     True
     """
-
-    def __init__(self, kernel: KernelLike, landmarks: Array | None, factor: Array | None) -> None:
-        self.kernel, self.landmarks, self.factor = kernel, landmarks, factor
-
-    def __repr__(self) -> str:
-        return f"Embedding(kernel={kernel_name(self.kernel)}, landmarks={self.size})"
-
-    @classmethod
-    def fit(
-        cls,
-        systems: Sequence[System] | Sequence[Array],
-        size: int = 500,
-        *,
-        kernel: KernelLike = "chi2",
-        random_state: int | np.random.Generator | None = 0,
-        n_jobs: int | None = None,
-    ) -> Self:
-        """Choose landmarks among the frames of systems or streams.
-
-        Parameters
-        ----------
-        systems : sequence of System, or of (N, p) arrays
-        size : int, default=500
-            Number of landmarks; fewer, if these span all frames that were drawn.
-        kernel : str or callable, default="chi2"
-            For streams; systems have their own.
-        random_state : int, Generator or None, default=0
-            For the frames that are drawn, at most ten for each landmark, and the choice among them.
-        n_jobs : int, optional
-            Threads; the result does not depend on it.
-        """
-        count = check_integer(size, "size")
-        given: Sequence[Any]
-        if all(isinstance(item, np.ndarray) for item in systems) and len(systems):
-            check_kernel(kernel)
-            given = [check_stream(item, kernel, name=f"streams[{k}]") for k, item in enumerate(systems)]
-            if len({stream.shape[1] for stream in given}) > 1:
-                raise IncompatibleSystemsError("streams have different numbers of bins, but must have one")
-            sizes = np.array([len(stream) for stream in given])
-        else:
-            given = check_systems(systems)
-            kernel, sizes = space_of(given).kernel, sizes_of(given)
-        if feature_map(kernel) is not None:
-            return cls(kernel, None, None)
-        rng = np.random.default_rng(seed_of(random_state))
-        bounds = np.concatenate([[0], np.cumsum(sizes)])
-        drawn = np.sort(rng.permutation(bounds[-1])[: max(count, min(CANDIDATES * count, MOST_CANDIDATES))])
-        owners = np.searchsorted(bounds, drawn, side="right") - 1
-        candidates = np.concatenate(
-            [_samples(given[k])[drawn[owners == k] - bounds[k]] for k in np.unique(owners).tolist()]
-        )
-        chosen, factor = pivoted_landmarks(candidates, kernel, count, rng, n_jobs=n_jobs)
-        return cls(kernel, candidates[chosen], factor)
-
-    @property
-    def size(self) -> int | None:
-        """The number of landmarks; None if there are none."""
-        return None if self.landmarks is None else len(self.landmarks)
-
-    def features(self, samples: Array) -> Array:
-        """Return the features of histograms, (N, d)."""
-        return self._coordinates(samples, np.eye(len(samples)))
-
-    def _coordinates(self, samples: Array, weights: Array) -> Array:
-        """Return the features of combinations of histograms, (r, d), for (N, r) weights."""
-        explicit = feature_map(self.kernel)
-        if explicit is not None:
-            return np.asarray(weights.T @ explicit(samples))
-        from scipy.linalg import solve_triangular
-
-        # The products come first: there are fewer of them than histograms.
-        products = kernel_matrix(self.landmarks, samples, self.kernel) @ weights
-        # R' from above, in the order of LAPACK's arrays: otherwise it is copied each time.
-        factor = np.asarray(self.factor).T
-        return np.asarray(solve_triangular(factor, products, trans=1, check_finite=False).T)
-
-    def transform(
-        self, systems: Sequence[System], *, n_jobs: int | None = None, client: Any = None
-    ) -> EmbeddedSystems:
-        """Embed systems.
-
-        Parameters
-        ----------
-        systems : sequence of System
-        n_jobs : int, optional
-            Threads; the result does not depend on it.
-        client : distributed.Client, optional
-            Compute on the cluster of this client; the result does not depend on it.
-        """
-        given = check_systems(systems)
-        orders = given.orders if isinstance(given, LazySystems) else [system.order for system in given]
-        self._check(space_of(given))
-        with use_client(client):
-            return embed_systems(self, given, int(max(orders)), n_jobs)
-
-    def _check(self, system: System | LazySystems) -> None:
-        length = None if self.landmarks is None else self.landmarks.shape[1]
-        if system.kernel != self.kernel or length not in (None, system.bag_length):
-            raise IncompatibleSystemsError(
-                f"the embedding is for the kernel {self.kernel!r} and bags of {length} bins, but the systems "
-                f"have the kernel {system.kernel!r} and {system.bag_length} bins"
-            )
+    given = check_systems(systems)
+    embedding = StreamEmbedding(space_of(given).kernel, size, random_state=random_state, n_jobs=n_jobs)
+    return fit_to_systems(embedding, given)
 
 
-def check_embedding(embedding: Any) -> Embedding:
-    """Return an embedding; raise an error for anything else."""
-    if not isinstance(embedding, Embedding):
+def fit_to_systems(embedding: StreamEmbedding, systems: Sequence[System]) -> StreamEmbedding:
+    """Fit an embedding to the samples of systems with its kernel."""
+    _check_space(embedding, systems)
+    return embedding.fit_drawn(sizes_of(systems), lambda k: systems[k].samples)
+
+
+def embed(
+    embedding: StreamEmbedding, systems: Sequence[System], *, n_jobs: int | None = None, client: Any = None
+) -> EmbeddedSystems:
+    """Return observers and means in an embedding; `components` are those of paths, and are not applied.
+
+    Parameters
+    ----------
+    embedding : StreamEmbedding
+        Fitted.
+    systems : sequence of System
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+    client : distributed.Client, optional
+        Compute on the cluster of this client; the result does not depend on it.
+    """
+    given = check_systems(systems)
+    _check_space(check_embedding(embedding), given)
+    orders = given.orders if isinstance(given, LazySystems) else [system.order for system in given]
+    with use_client(client):
+        return embed_systems(embedding, given, int(max(orders)), n_jobs)
+
+
+def check_embedding(embedding: Any) -> StreamEmbedding:
+    """Return a fitted embedding; raise an error for anything else."""
+    if not isinstance(embedding, StreamEmbedding) or not hasattr(embedding, "lost_"):
         raise ParameterError(
-            f"embedding is {embedding!r}, but it must be an Embedding, such as Embedding.fit(systems, 500)"
+            f"embedding is {embedding!r}, but it must be a fitted StreamEmbedding, such as "
+            "fit_embedding(systems, 500)"
         )
     return embedding
 
 
+def landmark_count(embedding: StreamEmbedding) -> int | None:
+    """Return the number of landmarks; None if the kernel has an explicit feature map and needs none."""
+    return None if embedding.landmarks_ is None else len(embedding.landmarks_)
+
+
+def _check_space(embedding: StreamEmbedding, systems: Sequence[System]) -> None:
+    space, landmarks = space_of(systems), getattr(embedding, "landmarks_", None)
+    length = None if landmarks is None else landmarks.shape[1]
+    if space.kernel != embedding.kernel or length not in (None, space.bag_length):
+        raise IncompatibleSystemsError(
+            f"the embedding is for the kernel {embedding.kernel!r} and bags of {length} bins, but the "
+            f"systems have the kernel {space.kernel!r} and {space.bag_length} bins"
+        )
+
+
 def embed_systems(
-    embedding: Embedding, systems: Sequence[System], n: int, n_jobs: int | None
+    embedding: StreamEmbedding, systems: Sequence[System], n: int, n_jobs: int | None
 ) -> EmbeddedSystems:
     """Embed systems, padded to order n; those on disk are read one by one, so that few are in memory."""
     observers: list[npt.NDArray[np.float32]] = []
@@ -256,50 +195,15 @@ def embedded_products(
     return products
 
 
-def _embedded(system: System, embedding: Embedding, n: int) -> tuple[npt.NDArray[np.float32], float, float]:
+def _embedded(
+    system: System, embedding: StreamEmbedding, n: int
+) -> tuple[npt.NDArray[np.float32], float, float]:
     """Return the coordinates of an observer, padded to order n, and of the mean; and what is lost of them."""
-    held = embedding._coordinates(system.samples, np.column_stack([system.alpha, system.beta]))
+    held = embedding.combined_features(system.samples, np.column_stack([system.alpha, system.beta]))
     rows = np.zeros((n + 1, held.shape[1]))
     rows[: system.order], rows[n] = held[:-1], held[-1]
     lost = _lost(float((rows[:n] ** 2).sum()), float(np.trace(system.observer_gram)))
     return rows.astype(np.float32), lost, _lost(float(rows[n] @ rows[n]), system.mean_norm)
-
-
-def _samples(item: System | Array) -> Array:
-    return item.samples if isinstance(item, System) else item
-
-
-def pivoted_landmarks(
-    candidates: Array,
-    kernel: KernelLike,
-    size: int,
-    rng: np.random.Generator,
-    *,
-    n_jobs: int | None = None,
-) -> tuple[IntArray, Array]:
-    """Choose histograms that span the others well, and return the Cholesky factor of their kernel.
-
-    Randomly pivoted Cholesky (Chen, Epperly, Tropp and Webber, 2022): the next landmark is drawn with a
-    probability in proportion to what is left of each candidate, its squared distance to the span of the
-    landmarks. k-means++ draws its centers so, in the space of the kernel.
-
-    Returns the indices of m landmarks, `size` or fewer if nothing is left, and the lower triangular (m, m)
-    factor: ``factor @ factor.T`` is the kernel between them.
-    """
-    gram = kernel_matrix(candidates, kernel=kernel, n_jobs=n_jobs)
-    left = np.diagonal(gram).copy()
-    enough = NEGLIGIBLE * left.sum()
-    columns = np.zeros((len(candidates), min(size, len(candidates))))
-    chosen: list[int] = []
-    while len(chosen) < columns.shape[1] and left.sum() > enough:
-        k, pivot = len(chosen), int(rng.choice(len(left), p=left / left.sum()))
-        column = gram[pivot] - columns[:, :k] @ columns[pivot, :k]
-        columns[:, k] = column / np.sqrt(column[pivot])
-        left = np.maximum(left - columns[:, k] ** 2, 0.0)
-        left[pivot] = 0.0
-        chosen.append(pivot)
-    places = np.array(chosen)
-    return places, np.tril(columns[places, : len(places)])
 
 
 def _lost(held: float, norm: Any) -> float:

@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from sysbags._common.parallel import QUEUED
 from sysbags._common.types import Array, IntArray, KernelLike
-from sysbags.distances.embedding import Embedding, check_embedding, embed_systems, embedded_products
+from sysbags.distances.embedding import check_embedding, embed_systems, embedded_products, landmark_count
 from sysbags.distances.tiles import TileWork, Tiling, check_memory
+from sysbags.kernels.embedding import StreamEmbedding
 from sysbags.kernels.functions import call_kernel, feature_map, histogram_products
 from sysbags.systems.collection import LazySystems, check_same_space, check_systems, sizes_of, space_of
 from sysbags.systems.system import System
@@ -152,7 +153,7 @@ def cross_gram(
     *,
     n_jobs: int | None = None,
     tiling: Tiling | None = None,
-    embedding: Embedding | None = None,
+    embedding: StreamEmbedding | None = None,
     out: str | os.PathLike[str] | None = None,
     memory: str | int | None = None,
     client: Any = None,
@@ -173,9 +174,9 @@ def cross_gram(
         Number of threads; -1 means all cores. The result does not depend on it.
     tiling : Tiling, optional
         How the work is cut; the result does not depend on it but for round-off.
-    embedding : Embedding, optional
+    embedding : StreamEmbedding, optional
         Multiply embedded observers instead of evaluating the kernel for each pair: much faster for many
-        systems, with the error that `Embedding` states. What a system is to itself stays exact.
+        systems, with the error that `fit_embedding` states. What a system is to itself stays exact.
     out : path, optional
         Folder for the result, `observer.npy` and `mean.npy`, which the CrossGram has as memory maps.
     memory, client
@@ -206,7 +207,7 @@ def tile_work(
     systems: Sequence[System],
     others: Sequence[System] | None,
     tiling: Tiling | None,
-    embedding: Embedding | None,
+    embedding: StreamEmbedding | None,
     n_jobs: int | None,
     memory: str | int | None,
     client: Any,
@@ -310,19 +311,20 @@ class Collection:
         systems: Sequence[System],
         stack: SystemStack,
         tiling: Tiling | None = None,
-        embedding: Embedding | None = None,
+        embedding: StreamEmbedding | None = None,
     ) -> None:
         self.systems, self.stack, self.embedding = systems, stack, embedding
         space = space_of(systems)
         self.kernel: KernelLike = space.kernel
-        self.approximate = embedding is not None and embedding.size is not None
+        landmarks = None if embedding is None else landmark_count(embedding)
+        self.approximate = landmarks is not None
         self._features = feature_map(self.kernel)
         sizes = sizes_of(systems)
         length, n = space.bag_length, stack.transition.shape[1]
         if embedding is None and self._features is None:
             entries, numbers = sizes * length, sizes * (length + n + 1)
         else:
-            width = length if embedding is None or embedding.size is None else embedding.size
+            width = length if landmarks is None else landmarks
             entries = numbers = np.full(len(sizes), (n + 1) * width)
         usual = KERNEL_TILING if entries is not numbers else MATRIX_TILING
         self.blocks = (tiling or usual).blocks_of(entries)

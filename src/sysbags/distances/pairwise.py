@@ -11,9 +11,9 @@ from sysbags._common.lazy import load_name
 from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import check_choice, check_weight, seed_of
 from sysbags.distances import METRICS
-from sysbags.distances.embedding import Embedding
 from sysbags.distances.gram import Block, CrossGram, SystemStack, tile_gram, tile_work
 from sysbags.errors import IncompatibleSystemsError, ParameterError
+from sysbags.kernels.embedding import StreamEmbedding
 from sysbags.systems.system import System
 
 
@@ -26,7 +26,7 @@ def pairwise_distances(
     lambda_mu: Weight = 0.0,
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
-    embedding: Embedding | None = None,
+    embedding: StreamEmbedding | None = None,
     out: Any = None,
     memory: str | int | None = None,
     client: Any = None,
@@ -52,7 +52,7 @@ def pairwise_distances(
         Seed of the starts of the search for rotations.
     n_jobs : int, optional
         Number of threads; -1 means all cores. The result does not depend on it.
-    embedding : Embedding, optional
+    embedding : StreamEmbedding, optional
         Approximate the kernel, see `cross_gram`; what the embedding loses is estimated, so that near
         duplicates are near.
     out : path or array-like, optional

@@ -12,16 +12,17 @@ import scipy.linalg
 
 from sysbags._common.types import Array
 from sysbags._common.validation import kernel_name
-from sysbags.distances.embedding import Embedding
+from sysbags.distances.embedding import embed
 from sysbags.distances.gram import CrossGram, SystemStack, embedded_cross_gram
 from sysbags.errors import IncompatibleSystemsError
+from sysbags.kernels.embedding import StreamEmbedding
 from sysbags.systems.compression import feature_product
 from sysbags.systems.system import System
 
 LARGE_LOSS = 0.3  # of the median observer
 
 
-def project(system: System, embedding: Embedding) -> System:
+def project(system: System, embedding: StreamEmbedding) -> System:
     """Return the system with the landmarks of an embedding as its samples.
 
     Observer and mean become their projections to the span of the landmarks L, with the coefficients
@@ -35,15 +36,15 @@ def project(system: System, embedding: Embedding) -> System:
             f"the embedding is for the kernel {kernel_name(embedding.kernel)}, but the system has the kernel "
             f"{kernel_name(system.kernel)}"
         )
-    if embedding.landmarks is None:
+    if embedding.landmarks_ is None:
         return system
     products = feature_product(
-        embedding.landmarks, system.samples, np.column_stack([system.alpha, system.beta]), system.kernel
+        embedding.landmarks_, system.samples, np.column_stack([system.alpha, system.beta]), system.kernel
     )
-    coefficients = scipy.linalg.cho_solve((np.asarray(embedding.factor), True), products)
+    coefficients = scipy.linalg.cho_solve((np.asarray(embedding.factor_), True), products)
     return replace(
         system,
-        samples=embedding.landmarks,
+        samples=embedding.landmarks_,
         alpha=coefficients[:, :-1],
         beta=coefficients[:, -1],
         _observer_gram=system.observer_gram,
@@ -57,23 +58,23 @@ class EmbeddedStack(NamedTuple):
     The observers are (K, n + 1, d) in float32, see `EmbeddedSystems`.
     """
 
-    embedding: Embedding
+    embedding: StreamEmbedding
     stack: SystemStack
     observers: npt.NDArray[np.float32]
 
     @classmethod
     def of(
-        cls, systems: Sequence[System], embedding: Embedding, *, n_jobs: int | None = None
+        cls, systems: Sequence[System], embedding: StreamEmbedding, *, n_jobs: int | None = None
     ) -> EmbeddedStack:
         """Embed systems."""
-        observers = embedding.transform(systems, n_jobs=n_jobs).observers
+        observers = embed(embedding, systems, n_jobs=n_jobs).observers
         return cls(embedding, SystemStack.of(systems), observers)
 
     def gram(self, systems: Sequence[System], *, n_jobs: int | None = None) -> CrossGram:
         """Return the CrossGram of other systems with these: one kernel block with the landmarks for each."""
         embedding, rows = self.embedding, SystemStack.of(systems)
-        observers = embedding.transform(systems, n_jobs=n_jobs).observers
-        approximate = embedding.size is not None
+        observers = embed(embedding, systems, n_jobs=n_jobs).observers
+        approximate = embedding.landmarks_ is not None
         return embedded_cross_gram(
             observers, self.observers, rows, self.stack, approximate=approximate, restore=False
         )

@@ -280,7 +280,7 @@ class TileWork:
             "kernel": kernel if isinstance(kernel, str) else secrets.token_hex(16),
             "blocks": [[[block.start, block.stop] for block in side.blocks] for side in sides],
             "systems": [_prints(side) for side in sides],
-            "embedding": None if embedding is None else fingerprint([embedding.landmarks, embedding.factor]),
+            "embedding": embedding and fingerprint([embedding.landmarks_, embedding.factor_]),
             **parameters,
         }
         return str(fingerprint(repr(fingerprint(content)).encode()))

@@ -16,7 +16,7 @@ from sysbags.bags.base import BagTransformer
 from sysbags.bags.registry import CLASSES
 from sysbags.bags.streams import clip_streams, good
 from sysbags.distances.alignment_matrix import alignment_matrix
-from sysbags.distances.embedding import Embedding
+from sysbags.distances.embedding import fit_embedding, landmark_count
 from sysbags.distances.pairwise import scaled_weights
 from sysbags.distances.projection import EmbeddingLoss
 from sysbags.errors import SysbagsError
@@ -257,12 +257,12 @@ class Experiment:
         embedding, items = None, self.items
         if self.request.settings.embedding is not None:
             training = [systems[k] for k in items.training]
-            embedding = Embedding.fit(
+            embedding = fit_embedding(
                 training, self.request.settings.embedding, random_state=items.random_state
             )
         cached = cached_gram(self.features.cache, systems, items.n_jobs, embedding)
         if embedding is not None:
-            self._embedded.append((embedding.size, cached.lost))
+            self._embedded.append((landmark_count(embedding), cached.lost))
         return SystemSet(systems, cached.gram)
 
     def details(self, shown: Shown) -> Details:

@@ -23,9 +23,10 @@ from sysbags._common.validation import seed_of
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.streams import clip_records, clip_streams, good
 from sysbags.bags.words import CodebookBags, Descriptors, count_distinct, learn_words
-from sysbags.distances.embedding import Embedding
+from sysbags.distances.embedding import embed
 from sysbags.distances.gram import CrossGram, SystemStack, cross_gram
 from sysbags.errors import ParameterError, SysbagsError
+from sysbags.kernels.embedding import StreamEmbedding
 from sysbags.systems.collection import system_arrays, system_from_arrays
 from sysbags.systems.identification import identify_first
 from sysbags.systems.system import System
@@ -212,16 +213,16 @@ class CachedGram:
 
 
 def cached_gram(
-    cache: Cache, systems: Sequence[System], n_jobs: int | None, embedding: Embedding | None = None
+    cache: Cache, systems: Sequence[System], n_jobs: int | None, embedding: StreamEmbedding | None = None
 ) -> CachedGram:
     """Return the CrossGram of systems with themselves, from the cache if it was computed before."""
     # Kernels with an explicit feature map need no landmarks.
-    used = None if embedding is None or embedding.size is None else embedding
+    used = None if embedding is None or embedding.landmarks_ is None else embedding
 
     def make() -> dict[str, Any]:
         started = time.perf_counter()
         gram = cross_gram(systems, n_jobs=n_jobs, embedding=used)
-        lost = {} if used is None else {"lost": used.transform(systems, n_jobs=n_jobs).lost}
+        lost = {} if used is None else {"lost": embed(used, systems, n_jobs=n_jobs).lost}
         seconds = np.array(time.perf_counter() - started)
         stack = {name: getattr(gram.rows, name) for name in STACKED}
         return {"observer": gram.observer, "mean": gram.mean, "seconds": seconds, **lost, **stack}
@@ -229,7 +230,7 @@ def cached_gram(
     prints = [fingerprint([system.samples, system.alpha, system.transition]) for system in systems]
     key = {"systems": prints, "kernel": systems[0].kernel}
     if used is not None:
-        key["landmarks"] = fingerprint(used.landmarks)
+        key["landmarks"] = fingerprint(used.landmarks_)
     arrays = cache.arrays("gram", key, make)
     stack = SystemStack(**{name: arrays[name] for name in STACKED}, normal_form=systems[0].normal_form)
     gram = CrossGram(arrays["observer"], arrays["mean"], stack, stack, True, approximate=used is not None)

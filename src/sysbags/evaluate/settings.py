@@ -31,7 +31,7 @@ class Settings:
         Weights of the transition and of the mean; by default chosen. If one is given without a metric, the
         metric is the alignment distance in the orthonormal form, the paper's.
     embedding : int, optional
-        Approximate distances, which are faster for many clips: the number of landmarks of an `Embedding` of
+        Approximate distances, which are faster for many clips: the number of landmarks of the embedding of
         each bag, which is fitted to all systems without labels, in trials to those of the training set. By
         default distances are exact; those of other people's methods always are.
     tune : bool, default=False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sysbags.distances.embedding import EmbeddedSystems, Embedding
+from sysbags.distances.embedding import EmbeddedSystems, embed, fit_embedding
 from sysbags.library.adding import Added
 from sysbags.library.index import Neighbours, SystemIndex
 from sysbags.library.search import Duplicates, Found
@@ -13,9 +13,10 @@ __all__ = [
     "ClipRecord",
     "Duplicates",
     "EmbeddedSystems",
-    "Embedding",
     "Found",
     "Library",
     "Neighbours",
     "SystemIndex",
+    "embed",
+    "fit_embedding",
 ]

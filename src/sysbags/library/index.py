@@ -12,10 +12,11 @@ from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer, check_weight
 from sysbags.distances.alignment_matrix import alignment_bounds, alignment_matrix
 from sysbags.distances.certificates import transition_spectra
-from sysbags.distances.embedding import EmbeddedSystems, Embedding, check_embedding
+from sysbags.distances.embedding import EmbeddedSystems, check_embedding, embed, fit_embedding, landmark_count
 from sysbags.distances.gram import CrossGram, SystemStack, cross_gram, embedded_cross_gram, mean_term
 from sysbags.distances.tiles import Tiling
 from sysbags.errors import ParameterError
+from sysbags.kernels.embedding import StreamEmbedding
 from sysbags.systems.collection import LazySystems, check_same_space, check_systems
 from sysbags.systems.system import System
 
@@ -87,10 +88,10 @@ class SystemIndex:
     ----------
     systems : sequence of System
         A list, or the systems of a `Library`, which are read when they are needed.
-    embedding : Embedding, optional
+    embedding : StreamEmbedding, optional
         By default one of 500 landmarks is fitted to the systems. More landmarks make an exact search faster.
     embedded : EmbeddedSystems, optional
-        ``embedding.transform(systems)``, if it has been computed before.
+        ``embed(embedding, systems)``, if it has been computed before.
     lambda_a, lambda_mu : float, default=0.25, 0.0
         Weights of the transition and of the mean.
     random_state : int, Generator or None, default=0
@@ -127,7 +128,7 @@ class SystemIndex:
         self,
         systems: Sequence[System],
         *,
-        embedding: Embedding | None = None,
+        embedding: StreamEmbedding | None = None,
         embedded: EmbeddedSystems | None = None,
         lambda_a: float = 0.25,
         lambda_mu: float = 0.0,
@@ -139,10 +140,10 @@ class SystemIndex:
         self.systems = check_systems(systems)
         self.weights = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
         if embedding is None:
-            embedding = Embedding.fit(self.systems, random_state=random_state)
+            embedding = fit_embedding(self.systems, random_state=random_state)
         self.embedding = check_embedding(embedding)
         self.random_state, self.n_jobs, self.client = random_state, n_jobs, client
-        self.embedded = embedded or self.embedding.transform(self.systems, n_jobs=n_jobs, client=client)
+        self.embedded = embedded or embed(self.embedding, self.systems, n_jobs=n_jobs, client=client)
         if len(self.embedded.observers) != len(self.systems):
             raise ParameterError(
                 f"embedded has {len(self.embedded.observers)} systems, but there are {len(self.systems)}"
@@ -156,7 +157,7 @@ class SystemIndex:
     def __repr__(self) -> str:
         lambda_a, lambda_mu = self.weights
         return (
-            f"SystemIndex(systems={len(self.systems)}, landmarks={self.embedding.size}, "
+            f"SystemIndex(systems={len(self.systems)}, landmarks={landmark_count(self.embedding)}, "
             f"lambda_a={lambda_a}, lambda_mu={lambda_mu})"
         )
 
@@ -173,7 +174,7 @@ class SystemIndex:
         check_same_space(self.systems, [query])
         # Products of a few rows take longer with several threads.
         with use_client(self.client), ONE_BLAS_THREAD:
-            return self._search(query, self.embedding.transform([query]), check_integer(k, "k"), exact, None)
+            return self._search(query, embed(self.embedding, [query]), check_integer(k, "k"), exact, None)
 
     def neighbors_graph(self, k: int = 10) -> tuple[IntArray, Array]:
         """Find the `k` nearest of the other systems for each system, or all others if there are fewer.
@@ -306,7 +307,7 @@ class SystemIndex:
             embedded.observers,
             stack,
             query,
-            approximate=self.embedding.size is not None,
+            approximate=self.embedding.landmarks_ is not None,
             restore=restore,
         )
         return gram.subset(places) if most else gram

@@ -206,7 +206,7 @@ def _plane(index: SystemIndex) -> Array:
     count = len(index.systems)
     fitted = np.linspace(0, count - 1, min(count, FITTED)).astype(np.int64)
     stack, observers = SystemStack.of(index.systems), index.embedded.observers
-    columns, approximate = stack.subset(fitted), index.embedding.size is not None
+    columns, approximate = stack.subset(fitted), index.embedding.landmarks_ is not None
 
     def block(start: int) -> Array:
         some = slice(start, start + BLOCK)

@@ -14,8 +14,9 @@ import numpy as np
 
 from sysbags._common.files import atomic_write, write_table
 from sysbags._common.parallel import use_client
-from sysbags.distances.embedding import EmbeddedSystems, Embedding
+from sysbags.distances.embedding import EmbeddedSystems, landmark_count
 from sysbags.errors import FileError, ParameterError
+from sysbags.kernels.embedding import StreamEmbedding
 from sysbags.library.adding import Added, add_clips
 from sysbags.library.index import SystemIndex
 from sysbags.library.schema import SCHEMA, connect, sqlite_errors
@@ -234,7 +235,7 @@ class Library:
         compress : int, optional
             Compress systems to so many samples, or as many as their order if that is larger.
         landmarks : int, optional
-            Number of landmarks of the embedding, by default 500; see `Embedding.fit`.
+            Number of landmarks of the embedding, by default 500; see `StreamEmbedding`.
         lambda_a, lambda_mu : float, optional
             The weights of a search that is not given any, by default 0.25 and 0.
         n_jobs : int, optional
@@ -304,7 +305,7 @@ class Library:
         return select_systems(self, "clips JOIN contents ON content = contents.id ORDER BY path", "path")
 
     @property
-    def embedding(self) -> Embedding | None:
+    def embedding(self) -> StreamEmbedding | None:
         """The embedding of the clips; None if an `add` was interrupted before there was one."""
         return read_embedding(self)[1]
 
@@ -434,7 +435,7 @@ class Library:
             "identifier": None if settings is None else " ".join(str(settings.identifier).split()),
             "compress": None if settings is None else settings.compress,
             "most_landmarks": None if settings is None else settings.landmarks,
-            "landmarks": None if embedding is None else embedding.size,
+            "landmarks": None if embedding is None else landmark_count(embedding),
             "lambda_a": None if settings is None else settings.lambda_a,
             "lambda_mu": None if settings is None else settings.lambda_mu,
             "fitted_on": None if fitted is None else fitted[0],

@@ -13,8 +13,9 @@ import numpy as np
 
 from sysbags._common.parallel import run, use_client
 from sysbags._common.types import Array, IntArray
-from sysbags.distances.embedding import EmbeddedSystems, Embedding
+from sysbags.distances.embedding import EmbeddedSystems, embed, fit_embedding
 from sysbags.errors import FileError
+from sysbags.kernels.embedding import StreamEmbedding
 from sysbags.library.index import SystemIndex
 from sysbags.library.schema import checksum, pack, unpack
 from sysbags.library.settings import LANDMARKS
@@ -152,7 +153,7 @@ def embed_clips(library: Library, n_jobs: int | None = None) -> None:
 
 
 def _embed(
-    library: Library, systems: StoredSystems, number: int, embedding: Embedding, n_jobs: int | None
+    library: Library, systems: StoredSystems, number: int, embedding: StreamEmbedding, n_jobs: int | None
 ) -> None:
     """Embed systems and write them, many in a transaction."""
     rows: list[tuple[Any, ...]] = []
@@ -176,9 +177,9 @@ def _embed(
         write()
 
 
-def _embedded_row(system: System, embedding: Embedding) -> tuple[bytes, float, float]:
+def _embedded_row(system: System, embedding: StreamEmbedding) -> tuple[bytes, float, float]:
     """Return the columns of a row of ``embedded`` that depend on the system."""
-    one = embedding.transform([system])
+    one = embed(embedding, [system])
     return one.observers[0].astype("<f4").tobytes(), float(one.lost[0]), float(one.lost_of_mean[0])
 
 
@@ -211,10 +212,12 @@ def _fit_when_due(library: Library) -> None:
         f"contents WHERE id IN ({', '.join(map(str, chosen))}) ORDER BY sha256",  # more than SQLite has marks
     )
     embedding = _fitted(systems)
-    arrays = (
-        {} if embedding.landmarks is None else {"landmarks": embedding.landmarks, "factor": embedding.factor}
-    )
-    data = pack(arrays)  # type: ignore[arg-type]
+    arrays = {
+        "landmarks": embedding.landmarks_,
+        "factor": embedding.factor_,
+        "lost": np.array(embedding.lost_),
+    }
+    data = pack({name: array for name, array in arrays.items() if array is not None})
     with library.transaction() as connection:
         present = connection.execute("SELECT id, fitted_on FROM embeddings").fetchone()
         if present != former:
@@ -227,12 +230,12 @@ def _fit_when_due(library: Library) -> None:
         connection.execute("INSERT OR IGNORE INTO waiting SELECT id FROM contents")
 
 
-def _fitted(systems: StoredSystems) -> Embedding:
+def _fitted(systems: StoredSystems) -> StreamEmbedding:
     settings = systems.library.settings
-    return Embedding.fit(systems, LANDMARKS if settings is None else settings.landmarks)
+    return fit_embedding(systems, LANDMARKS if settings is None else settings.landmarks)
 
 
-def read_embedding(library: Library) -> tuple[int, Embedding | None]:
+def read_embedding(library: Library) -> tuple[int, StreamEmbedding | None]:
     """Return the embedding and its row."""
     with library.connection() as connection:
         row = connection.execute("SELECT id, arrays, checksum FROM embeddings").fetchone()
@@ -244,7 +247,10 @@ def read_embedding(library: Library) -> tuple[int, Embedding | None]:
             f"the embedding of the library {library.path} is damaged: add any clip, and it is computed again"
         )
     arrays = unpack(row[1])
-    return row[0], Embedding(settings.identifier.kernel, arrays.get("landmarks"), arrays.get("factor"))
+    embedding = StreamEmbedding(settings.identifier.kernel, settings.landmarks)
+    embedding.landmarks_, embedding.factor_ = arrays.get("landmarks"), arrays.get("factor")
+    embedding.components_, embedding.lost_ = None, float(arrays.get("lost", np.nan))
+    return row[0], embedding
 
 
 def index_of(systems: StoredSystems, **options: Any) -> SystemIndex:
@@ -255,7 +261,9 @@ def index_of(systems: StoredSystems, **options: Any) -> SystemIndex:
     return SystemIndex(systems, **arguments)
 
 
-def read_embedded(systems: StoredSystems, n_jobs: int | None = None) -> tuple[Embedding, EmbeddedSystems]:
+def read_embedded(
+    systems: StoredSystems, n_jobs: int | None = None
+) -> tuple[StreamEmbedding, EmbeddedSystems]:
     """Return the embedding, and systems in it; what is not embedded yet is embedded in memory."""
     library = systems.library
     number, embedding = read_embedding(library)

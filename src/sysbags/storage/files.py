@@ -5,8 +5,8 @@ A model file is a safetensors file. The names of its arrays are their paths in t
 format, the kind, the versions of the packages that wrote it, the object as a tree, and a checksum of the
 metadata and the arrays.
 
-Each JSON object in a tree has one entry, whose key is its type: an array, bytes, a dict, a tuple, a number
-that JSON does not have, or one of `KINDS` (`sysbags.storage.kinds`) with its parameters and its state
+Each JSON object in a tree has one entry, whose key is its type: an array, bytes, a dict, a tuple, a dtype, a
+number that JSON does not have, or one of `KINDS` (`sysbags.storage.kinds`) with its parameters and its state
 ("kept"). Reading makes only these, and never imports a name from a tree.
 """
 
@@ -48,7 +48,7 @@ def save(path: str | os.PathLike[str], obj: Any) -> None:
     Parameters
     ----------
     path : str or path
-    obj : System, FrechetMean, list of System, Embedding, any of `sysbags.bags`, SystemIdentifier, \
+    obj : System, FrechetMean, list of System, StreamEmbedding, any of `sysbags.bags`, SystemIdentifier, \
 NearestSystem, NearestMean, KernelRidgeClassifier, or a scikit-learn Pipeline of these
         Fitted or not.
 
@@ -302,6 +302,7 @@ def _message(error: Exception) -> str:
 
 # Each entry of an array of strings has the length of the longest, so a small file could need any memory.
 _TEXT_LIMIT = 2**26
+_DTYPES = (np.float64, np.float32)
 _HINTS = {
     "index": "set index to None, and the model compares with all training systems",
     "kernel": f"the kernel must be one of {', '.join(map(repr, KERNELS))}",
@@ -322,6 +323,8 @@ class Writer:
             value = value.item()
         if value is None or isinstance(value, (bool, int, str)):
             return value
+        if isinstance(value, (type, np.dtype)) and value in _DTYPES:
+            return {"dtype": np.dtype(value).name}
         if isinstance(value, float):
             return value if math.isfinite(value) else {"float": str(value)}
         if isinstance(value, (list, tuple)):
@@ -373,6 +376,8 @@ class Reader:
         ((tag, content),) = tree.items()
         if tag == "float":
             return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[content]
+        if tag == "dtype":
+            return next(dtype for dtype in _DTYPES if dtype.__name__ == content)
         if tag == "tuple":
             return tuple(self.get(item) for item in content)
         if tag == "dict":

@@ -31,8 +31,8 @@ class Kind(NamedTuple):
     `state` has the attributes beside the parameters, and their forms: "float K d" is a finite (K, d) array of
     floats, where a letter has the same value for all attributes of the object, "System C" a list of C
     systems, "Clip K B" a list of K tuples of B systems, or of K systems where B is 1, "label K C" an array of
-    K labels of C classes, "number" a finite number, "texts" a dict of texts, "kernel" the name of a kernel; a
-    question mark allows None. The state of a class without `get_params`, such as a dataclass, are all
+    K labels of C classes, "number" a finite number, "texts" a dict of texts; a question mark allows
+    None. The state of a class without `get_params`, such as a dataclass, are all
     arguments of its constructor; this mapping has those that the class does not check itself. `needs` are the
     packages whose versions are written into the file.
     """
@@ -57,9 +57,14 @@ KINDS = {
             "converged": "flag",
         },
     ),
-    "Embedding": Kind(
-        "sysbags.distances.embedding",
-        {"kernel": "kernel", "landmarks": "float m p?", "factor": "float m m?"},
+    "StreamEmbedding": Kind(
+        "sysbags.kernels.embedding",
+        {
+            "landmarks_": "float m p?",
+            "factor_": "float m m?",
+            "components_": "float m c?",
+            "lost_": "number",
+        },
     ),
     "Calibration": Kind(
         "sysbags.classifiers.calibration",
@@ -139,8 +144,8 @@ def check(name: str, parameters: dict[str, Any], state: dict[str, Any]) -> None:
     for key, form in forms.items():
         if not _has_form(state.get(key), form, lengths):
             raise ParameterError(f"{key} of a {name} is not valid: it must be {form!r}")
-    if name == "Embedding":
-        _check_embedding(**state)
+    if name == "StreamEmbedding" and state:
+        _check_embedding(parameters["kernel"], **state)
 
 
 def _class(name: str) -> Any:
@@ -152,17 +157,21 @@ def _has_parameters(kind_class: Any) -> bool:
     return hasattr(kind_class, "get_params")
 
 
-def _check_embedding(kernel: str, landmarks: Any, factor: Any) -> None:
+def _check_embedding(kernel: Any, landmarks_: Any, factor_: Any, components_: Any, lost_: Any) -> None:
     """Raise an error unless landmarks and factor are those of an embedding for the kernel."""
     from sysbags.kernels.functions import feature_map
 
-    explicit = feature_map(kernel) is not None
-    if (landmarks is None, factor is None) != (explicit, explicit):
-        raise ParameterError(f"an Embedding has landmarks and a factor unless the kernel, {kernel}, is a map")
-    if landmarks is not None:
-        check_stream(landmarks, kernel, name="landmarks")
-        if np.triu(factor, 1).any() or np.diag(factor).min() <= 0.0:
-            raise ParameterError("factor of an Embedding is not lower triangular with a positive diagonal")
+    explicit = feature_map(check_choice(kernel, "kernel", KERNELS)) is not None
+    if (landmarks_ is None, factor_ is None) != (explicit, explicit):
+        raise ParameterError(
+            f"a StreamEmbedding has landmarks and a factor unless the kernel, {kernel}, is a map"
+        )
+    if landmarks_ is not None:
+        check_stream(landmarks_, kernel, name="landmarks_")
+        if np.triu(factor_, 1).any() or np.diag(factor_).min() <= 0.0:
+            raise ParameterError(
+                "factor_ of a StreamEmbedding is not lower triangular with a positive diagonal"
+            )
 
 
 def _portable_network(bag: Any) -> dict[str, Any]:
@@ -237,7 +246,7 @@ def _has_form(value: Any, form: str, lengths: dict[str, int]) -> bool:
         "Clip": "sysbags.systems.system",
         "Bags": "sysbags.bags.",
         "Calibration": "sysbags.classifiers.calibration",
-        "Embedding": "sysbags.distances.embedding",
+        "StreamEmbedding": "sysbags.kernels.embedding",
     }
     objects = value if letters else [value]
     if letters:
@@ -265,7 +274,6 @@ def _has_form(value: Any, form: str, lengths: dict[str, int]) -> bool:
         "label": lambda: True,
         "float": lambda: value.dtype.kind == "f" and np.isfinite(value).all(),
         "positive": lambda: value.dtype.kind == "f" and np.isfinite(value).all() and value.min() > 0.0,
-        "kernel": lambda: isinstance(value, str) and value in KERNELS,
         "flag": lambda: isinstance(value, bool),
         "texts": lambda: isinstance(value, Mapping) and all(isinstance(item, str) for item in value.values()),
         "number": lambda: isinstance(value, (int, float)) and math.isfinite(value),

@@ -14,9 +14,10 @@ import numpy as np
 from sysbags._common.validation import check_positive
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.regions import Regions
-from sysbags.distances.embedding import Embedding
+from sysbags.distances.embedding import landmark_count
 from sysbags.distances.gram import SystemStack
 from sysbags.errors import FileError, ParameterError
+from sysbags.kernels.embedding import StreamEmbedding
 from sysbags.kernels.functions import Columns, SlidingKernel
 from sysbags.storage import load_values, save_values
 from sysbags.systems.system import System
@@ -86,7 +87,7 @@ def pack(obj: Any) -> list[Any]:
 def _entry(value: Any, put: Callable[[Any], Any]) -> Any:
     """Return an object whose parts `put` has replaced by numbers, texts and references."""
     kind = type(value).__name__
-    if isinstance(value, Embedding):
+    if isinstance(value, StreamEmbedding):
         return value
     if isinstance(value, np.ndarray):
         return value.copy()  # some are changed in place later
@@ -154,7 +155,7 @@ def check_learnt(learnt: Any) -> Learnt:
                 )
             ):
                 raise ParameterError(f"its array {name!r} does not fit the others")
-    if process.embedding.size not in (None, lengths["d"]) or lengths["k"] != lengths["m"] + 1:
+    if landmark_count(process.embedding) not in (None, lengths["d"]) or lengths["k"] != lengths["m"] + 1:
         raise ParameterError("its embedding does not fit its systems")
     return learnt
 

@@ -15,8 +15,9 @@ import numpy as np
 from sysbags._common.types import Array, KernelLike
 from sysbags.distances.alignment_matrix import alignment_bounds, alignment_parts
 from sysbags.distances.certificates import transition_spectra
-from sysbags.distances.embedding import Embedding
+from sysbags.distances.embedding import fit_embedding
 from sysbags.distances.gram import CrossGram, SystemStack, embedded_cross_gram
+from sysbags.kernels.embedding import StreamEmbedding
 from sysbags.kernels.functions import feature_map, kernel_matrix
 from sysbags.systems.system import System
 from sysbags.watch.windows import Window
@@ -56,7 +57,7 @@ class Motion(NamedTuple):
 
 
 def fit_motion(windows: Array, norms: Array, order: int) -> Motion:
-    """Learn how features move from windows of consecutive ones, (R, L, d); see `Embedding.features`.
+    """Learn how features move from windows of consecutive ones, (R, L, d); see `StreamEmbedding.features`.
 
     The states are those linear combinations of the features that the past predicts best: with the principal
     components scaled to covariance I, the leading eigenvectors of the sum of squares of the symmetric parts
@@ -178,7 +179,7 @@ class EmbeddedWindow(NamedTuple):
 class NormalProcess(NamedTuple):
     """What windows are compared with: R normal windows of L bags each."""
 
-    embedding: Embedding
+    embedding: StreamEmbedding
     observers: Array  # (R, n + 1, d), in the embedding
     stack: SystemStack  # their small matrices
     spectra: Array  # (3, R, n), `transition_spectra` of them
@@ -218,7 +219,7 @@ class NormalProcess(NamedTuple):
 def fit_normal(windows: Sequence[Window]) -> NormalProcess:
     """Learn what is normal from those windows that have a system."""
     systems = [window.system for window in windows if window.system is not None]
-    embedding = Embedding.fit(systems, LANDMARKS, random_state=0)
+    embedding = fit_embedding(systems, LANDMARKS, random_state=0)
     features = np.stack([embedding.features(system.samples) for system in systems])
     norms = np.stack([squared_norms(system.samples, system.kernel) for system in systems])
     embedded = [_embedded(system, z) for system, z in zip(systems, features, strict=True)]

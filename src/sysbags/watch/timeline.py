@@ -14,7 +14,7 @@ from sysbags._common.parallel import run
 from sysbags._common.types import Array, KernelLike
 from sysbags._common.validation import check_integer, check_positive, check_share, check_stream, seed_of
 from sysbags.distances.alignment import align
-from sysbags.distances.embedding import Embedding
+from sysbags.distances.embedding import fit_embedding, landmark_count
 from sysbags.distances.gram import SystemStack
 from sysbags.distances.pairwise import Weight, pairwise_distances, resolve_weights
 from sysbags.errors import OrderError, StreamError
@@ -221,7 +221,7 @@ def timeline_of(
     weights = resolve_weights(SystemStack.of(systems), "alignment", lambda_a, lambda_mu)
     embedding = None
     if len(systems) > EXACT:
-        embedding = Embedding.fit(systems, LANDMARKS, random_state=seed, n_jobs=n_jobs)
+        embedding = fit_embedding(systems, LANDMARKS, random_state=seed, n_jobs=n_jobs)
     options: Any = {"random_state": seed, "n_jobs": n_jobs}
     squared = pairwise_distances(
         systems, lambda_a=weights[0], lambda_mu=weights[1], embedding=embedding, **options
@@ -254,7 +254,7 @@ def timeline_of(
         penalty=amount,
         lambda_a=weights[0],
         lambda_mu=weights[1],
-        landmarks=None if embedding is None else embedding.size,
+        landmarks=None if embedding is None else landmark_count(embedding),
         rate=float(rate),
     )
 

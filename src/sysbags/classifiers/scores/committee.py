@@ -1,0 +1,323 @@
+"""A committee of kernel ridge classifiers, whose distances, widths and ridges are chosen by cross-validation.
+
+The terms of a squared distance are combined, turned into Gaussians or not, and penalised in several ways.
+Each candidate is a kernel ridge classifier; its scores without a fold, and without two folds, need a single
+inverse. The best candidates vote with their average score. The accuracy of the choice is estimated by nested
+cross-validation: each fold is predicted by a committee that was chosen without it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+
+from sysbags._common.parallel import run
+from sysbags._common.types import Array, IntArray
+from sysbags.classifiers.scores import half_mean
+from sysbags.classifiers.scores.moments import TERMS
+from sysbags.classifiers.scores.ridge import bordered, gaussian_distances, ridge_scores, targets
+
+# Averages first: of equals the first is taken.
+COMBINATIONS = (
+    ("averages",),
+    ("averages", "normalized covariances"),
+    ("averages", "covariances"),
+    ("normalized covariances",),
+    ("covariances",),
+    ("course",),
+    ("course", "normalized covariances"),
+    ("course", "covariances"),
+)
+WIDTHS = (0.0, 1.0, 0.3)  # of the Gaussian, relative to the variance; 0 is none
+RIDGES = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01)  # relative to the variance
+USUAL_RIDGE = 0.1
+MEMBERS = 10
+FOLDS = 10
+MOST_ITEMS = 1000  # that settings are chosen by, and that new clips are compared with
+JITTER = 1e-10  # of the largest diagonal entry
+
+
+class Member(NamedTuple):
+    """A kernel ridge classifier: weights of the terms of squared distances, width of the Gaussian, ridge."""
+
+    weights: Array  # (T,)
+    width: float
+    ridge: float
+
+    def squared(self, terms: Array) -> Array:
+        """Return its squared distances, from the terms of pairs of items, (T, K, L)."""
+        total = np.tensordot(self.weights, terms, axes=1)
+        return gaussian_distances(total, self.width) if self.width > 0.0 else np.asarray(total)
+
+
+class Choice(NamedTuple):
+    """The members of a committee, and what they predict for items that they have not seen.
+
+    Attributes
+    ----------
+    members : list of Member
+    scores : (K, C) array
+        The committee's scores without the fold of each item.
+    predictions : (K,) array of int, or None
+        By committees that were chosen without the fold of each item; None where there are too few folds.
+    """
+
+    members: list[Member]
+    scores: Array
+    predictions: IntArray | None
+
+
+def candidates(terms: Array, bags: int, combined: Sequence[Sequence[str]]) -> Iterator[tuple[Array, float]]:
+    """Yield weights of terms, (T,), and a width, for all combinations and all or some of the bags.
+
+    The terms, (T, K, K), are those of `Moments.squared`, bag by bag. Each is divided by its variance, and so
+    is their sum.
+    """
+    variances = [half_mean(term) or 1.0 for term in terms]
+    known: set[tuple[int, ...]] = set()
+    for size in sorted({bags, bags - 1, 1} - {0}, reverse=True):
+        for some in combinations(range(bags), size):
+            for names in combined:
+                places = tuple(bag * len(TERMS) + TERMS.index(name) for bag in some for name in names)
+                if places in known:
+                    continue
+                known.add(places)
+                weights = np.zeros(len(terms))
+                weights[list(places)] = [1.0 / variances[k] for k in places]
+                weights /= half_mean(np.tensordot(weights, terms, axes=1)) or 1.0
+                yield from ((weights, width) for width in WIDTHS)
+
+
+def choose_committee(
+    terms: Array,
+    codes: IntArray,
+    folds: IntArray,
+    sample_weights: Array,
+    *,
+    bags: int = 1,
+    combined: Sequence[Sequence[str]] = COMBINATIONS,
+    n_jobs: int | None = None,
+) -> Choice:
+    """Choose the candidates with the best accuracy on folds that are held out; of equals the smallest error.
+
+    Parameters
+    ----------
+    terms : (T, K, K) array
+        Squared distances between all items, see `candidates`.
+    codes : (K,) array of int
+        The class of each item.
+    folds : (K,) array of int
+        From 0 on; there must be two at least.
+    sample_weights : (K,) array
+    bags : int, default=1
+    combined : sequence of sequences of str
+        The names of the terms that are added.
+    n_jobs : int, optional
+        Threads; the result does not depend on it.
+    """
+    order = np.argsort(folds, kind="stable")  # the items of a fold one after the other
+    terms, codes, sample_weights = terms[:, order[:, None], order], codes[order], sample_weights[order]
+    sizes = np.bincount(folds)
+    count, nested = len(sizes), len(sizes) > 2  # of two folds nothing is left without both
+    wanted = targets(codes, int(codes.max()) + 1)
+    owners = np.repeat(np.arange(count), sizes)
+    outside = np.array([owners != fold for fold in [*(range(count) if nested else ()), count]])
+
+    def tried(setting: tuple[Array, float]) -> list[tuple[Member, Array, Array, Array]]:
+        squared = Member(*setting, 0.0).squared(terms)
+        unit = half_mean(squared) or 1.0  # where all distances are 0, any penalty gives the same
+        found = []
+        for ridge in RIDGES:
+            inverse = penalised_inverse(squared, ridge * unit / sample_weights)
+            scores = held_out_scores(inverse, wanted, sizes, pairs=nested)
+            right = (scores.argmax(axis=2) == codes) & outside
+            errors = np.square(scores - wanted).mean(axis=2) * outside
+            rates = right.sum(axis=1) / outside.sum(axis=1)
+            found.append((Member(*setting, ridge), scores[-1], rates, errors.sum(axis=1)))
+        return found
+
+    settings = list(candidates(terms, bags, combined))
+    every = [one for some in run(tried, settings, n_jobs, "settings") for one in some]
+    members, held_out, rates, errors = zip(*every, strict=True)
+    # One row per fold that is left out, and a last one for none.
+    ranks = np.lexsort((np.array(errors).T, -np.array(rates).T))[:, :MEMBERS]
+    voting = [np.mean([held_out[k] for k in row], axis=0) for row in ranks]
+    back = np.argsort(order)
+    return Choice(
+        members=[members[k] for k in ranks[-1]],
+        scores=voting[-1][back],
+        predictions=np.array(voting).argmax(axis=2)[owners, np.arange(len(codes))][back] if nested else None,
+    )
+
+
+def usual_members(terms: Array, bags: int) -> list[Member]:
+    """Return a committee where nothing can be chosen: all combinations, linear, with a ridge of 0.1."""
+    linear = [weights for weights, width in candidates(terms, bags, COMBINATIONS) if width == 0.0]
+    return [Member(weights, 0.0, USUAL_RIDGE) for weights in linear]
+
+
+def penalised_inverse(squared: Array, penalties: Array) -> Array:
+    """Return R, (K, K), the block of the inverse of `bordered(squared, penalties)` that belongs to the items.
+
+    ``R Y`` are the coefficients of kernel ridge regression.
+    """
+    kernel = -0.5 * squared
+    kernel -= kernel.mean(axis=0)
+    kernel -= kernel.mean(axis=1, keepdims=True)
+    kernel[np.diag_indices_from(kernel)] += penalties
+    factor, info = scipy.linalg.lapack.dpotrf(kernel, lower=1, clean=1, overwrite_a=1)
+    if info:  # the distances are not Euclidean, but for round-off
+        return np.asarray(np.linalg.inv(bordered(squared, penalties))[:-1, :-1])
+    lower = scipy.linalg.lapack.dpotri(factor, lower=1, overwrite_c=1)[0]
+    lower[np.diag_indices_from(lower)] *= 0.5
+    inverse = lower + lower.T
+    sums = inverse.sum(axis=1)
+    inverse -= np.outer(sums, sums / sums.sum())
+    return np.asarray(inverse)
+
+
+def held_out_scores(inverse: Array, wanted: Array, sizes: IntArray, *, pairs: bool = True) -> Array:
+    """Return the scores of all items without their fold, and without another one.
+
+    What the items S would be predicted by all others is ``Y_S - (R_SS)^-1 (R Y)_S``, with R of
+    `penalised_inverse`; two folds that are left out together give the scores of each without the other.
+
+    Parameters
+    ----------
+    inverse : (K, K) array
+        R, with the items of each fold one after the other.
+    wanted : (K, C) array
+        Y.
+    sizes : (F,) array of int
+        The number of items of each fold, at least 1.
+    pairs : bool, default=True
+        Whether two folds are left out, too; there must then be more than two.
+
+    Returns
+    -------
+    (F + 1, K, C) array
+        Row f has scores without fold f and the own fold; the last row those without the own fold. With
+        `pairs` False there is the last row only, (1, K, C).
+    """
+    count, size = len(sizes), int(sizes.max())
+    inside = np.arange(size) < sizes[:, None]  # folds are filled up with zeros, and ones on the diagonal
+    stops = np.cumsum(sizes)
+    parts = [slice(stop - n, stop) for stop, n in zip(stops.tolist(), sizes.tolist(), strict=True)]
+    coefficients = np.zeros((count, size, wanted.shape[1]))
+    coefficients[inside] = inverse @ wanted
+    blocks = np.zeros((count, count, size, size))
+    for f, rows in enumerate(parts):
+        for g in range(f + 1):
+            block = inverse[rows, parts[g]]
+            blocks[f, g, : sizes[f], : sizes[g]] = block
+            blocks[g, f, : sizes[g], : sizes[f]] = block.T
+        blocks[f, f][~inside[f], ~inside[f]] = 1.0
+    every = np.arange(count)
+    alone = wanted - np.linalg.solve(blocks[every, every], coefficients)[inside]
+    if not pairs:
+        return np.asarray(alone[None])
+    first, second = np.tril_indices(count, -1)
+    both = np.empty((len(first), 2 * size, 2 * size))
+    both[:, :size, :size], both[:, :size, size:] = blocks[first, first], blocks[first, second]
+    both[:, size:, :size], both[:, size:, size:] = blocks[second, first], blocks[second, second]
+    right = np.concatenate([coefficients[first], coefficients[second]], axis=1)
+    solved = np.linalg.solve(both, right)
+    found = np.zeros((count, count, size, wanted.shape[1]))  # what is left out, and what is predicted
+    found[second, first], found[first, second] = solved[:, :size], solved[:, size:]
+    scores = wanted - np.array([one[inside] for one in found])
+    for fold, part in enumerate(parts):
+        scores[fold, part] = alone[part]
+    return np.concatenate([scores, alone[None]])
+
+
+class CommitteeFit(NamedTuple):
+    """What the members of a committee have learnt: coefficients (M, L, C) and intercepts (M, C)."""
+
+    coefficients: Array
+    intercepts: Array
+
+
+def fit_committee(
+    members: Sequence[Member],
+    terms: Array,
+    kept: IntArray,
+    codes: IntArray,
+    sample_weights: Array,
+    *,
+    n_jobs: int | None = None,
+) -> CommitteeFit:
+    """Fit each member to K items; new items are compared with those L that are kept.
+
+    Where all are kept, in their order, this is kernel ridge regression. Otherwise the functions that are
+    fitted by least squares are those of the kept items only (the subset of regressors).
+
+    Parameters
+    ----------
+    terms : (T, K, L) array
+        Squared distances of all items to those that are kept.
+    """
+    wanted = targets(codes, int(codes.max()) + 1)
+
+    def fitted(member: Member) -> tuple[Array, Array]:
+        squared = member.squared(terms)
+        between = squared[kept]
+        penalty = member.ridge * (half_mean(between) or 1.0)
+        if len(kept) == len(codes):
+            found = penalised_inverse(squared, penalty / sample_weights) @ wanted
+        else:
+            found = _subset_of_regressors(squared, between, penalty, wanted, sample_weights)
+        residuals = wanted - ridge_scores(squared, found, np.zeros(wanted.shape[1]))
+        return found, np.average(residuals, axis=0, weights=sample_weights)
+
+    coefficients, intercepts = zip(*run(fitted, members, n_jobs, "classifiers"), strict=True)
+    return CommitteeFit(np.array(coefficients), np.array(intercepts))
+
+
+def committee_scores(members: Sequence[Member], fit: CommitteeFit, terms: Array) -> Array:
+    """Return the scores of new items, (K, C), from the terms of their distances to those kept, (T, K, L)."""
+    scores = [
+        ridge_scores(member.squared(terms), coefficients, intercepts)
+        for member, coefficients, intercepts in zip(members, *fit, strict=True)
+    ]
+    return np.asarray(np.mean(scores, axis=0))
+
+
+def balanced_folds(
+    codes: IntArray, groups: npt.NDArray[np.generic], random_state: int, most: int = FOLDS
+) -> IntArray | None:
+    """Return the fold of each item, with classes spread evenly and groups not split; None if there is one."""
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    count = min(most, len(np.unique(groups)), int(np.bincount(codes).max()))
+    if count < 2:
+        return None
+    folds = np.empty(len(codes), dtype=np.int64)
+    splitter = StratifiedGroupKFold(count, shuffle=True, random_state=random_state)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about classes with fewer items than folds
+        for fold, (_, items) in enumerate(splitter.split(codes, codes, groups)):
+            folds[items] = fold
+    return np.unique(folds, return_inverse=True)[1]  # a fold may be empty
+
+
+def _subset_of_regressors(
+    squared: Array, between: Array, penalty: float, wanted: Array, sample_weights: Array
+) -> Array:
+    """Return coefficients, (L, C), of sum 0 that minimise the penalised weighted squared error."""
+    features = -0.5 * squared
+    features -= features.mean(axis=1, keepdims=True)
+    features -= np.average(features, axis=0, weights=sample_weights)
+    kernel = -0.5 * between
+    kernel -= kernel.mean(axis=0)
+    kernel -= kernel.mean(axis=1, keepdims=True)
+    matrix = features.T @ (sample_weights[:, None] * features) + penalty * kernel
+    matrix[np.diag_indices_from(matrix)] += JITTER * np.diag(matrix).max()
+    right = features.T @ (sample_weights[:, None] * wanted)
+    found = scipy.linalg.solve(matrix, right, assume_a="pos")
+    return np.asarray(found - found.mean(axis=0))

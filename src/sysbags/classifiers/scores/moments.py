@@ -1,0 +1,155 @@
+"""Moments of paths and squared distances between them: averages, their course, lagged covariances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sysbags._common.types import Array, IntArray
+
+# What the distances are between, in the order of `Moments.squared`.
+TERMS = ("averages", "course", "covariances", "normalized covariances")
+PARTS = 8  # of a clip, for its course
+LONGEST_LAG = 0.25  # of the shortest clip
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Moments:
+    """The moments of K paths, each as few numbers however long the path is.
+
+    Attributes
+    ----------
+    averages : (K, d) array of float32
+        The average over time of all coordinates.
+    course : (K, 8 c) array of float32
+        The averages over each eighth of the path, of c coordinates.
+    covariances : (K, L c^2) array of float16
+        The covariances of these coordinates with themselves some steps later, for L lags, divided by their
+        norm; 0 for a path that never changes.
+    norms : (K,) array
+        Their norms.
+    """
+
+    averages: npt.NDArray[np.float32]
+    course: npt.NDArray[np.float32]
+    covariances: npt.NDArray[np.float16]
+    norms: Array
+
+    def __len__(self) -> int:
+        return len(self.norms)
+
+    def subset(self, indices: Any) -> Moments:
+        """Return the moments of some of the paths."""
+        return Moments(**{field.name: getattr(self, field.name)[indices] for field in fields(self)})
+
+    @classmethod
+    def stack(cls, parts: Sequence[Moments]) -> Moments:
+        """Return those of several collections one after the other."""
+        return cls(
+            **{
+                field.name: np.concatenate([getattr(one, field.name) for one in parts])
+                for field in fields(cls)
+            }
+        )
+
+    def squared(self, others: Moments) -> Array:
+        """Return the squared distances of each of `TERMS`, (4, K, L).
+
+        Examples
+        --------
+        >>> paths = [np.cos(0.1 * np.arange(50))[:, None], np.ones((50, 1))]
+        >>> found = Moments.stack([moments(path, None, np.array([0, 1, 2])) for path in paths])
+        >>> found.squared(found)[0].round(3)  # between averages of -0.185 and 1
+        array([[0.   , 1.403],
+               [1.403, 0.   ]])
+        """
+        alike = _products(self.covariances, others.covariances)
+        # Rounded to float16, they have norms of nearly 1.
+        own, other = (np.square(one.covariances.astype(np.float64)).sum(axis=1) for one in (self, others))
+        scaled = np.outer(self.norms, others.norms) * alike
+        return np.stack(
+            [
+                _squared(self.averages, others.averages),
+                _squared(self.course, others.course),
+                _nonnegative(self.norms**2 * own, others.norms**2 * other, scaled),
+                _nonnegative(own, other, alike),
+            ]
+        )
+
+
+def moments(features: Array, components: Array | None, lags: IntArray) -> Moments:
+    """Return the moments of one path, of which covariances and course are those of some directions.
+
+    Lags that the path is too short for have covariances of 0.
+
+    Parameters
+    ----------
+    features : (N, d) array
+    components : (d, c) array or None
+        Orthonormal columns; None takes the coordinates as they are.
+    lags : (L,) array of int
+    """
+    averages = features.mean(axis=0)
+    path = features if components is None else features @ components
+    centred = path - path.mean(axis=0)
+    frames, size = centred.shape
+    covariances = np.zeros((len(lags), size, size))
+    for place, lag in zip(covariances, lags.tolist(), strict=True):
+        if lag < frames:
+            np.matmul(centred[: frames - lag].T, centred[lag:], out=place)
+            place /= frames - lag
+    norm = float(np.linalg.norm(covariances))
+    if norm <= np.finfo(np.float32).eps * float(np.square(path).mean()):
+        norm = 0.0  # all frames are alike, but for round-off
+    unit = covariances / norm if norm > 0.0 else np.zeros_like(covariances)
+    return Moments(
+        averages=averages[None].astype(np.float32),
+        course=course(path).reshape(1, -1).astype(np.float32),
+        covariances=unit.reshape(1, -1).astype(np.float16),
+        norms=np.array([norm]),
+    )
+
+
+def course(path: npt.NDArray[Any], parts: int = PARTS) -> Array:
+    """Return the averages over equal parts of a path, (parts, d); frames on a border count to both sides.
+
+    Examples
+    --------
+    >>> course(np.array([[0.0], [1.0], [2.0]]), 2)
+    array([[0.33333333],
+           [1.66666667]])
+    """
+    sums = np.concatenate([np.zeros((1, path.shape[1])), np.cumsum(path, axis=0)])
+    borders = np.linspace(0.0, len(path), parts + 1)
+    below = np.minimum(borders.astype(np.int64), len(path) - 1)
+    at = sums[below] + (borders - below)[:, None] * path[below]
+    return np.asarray(np.diff(at, axis=0) * (parts / len(path)))
+
+
+def lag_grid(shortest: int) -> IntArray:
+    """Return 0, 1, 2, 4 and so on, up to a quarter of the shortest path.
+
+    Examples
+    --------
+    >>> lag_grid(50), lag_grid(3)
+    (array([0, 1, 2, 4, 8]), array([0]))
+    """
+    longest = int(LONGEST_LAG * shortest)
+    return np.array([0, *(1 << k for k in range(longest.bit_length()))])
+
+
+def _products(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> Array:
+    return np.asarray(first.astype(np.float64) @ second.astype(np.float64).T)
+
+
+def _squared(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> Array:
+    norms, other_norms = (np.square(one.astype(np.float64)).sum(axis=1) for one in (first, second))
+    return _nonnegative(norms, other_norms, _products(first, second))
+
+
+def _nonnegative(norms: Array, other_norms: Array, products: Array) -> Array:
+    return np.maximum(norms[:, None] + other_norms - 2.0 * products, 0.0)
