@@ -32,7 +32,7 @@ from sysbags._common.types import Array, IntArray
 from sysbags.datasets import make_clips, make_streams
 from sysbags.distances.alignment_matrix import alignment_matrix
 from sysbags.kernels import kernel_matrix
-from sysbags.library import EmbeddedSystems, Embedding, Library, SystemIndex
+from sysbags.library import EmbeddedSystems, Library, SystemIndex, embed, fit_embedding
 from sysbags.library.systems import embed_clips
 from sysbags.systems.collection import LazySystems
 from sysbags.systems.system import System
@@ -156,8 +156,8 @@ def clip_growth(sizes: Sizes) -> tuple[list[str], Array]:
     streams = generated(sizes.systems, rng)
     originals = run(lambda stream: sysbags.identify(stream, ORDER), streams, -1, "systems")
     asked = Replicas.of(originals[: sizes.clips[0] // RELATED], sizes.queries + 1, rng)[:]
-    embedding = Embedding.fit(originals, LANDMARKS, n_jobs=-1)
-    known = embedding.transform(originals, n_jobs=-1)
+    embedding = fit_embedding(originals, LANDMARKS, n_jobs=-1)
+    known = embed(embedding, originals, n_jobs=-1)
     rows = []
     for clips in sizes.clips:
         replicas = Replicas.of(originals[: clips // RELATED], clips, rng)
@@ -193,7 +193,7 @@ def _costs(setting: dict[str, int], repeated: int) -> list[float]:
     per = max(repeated, -(-2 * landmarks // frames))
     streams, _ = make_streams(classes=per, per_class=1, frames=frames, bins=bins)
     candidates = np.concatenate(streams)[: 2 * landmarks]
-    embedding = Embedding.fit([candidates], landmarks)
+    embedding = sysbags.StreamEmbedding(size=landmarks).fit([candidates])
     streams = streams[:repeated]
     systems = [sysbags.identify(stream, order) for stream in streams]
     for system in systems:
@@ -202,7 +202,7 @@ def _costs(setting: dict[str, int], repeated: int) -> list[float]:
     pairs = repeated * (repeated - 1) / 2
     times = [
         median_seconds(lambda stream: sysbags.identify(stream, order), streams),
-        median_seconds(lambda system: embedding.transform([system]), systems),
+        median_seconds(lambda system: embed(embedding, [system]), systems),
         median_seconds(sysbags.cross_gram, [systems] * 3) / pairs,
         median_seconds(lambda gram: alignment_matrix(gram, **WEIGHTS), [gram] * 3) / pairs,
     ]

@@ -26,7 +26,7 @@ from sysbags._common.parallel import run
 from sysbags._common.types import Array
 from sysbags.datasets import make_clips, make_streams
 from sysbags.evaluate import leave_one_out
-from sysbags.library import Embedding, Library
+from sysbags.library import Library, fit_embedding
 from sysbags.library.adding import _content, _put_clip
 from sysbags.library.reading import FileState, GivenClip, ReadClip
 from sysbags.library.settings import put_settings, settings_for
@@ -117,7 +117,7 @@ def leave_one_out_steps(folder: Path) -> Iterator[dict[str, Any]]:
     """Time each step of leave-one-out, in this process."""
     with Library(folder / "library") as library:
         systems, labels = library.systems, [str(clip.label) for clip in library.clips()]
-        spent, embedding = seconds(lambda: Embedding.fit(systems, LANDMARKS, n_jobs=JOBS))
+        spent, embedding = seconds(lambda: fit_embedding(systems, LANDMARKS, n_jobs=JOBS))
         yield _step("landmarks", spent)
         spent, gram = seconds(
             lambda: sysbags.cross_gram(

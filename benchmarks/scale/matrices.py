@@ -12,7 +12,7 @@ from benchmarks.scale.search import LANDMARKS, ORDER, WEIGHTS, generated
 from sysbags._common.parallel import run
 from sysbags._common.types import Array
 from sysbags.datasets import make_streams
-from sysbags.library import Embedding
+from sysbags.library import fit_embedding
 from sysbags.systems.system import System
 
 __all__ = ["cluster_rows", "distance_rows"]
@@ -31,10 +31,10 @@ def distance_rows(systems: int) -> Iterator[str]:
     """Lines of the table of all distances: time, and the error on the systems with exact distances."""
     items = identified(generated(systems, np.random.default_rng(2026)))
     some = items[:EXACT]
-    for embedding in (None, Embedding.fit(some[:9], 50)):  # compiled
+    for embedding in (None, fit_embedding(some[:9], 50)):  # compiled
         sysbags.pairwise_distances(some[:9], embedding=embedding, n_jobs=JOBS, **WEIGHTS)
     exact_time, exact = seconds(lambda: sysbags.pairwise_distances(some, n_jobs=JOBS, **WEIGHTS))
-    fit_time, embedding = seconds(lambda: Embedding.fit(items, LANDMARKS, n_jobs=JOBS))
+    fit_time, embedding = seconds(lambda: fit_embedding(items, LANDMARKS, n_jobs=JOBS))
     fast_time, fast = seconds(
         lambda: sysbags.pairwise_distances(items, embedding=embedding, n_jobs=JOBS, **WEIGHTS)
     )

@@ -23,7 +23,7 @@ from sysbags._common.types import Array
 from sysbags.bags import LocalBinaryPatterns
 from sysbags.datasets import class_folders, make_streams
 from sysbags.distances.gram import SystemStack
-from sysbags.library import Embedding, SystemIndex
+from sysbags.library import SystemIndex, embed, fit_embedding
 from sysbags.systems.system import System
 
 ORDER, NEIGHBOURS, LANDMARKS = 5, 10, 500
@@ -60,7 +60,7 @@ def measure(name: str, streams: list[Array], queries: int) -> Iterator[str]:
     """Return a row of the table for each way to search."""
     systems: list[System] = run(lambda stream: sysbags.identify(stream, ORDER), streams, -1, "systems")
     asked, kept = systems[:queries], systems[queries:]
-    spent, index = seconds(lambda: SystemIndex(kept, embedding=Embedding.fit(kept, LANDMARKS), **WEIGHTS))
+    spent, index = seconds(lambda: SystemIndex(kept, embedding=fit_embedding(kept, LANDMARKS), **WEIGHTS))
     some = kept[:SCANNED]
     sysbags.pairwise_distances(some[:2], asked[:1], **WEIGHTS)  # compiled
     scan, _ = seconds(lambda: [sysbags.pairwise_distances(some, [query], **WEIGHTS) for query in asked])
@@ -101,13 +101,13 @@ def pivot_rows(systems: int, queries: int, folder: Path | None) -> Iterator[str]
     for name, streams in _sets(systems + queries, folder):
         known: list[System] = run(lambda stream: sysbags.identify(stream, ORDER), streams, -1, "systems")
         asked, kept = known[:queries], known[queries:]
-        make = partial(SystemIndex, kept, embedding=Embedding.fit(kept, LANDMARKS), n_jobs=-1, **WEIGHTS)
+        make = partial(SystemIndex, kept, embedding=fit_embedding(kept, LANDMARKS), n_jobs=-1, **WEIGHTS)
         without, _ = seconds(make)
         spent, index = seconds(partial(make, pivots=PIVOTS))
         scan = sysbags.pairwise_distances(kept, asked, n_jobs=-1, **WEIGHTS)
         places, left = np.arange(len(kept)), []
         for query, distances in zip(asked, scan.T, strict=True):
-            embedded, stack = index.embedding.transform([query]), SystemStack.of([query])
+            embedded, stack = embed(index.embedding, [query]), SystemStack.of([query])
             farthest = np.sort(distances)[NEIGHBOURS - 1]
             by_embedding = index._safe_bounds(places, stack, embedded) <= farthest
             by_pivots = index._pivot_bounds(places, query) <= farthest

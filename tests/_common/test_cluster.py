@@ -21,7 +21,7 @@ from sysbags._common.parallel import Shared, connected, run, use_client
 from sysbags.cli import app
 from sysbags.datasets import make_clips, make_streams
 from sysbags.distances import METRICS
-from sysbags.distances.embedding import Embedding
+from sysbags.distances.embedding import fit_embedding
 from sysbags.distances.gram import Tiling
 from sysbags.errors import OrderError, ParameterError, SysbagsError
 
@@ -173,7 +173,7 @@ def test_blocks_embeddings_and_files_are_the_same_bits(client, locally, systems,
         local = locally(blocks, given, given[3:9], n_jobs=2)
         for found, expected in zip(blocks(given, given[3:9], client=client), local, strict=True):
             np.testing.assert_array_equal(found, expected)
-    embedding = Embedding.fit(systems, 20)
+    embedding = fit_embedding(systems, 20)
     local = locally(sysbags.pairwise_distances, systems, embedding=embedding)
     options = {"out": tmp_path / "distances.npy", "memory": "10MB", "client": client}
     np.testing.assert_array_equal(sysbags.pairwise_distances(systems, embedding=embedding, **options), local)

@@ -10,10 +10,11 @@ from sklearn.model_selection import GridSearchCV
 import sysbags
 from sysbags import KernelRidgeClassifier, NearestMean, NearestSystem
 from sysbags.datasets import make_streams
-from sysbags.distances.embedding import Embedding
+from sysbags.distances.embedding import embed, fit_embedding
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.distances.projection import EmbeddedStack, project
 from sysbags.errors import IncompatibleSystemsError, ParameterError
+from sysbags.kernels.embedding import StreamEmbedding
 from sysbags.means.frechet import mean_gram, mean_of_gram
 
 SETTINGS = [
@@ -52,7 +53,7 @@ def test_with_enough_landmarks_it_is_exact(estimator, options, form):
     assert model.embedding_errors_.max() < 1e-4
     np.testing.assert_array_equal(model.predict(training), exact.predict(training))
     # New frames are not quite in the span of the landmarks.
-    lost = model.embeddings_[0].transform(new).lost.max()
+    lost = embed(model.embeddings_[0], new).lost.max()
     found, expected = model.compare(new), exact.compare(new)
     np.testing.assert_array_equal(found.codes, expected.codes)
     np.testing.assert_allclose(found.distances, expected.distances, atol=4 * np.sqrt(lost) + 1e-3)
@@ -64,7 +65,7 @@ def test_explicit_kernels_have_no_landmarks(estimator, options, form, kernel):
     training, labels, new = split(*systems_of(form, kernel))
     exact = estimator(**options).fit(training, labels)
     model = estimator(**options, embedding=3).fit(training, labels)
-    assert [embedding.size for embedding in model.embeddings_] == [None]
+    assert [embedding.landmarks_ for embedding in model.embeddings_] == [None]
     np.testing.assert_array_equal(model.embedding_errors_, np.zeros(len(training)))
     for name, values in exact.compare(new)._asdict().items():
         np.testing.assert_array_equal(getattr(model.compare(new), name), values)
@@ -73,7 +74,7 @@ def test_explicit_kernels_have_no_landmarks(estimator, options, form, kernel):
 @pytest.mark.parametrize("kernel", ["chi2", "intersection"])
 def test_blocks_of_projected_systems_are_those_of_the_embedding(kernel):
     systems, _ = systems_of(kernel=kernel)
-    embedding = Embedding.fit(systems, 9)
+    embedding = fit_embedding(systems, 9)
     gram = sysbags.cross_gram([project(system, embedding) for system in systems])
     # In float64; `transform` rounds to float32.
     rows = [
@@ -94,14 +95,14 @@ def test_blocks_of_projected_systems_are_those_of_the_embedding(kernel):
     np.testing.assert_array_equal(gram.rows.mean_norm, known.rows.mean_norm)
     np.testing.assert_allclose(gram.observer, known.observer, atol=1e-5)
     projected = project(systems[0], embedding)
-    np.testing.assert_array_equal(projected.samples, embedding.landmarks)
+    np.testing.assert_array_equal(projected.samples, embedding.landmarks_)
     with pytest.raises(IncompatibleSystemsError, match=f"for the kernel '{kernel}', but the system has"):
         project(systems_of(kernel="linear")[0][0], embedding)
 
 
 def test_projections_with_an_explicit_map():
     systems, _ = systems_of(kernel="linear")
-    assert project(systems[0], Embedding.fit(systems, 3)) is systems[0]
+    assert project(systems[0], fit_embedding(systems, 3)) is systems[0]
 
 
 @pytest.mark.parametrize("size", [6, 40])
@@ -113,7 +114,7 @@ def test_means_are_those_of_the_embedded_gram(size):
     to_new = sysbags.cross_gram(training, new, embedding=embedding)
     distances = []
     for label, center in zip(model.labels_, model.centers_, strict=True):
-        np.testing.assert_array_equal(center.samples, embedding.landmarks)
+        np.testing.assert_array_equal(center.samples, embedding.landmarks_)
         rows = np.flatnonzero(labels == label)
         mean = mean_of_gram(gram.subset(rows), lambda_mu=1.0)
         # The rotations of a mean depend on its blocks, whose sums are rounded to float32.
@@ -149,11 +150,14 @@ def test_errors_are_those_of_the_embedding():
     training, labels, _ = split(*systems_of())
     model = NearestSystem(embedding=4).fit(training, labels)
     [embedding] = model.embeddings_
-    assert embedding.size == 4
-    expected = Embedding.fit(training, 4)
-    np.testing.assert_array_equal(embedding.landmarks, expected.landmarks)
-    np.testing.assert_array_equal(model.embedding_errors_, expected.transform(training).lost)
+    assert len(embedding.landmarks_) == 4
+    expected = fit_embedding(training, 4)
+    np.testing.assert_array_equal(embedding.landmarks_, expected.landmarks_)
+    np.testing.assert_array_equal(model.embedding_errors_, embed(expected, training).lost)
     assert model.embedding_errors_.min() > 0.0
+    unfitted = NearestSystem(embedding=StreamEmbedding(size=4)).fit(training, labels)
+    assert not hasattr(unfitted.embedding, "lost_")
+    np.testing.assert_array_equal(unfitted.embeddings_[0].factor_, expected.factor_)
     given = NearestSystem(embedding=expected).fit(training, labels)
     assert given.embeddings_ == [expected]
     np.testing.assert_array_equal(given.predict(training), model.predict(training))
@@ -168,10 +172,10 @@ def test_several_bags_have_an_embedding_each(estimator):
     options = {"lambda_a": "scale", "lambda_mu": "scale"}
     exact = estimator(**options).fit(training, known)
     model = estimator(**options, embedding=2000).fit(training, known)
-    assert [embedding.size is None for embedding in model.embeddings_] == [False, True]
+    assert [embedding.landmarks_ is None for embedding in model.embeddings_] == [False, True]
     np.testing.assert_array_equal(model.predict(new), exact.predict(new))
     rough = estimator(**options, embedding=5).fit(training, known)
-    expected = rough.embeddings_[0].transform([clip[0] for clip in training]).lost
+    expected = embed(rough.embeddings_[0], [clip[0] for clip in training]).lost
     np.testing.assert_array_equal(rough.embedding_errors_, expected)
     assert rough.explain(new)[0].parts.keys() == {"bag 0", "bag 1"}
 
@@ -180,11 +184,11 @@ def test_clips_are_embedded_once(monkeypatch):
     training, labels, new = split(*systems_of())
     model = NearestMean(embedding=10).fit(training, labels)
     sizes = []
-    coordinates = Embedding._coordinates
+    features = StreamEmbedding.combined_features
     monkeypatch.setattr(
-        Embedding,
-        "_coordinates",
-        lambda self, samples, weights: sizes.append(len(samples)) or coordinates(self, samples, weights),
+        StreamEmbedding,
+        "combined_features",
+        lambda self, samples, weights: sizes.append(len(samples)) or features(self, samples, weights),
     )
     model.predict(new)
     assert sizes == [10] * len(model.centers_) + [30] * len(new)
@@ -198,10 +202,10 @@ def test_clips_are_embedded_once(monkeypatch):
 @pytest.mark.parametrize("estimator", [NearestSystem, NearestMean, KernelRidgeClassifier])
 def test_clones_searches_and_files(estimator, tmp_path):
     training, labels, new = split(*systems_of("unit-variance"))
-    embedding = Embedding.fit(training, 12)
+    embedding = fit_embedding(training, 12)
     assert clone(estimator(embedding=7)).get_params()["embedding"] == 7
     twin = clone(estimator(embedding=embedding)).fit(training, labels)
-    np.testing.assert_array_equal(twin.embeddings_[0].landmarks, embedding.landmarks)
+    np.testing.assert_array_equal(twin.embeddings_[0].landmarks_, embedding.landmarks_)
     search = GridSearchCV(estimator(probability=True), {"embedding": [1, 40, None]}, cv=2)
     search.fit(training, labels)
     assert set(search.cv_results_["param_embedding"]) == {1, 40, None}
@@ -230,8 +234,10 @@ def test_mistakes(estimator):
     for bad in (0, -3, 2.5, "many", True):
         with pytest.raises(ParameterError, match=r"^embedding is .*, but it must be a whole number"):
             estimator(embedding=bad).fit(training, labels)
-    embedding = Embedding.fit(training, 5)
+    embedding = fit_embedding(training, 5)
     with pytest.raises(ParameterError, match=r"single bag, but clips have 2 systems: give the number"):
         estimator(embedding=embedding).fit(list(zip(training, training, strict=True)), labels)
+    with pytest.raises(IncompatibleSystemsError, match="for the kernel 'linear'"):
+        estimator(embedding=StreamEmbedding("linear")).fit(training, labels)
     with pytest.raises(IncompatibleSystemsError, match="and 5 bins"):
         estimator(embedding=embedding).fit(systems_of("unit-variance", bins=5)[0][:12], labels)

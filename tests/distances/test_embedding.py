@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 import sysbags
 from sysbags.datasets import make_streams
-from sysbags.distances.embedding import Embedding, embedded_products, pivoted_landmarks
-from sysbags.errors import IncompatibleSystemsError, ParameterError, StreamError
+from sysbags.distances.embedding import embed, embedded_products, fit_embedding
+from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.kernels import kernel_matrix
+from sysbags.kernels.embedding import pivoted_landmarks
 
 # Rows are stored in float32: 24 bits of numbers of about 1, summed over fewer than a thousand columns.
 FLOAT32 = {"rtol": 0, "atol": 1e-5}
@@ -37,12 +38,12 @@ def nystrom(first, second, landmarks, kernel):
 @pytest.mark.parametrize("kernel", ["chi2", "intersection"])
 def test_blocks_are_those_of_nystrom(kernel):
     systems, others = systems_of(kernel), systems_of(kernel, random_state=1)
-    embedding = Embedding.fit(systems, size=7)
-    assert embedding.size == 7
+    embedding = fit_embedding(systems, size=7)
+    assert len(embedding.landmarks_) == 7
     gram = sysbags.cross_gram(systems, others, embedding=embedding)
     for i, system in enumerate(systems):
         for j, other in enumerate(others):
-            expected = nystrom(system, other, embedding.landmarks, kernel)
+            expected = nystrom(system, other, embedding.landmarks_, kernel)
             found = gram.observer[i, j, : system.order, : other.order]
             np.testing.assert_allclose(found, expected[:-1, :-1], **FLOAT32)
             assert gram.mean[i, j] == pytest.approx(expected[-1, -1], abs=1e-5)
@@ -52,19 +53,19 @@ def test_blocks_are_those_of_nystrom(kernel):
 @pytest.mark.parametrize("kernel", ["linear", "bhattacharyya"])
 def test_explicit_kernels_are_exact(kernel):
     systems = systems_of(kernel)
-    embedding = Embedding.fit(systems, size=2)
-    assert embedding.size is None
+    embedding = fit_embedding(systems, size=2)
+    assert embedding.landmarks_ is None
     exact, found = (sysbags.cross_gram(systems, embedding=e) for e in (None, embedding))
     np.testing.assert_allclose(found.observer, exact.observer, **FLOAT32)
     np.testing.assert_allclose(found.mean, exact.mean, **FLOAT32)
-    embedded = embedding.transform(systems)
+    embedded = embed(embedding, systems)
     assert max(embedded.lost.max(), embedded.lost_of_mean.max()) < 1e-9
 
 
 def test_all_frames_as_landmarks_lose_nothing():
     systems = systems_of()
-    embedding = Embedding.fit(systems, size=1000)
-    embedded = embedding.transform(systems)
+    embedding = fit_embedding(systems, size=1000)
+    embedded = embed(embedding, systems)
     # What is left of the kernel's trace is below 1e-9, and observers have lengths of about 1.
     assert max(embedded.lost.max(), embedded.lost_of_mean.max()) < 1e-6
     exact, found = (sysbags.cross_gram(systems, embedding=e).observer for e in (None, embedding))
@@ -77,8 +78,8 @@ def test_all_frames_as_landmarks_lose_nothing():
 @settings(max_examples=15, deadline=None)
 def test_the_error_is_within_what_is_stated(seed, size):
     systems = systems_of(random_state=seed)
-    embedding = Embedding.fit(systems, size, random_state=seed)
-    embedded = embedding.transform(systems)
+    embedding = fit_embedding(systems, size, random_state=seed)
+    embedded = embed(embedding, systems)
     assert (embedded.lost >= 0.0).all()
     assert (embedded.lost <= 1.0).all()
     exact, found = (sysbags.cross_gram(systems, embedding=e) for e in (None, embedding))
@@ -95,7 +96,7 @@ def test_the_error_is_within_what_is_stated(seed, size):
 
 def test_more_landmarks_lose_less():
     systems = systems_of(bins=16)
-    lost = [Embedding.fit(systems, size).transform(systems).lost.mean() for size in (2, 10, 50)]
+    lost = [embed(fit_embedding(systems, size), systems).lost.mean() for size in (2, 10, 50)]
     assert lost[0] > lost[1] > lost[2]
 
 
@@ -105,16 +106,17 @@ def test_the_factor_is_that_of_cholesky(seed, size):
     rng = np.random.default_rng(seed)
     candidates = rng.dirichlet(np.ones(5), size=20)
     candidates[10:] = candidates[:10]  # a histogram that is there twice is chosen once
-    chosen, factor = pivoted_landmarks(candidates, "chi2", size, rng)
+    chosen, features, total = pivoted_landmarks(candidates, "chi2", size, rng)
+    assert total == pytest.approx(20.0)
     assert len(chosen) == len({tuple(candidates[k]) for k in chosen}) <= min(size, 10)
     expected = np.linalg.cholesky(kernel_matrix(candidates[chosen]))
-    np.testing.assert_allclose(factor, expected, rtol=0, atol=1e-6)  # the least pivot is about 1e-5
+    np.testing.assert_allclose(features[chosen], expected, rtol=0, atol=1e-6)  # the least pivot is about 1e-5
 
 
 def test_the_same_for_a_seed_and_for_any_number_of_threads():
     systems = systems_of()
-    first, second = (Embedding.fit(systems, 5, random_state=3) for _ in range(2))
-    np.testing.assert_array_equal(first.landmarks, second.landmarks)
+    first, second = (fit_embedding(systems, 5, random_state=3) for _ in range(2))
+    np.testing.assert_array_equal(first.landmarks_, second.landmarks_)
     one, two = (sysbags.cross_gram(systems, embedding=first, n_jobs=jobs) for jobs in (1, 2))
     np.testing.assert_array_equal(one.observer, two.observer)
 
@@ -124,32 +126,29 @@ def test_a_kernel_of_the_callers():
         return np.exp(-((first[:, None] - second) ** 2).sum(axis=2))
 
     systems = systems_of(kernel)
-    gram = sysbags.cross_gram(systems, embedding=Embedding.fit(systems, 1000))
+    gram = sysbags.cross_gram(systems, embedding=fit_embedding(systems, 1000))
     np.testing.assert_allclose(gram.observer, sysbags.cross_gram(systems).observer, rtol=0, atol=1e-4)
 
 
 def test_mistakes():
     systems = systems_of()
-    embedding = Embedding.fit(systems, 3)
+    embedding = fit_embedding(systems, 3)
     with pytest.raises(ParameterError, match="size is 0"):
-        Embedding.fit(systems, 0)
+        fit_embedding(systems, 0)
     with pytest.raises(IncompatibleSystemsError, match="'chi2' and bags of 8 bins, but the systems have"):
-        embedding.transform(systems_of("intersection"))
+        embed(embedding, systems_of("intersection"))
     with pytest.raises(IncompatibleSystemsError, match="and 5 bins"):
-        embedding.transform(systems_of(bins=5))
+        embed(embedding, systems_of(bins=5))
+    with pytest.raises(ParameterError, match=r"^embedding is StreamEmbedding\(\), but it must be a fitted"):
+        embed(sysbags.StreamEmbedding(), systems)
 
 
 def test_streams_give_the_same_landmarks_as_their_systems():
     streams, _ = make_streams(classes=2, per_class=3, frames=30, bins=8)
     systems = [sysbags.identify(stream, order=2) for stream in streams]
-    first, second = (Embedding.fit(given, size=20) for given in (streams, systems))
-    np.testing.assert_array_equal(first.landmarks, second.landmarks)
-    np.testing.assert_array_equal(first.factor, second.factor)
-    assert Embedding.fit(streams, kernel="linear").size is None
-    with pytest.raises(IncompatibleSystemsError, match="different numbers of bins"):
-        Embedding.fit([streams[0], streams[1][:, :4] / streams[1][:, :4].sum(axis=1, keepdims=True)])
-    with pytest.raises(StreamError, match=r"streams\[1\]"):
-        Embedding.fit([streams[0], -streams[1]])
+    first, second = sysbags.StreamEmbedding(size=20).fit(streams), fit_embedding(systems, size=20)
+    np.testing.assert_array_equal(first.landmarks_, second.landmarks_)
+    np.testing.assert_array_equal(first.factor_, second.factor_)
 
 
 def test_products_are_restored_where_systems_agree():
@@ -158,7 +157,7 @@ def test_products_are_restored_where_systems_agree():
     noise = np.random.default_rng(0).dirichlet(np.ones(12), size=40)
     streams.append(0.999 * streams[0] + 0.001 * noise)
     systems = [sysbags.identify(stream, order=3) for stream in streams]
-    embedded = Embedding.fit(systems, size=15).transform(systems)
+    embedded = embed(fit_embedding(systems, size=15), systems)
     exact = sysbags.cross_gram(systems)
     rows, norms = embedded.observers.astype(np.float64), exact.rows.norms
     plain = embedded_products(rows, rows, norms, norms, restore=False)
@@ -188,7 +187,7 @@ def test_near_duplicates_are_near_in_an_embedding():
     noise = np.random.default_rng(0).dirichlet(np.ones(12), size=40)
     streams.append(0.999 * streams[0] + 0.001 * noise)
     systems = [sysbags.identify(stream, order=3) for stream in streams]
-    embedding = Embedding.fit(systems, size=15)
+    embedding = fit_embedding(systems, size=15)
     distances = sysbags.pairwise_distances(systems, embedding=embedding)
     assert distances[0, 9] < 0.05 * np.median(distances[0, 1:9])
     assert distances[0].argsort()[1] == 9

@@ -21,7 +21,7 @@ import sysbags
 from helpers import in_form_of
 from sysbags.datasets import make_streams
 from sysbags.distances import METRICS, pairwise
-from sysbags.distances.embedding import Embedding
+from sysbags.distances.embedding import fit_embedding
 from sysbags.distances.gram import Collection, SystemStack, TileWork, Tiling, check_memory
 from sysbags.distances.pairwise import distance_matrix
 from sysbags.distances.tiles import ArrayOutput
@@ -77,7 +77,7 @@ def others():
 
 @pytest.fixture(scope="module")
 def embedding(systems):
-    return Embedding.fit(systems, 20)
+    return fit_embedding(systems, 20)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -114,7 +114,7 @@ def test_scaled_weights_are_those_of_all_systems(systems):
 @pytest.mark.parametrize("kernel", ["chi2", "linear"])
 def test_the_same_bits_with_an_embedding(kernel, tmp_path):
     systems, others = make_systems(30, kernel), make_systems(9, kernel, orders=(4, 1), seed=3)
-    embedding = Embedding.fit(systems, 20)
+    embedding = fit_embedding(systems, 20)
     square = sysbags.pairwise_distances(systems, embedding=embedding)
     oblong = sysbags.pairwise_distances(systems, others, embedding=embedding)
     lazy, lazy_others = ListedSystems.of(systems), ListedSystems.of(others)
@@ -354,7 +354,7 @@ def test_an_out_that_cannot_be_used(systems, tmp_path):
         with pytest.raises(FileError, match=r"mine\.npy is not the result of an earlier call"):
             sysbags.pairwise_distances(systems, out=tmp_path / "mine.npy")
         np.testing.assert_array_equal(np.load(tmp_path / "mine.npy"), array)
-    with pytest.raises(ParameterError, match=r"embedding is 20, but it must be an Embedding"):
+    with pytest.raises(ParameterError, match=r"embedding is 20, but it must be a fitted StreamEmbedding"):
         sysbags.pairwise_distances(systems, embedding=20)
     with pytest.raises(ParameterError, match="out is of type int, but it must be a path, or an array"):
         sysbags.pairwise_distances(systems, out=3)

@@ -11,11 +11,12 @@ from evaluations import evaluate, train
 from sysbags._common.cache import Cache
 from sysbags._common.files import json_text
 from sysbags.datasets import make_clips, make_streams
-from sysbags.distances.embedding import Embedding
+from sysbags.distances.embedding import embed, fit_embedding
 from sysbags.distances.gram import cross_gram
 from sysbags.errors import ParameterError
 from sysbags.evaluate import features
 from sysbags.evaluate.features import cached_gram
+from sysbags.kernels.embedding import StreamEmbedding
 from sysbags.systems.identification import identify
 
 PAPER = {"order": 2, "lambda_a": 0.25, "lambda_mu": 1.0}
@@ -41,7 +42,7 @@ def test_with_enough_landmarks_predictions_are_exact(streams):
 def test_the_error_is_stated(streams):
     found = evaluate(*streams, **PAPER, embedding=5)
     systems = [identify(stream, 2) for stream in streams[0]]
-    lost = Embedding.fit(systems, 5).transform(systems).lost
+    lost = embed(fit_embedding(systems, 5), systems).lost
     expected = {"landmarks": 5, "median": float(np.median(lost)), "largest": float(lost.max())}
     assert json.loads(json_text(found.to_dict()))["facts"]["embedding"] == pytest.approx(expected)
     assert found.facts["notes"] == [
@@ -69,7 +70,7 @@ def test_trials_have_an_embedding_of_each_training_set(streams):
     for parts in trials.values():
         training = [system for system, part in zip(systems, parts, strict=True) if part == "train"]
         used = [system for system, part in zip(systems, parts, strict=True) if part]
-        lost = Embedding.fit(training, 6).transform(used).lost
+        lost = embed(fit_embedding(training, 6), used).lost
         medians.append(np.median(lost))
         largest.append(lost.max())
     expected = {"landmarks": 6, "median": np.median(medians), "largest": max(largest)}
@@ -79,7 +80,7 @@ def test_trials_have_an_embedding_of_each_training_set(streams):
 
 def test_the_cache_knows_the_landmarks(streams, tmp_path, monkeypatch):
     cache, systems = Cache(tmp_path), [identify(stream, 2) for stream in streams[0]]
-    embeddings = [Embedding.fit(systems, size) for size in (4, 5)]
+    embeddings = [fit_embedding(systems, size) for size in (4, 5)]
     grams = [cached_gram(cache, systems, 1, embedding) for embedding in (None, *embeddings)]
     for gram, embedding in zip(grams, (None, *embeddings), strict=True):
         np.testing.assert_array_equal(gram.gram.observer, cross_gram(systems, embedding=embedding).observer)
@@ -89,7 +90,7 @@ def test_the_cache_knows_the_landmarks(streams, tmp_path, monkeypatch):
         np.testing.assert_array_equal(again.gram.observer, gram.gram.observer)
         np.testing.assert_array_equal(again.lost, gram.lost)
     np.testing.assert_array_equal(grams[0].lost, np.zeros(len(systems)))
-    np.testing.assert_array_equal(grams[1].lost, embeddings[0].transform(systems).lost)
+    np.testing.assert_array_equal(grams[1].lost, embed(embeddings[0], systems).lost)
 
 
 @pytest.fixture(scope="module")
@@ -111,15 +112,15 @@ def test_trained_models_have_the_embedding_of_their_estimate(clips, classifier, 
     model = trained.pipeline[-1]
     assert model.embedding == 9
     [used], [embedding] = grams, model.embeddings_
-    np.testing.assert_array_equal(embedding.landmarks, used.landmarks)
+    np.testing.assert_array_equal(embedding.landmarks_, used.landmarks_)
     assert model.embedding_loss_.landmarks == 9
     assert model.embedding_loss_.largest > 0.0
     if classifier == "nearest-mean" and trained.compression.size is None:
-        np.testing.assert_array_equal(model.centers_[0].samples, embedding.landmarks)
+        np.testing.assert_array_equal(model.centers_[0].samples, embedding.landmarks_)
     assert trained.pipeline.predict(paths[:2]).shape == (2,)
 
 
-@pytest.mark.parametrize("bad", [0, -1, 2.5, "many", Embedding("linear", None, None)])
+@pytest.mark.parametrize("bad", [0, -1, 2.5, "many", StreamEmbedding("linear")])
 def test_mistakes(streams, bad):
     with pytest.raises(
         ParameterError, match=r"^embedding is .*, but it must be a whole number of at least 1"

@@ -14,6 +14,7 @@ from clips import image_bytes, moving_frames, write_clip
 from libraries import IDENTIFIER, rows_of, small_clips, start_adding
 from sysbags.bags import LocalBinaryPatterns, VisualWords
 from sysbags.bags.base import BagTransformer
+from sysbags.distances.embedding import embed
 from sysbags.errors import FileError, ParameterError, VideoError
 from sysbags.library import Library, adding, reading, schema, store
 from sysbags.library import systems as library_systems
@@ -518,16 +519,16 @@ def test_the_embedding_follows_the_library(clips, tmp_path, monkeypatch):
 
     with Library(tmp_path / "one.library") as library:
         library.add(clips[:2], identifier=IDENTIFIER)
-        landmarks = library.embedding.landmarks
+        landmarks = library.embedding.landmarks_
         library.add(clips[:7])
         assert fitted_on(library) == 2
-        np.testing.assert_array_equal(library.embedding.landmarks, landmarks)
-        expected = library.embedding.transform(list(library.systems))
+        np.testing.assert_array_equal(library.embedding.landmarks_, landmarks)
+        expected = embed(library.embedding, list(library.systems))
         np.testing.assert_array_equal(library.embedded().observers, expected.observers)
         np.testing.assert_array_equal(library.embedded().lost, expected.lost)
         library.add(clips[:8])
         assert fitted_on(library) == 8
-        assert library.embedding.size == 64
+        assert len(library.embedding.landmarks_) == 64
         library.add([*clips, shutil.copy(clips[0], tmp_path / "copy.mp4")])
         assert fitted_on(library) == 8
         # As if another process had added clips and not embedded them yet.
@@ -555,9 +556,9 @@ def test_the_embedding_follows_the_library(clips, tmp_path, monkeypatch):
 def test_the_number_of_landmarks(clips, tmp_path):
     with Library(tmp_path / "one.library") as library:
         library.add(clips[:2], identifier=IDENTIFIER, landmarks=6)
-        assert library.embedding.size == 6
+        assert len(library.embedding.landmarks_) == 6
         library.add(clips)  # fitted again, with the same number
-        assert library.embedding.size == 6
+        assert len(library.embedding.landmarks_) == 6
         assert library.info()["most_landmarks"] == 6
         with library.transaction() as connection:
             connection.execute("DELETE FROM embeddings")
@@ -567,6 +568,6 @@ def test_the_number_of_landmarks(clips, tmp_path):
 def test_an_explicit_kernel_has_no_landmarks(own_clips, tmp_path):
     with Library(tmp_path / "one.library") as library:
         library.add(own_clips, identifier=sysbags.SystemIdentifier(order=2, kernel="bhattacharyya"))
-        assert library.embedding.landmarks is None
+        assert library.embedding.landmarks_ is None
         assert library.info()["landmarks"] is None
         assert library.embedded().lost.max() < 1e-6

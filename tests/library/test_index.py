@@ -11,7 +11,7 @@ import sysbags
 from sysbags.datasets import make_streams
 from sysbags.distances.gram import SystemStack
 from sysbags.errors import IncompatibleSystemsError, ParameterError
-from sysbags.library import Embedding, SystemIndex
+from sysbags.library import SystemIndex, embed, fit_embedding
 
 
 def systems_of(seed, per_class=12, kernel="chi2", normal_form="orthonormal", orders=(2, 3)):
@@ -33,14 +33,14 @@ def test_exact_search_is_the_scan(seed, size, k, lambda_a, lambda_mu, normal_for
     """Whatever the embedding loses; bounds are below the distances."""
     query, *systems = systems_of(seed, normal_form=normal_form)
     weights = {"lambda_a": lambda_a, "lambda_mu": lambda_mu}
-    index = SystemIndex(systems, embedding=Embedding.fit(systems, size, random_state=seed), **weights)
+    index = SystemIndex(systems, embedding=fit_embedding(systems, size, random_state=seed), **weights)
     scan = sysbags.pairwise_distances(systems, [query], **weights)[:, 0]
     found = index.search(query, k, exact=True)
     order = np.lexsort((np.arange(len(scan)), scan))[:k]
     np.testing.assert_array_equal(found.indices, order)
     np.testing.assert_allclose(found.distances, scan[order], rtol=0, atol=1e-12 * scan.max())
     bounds = index._safe_bounds(
-        np.arange(len(systems)), SystemStack.of([query]), index.embedding.transform([query])
+        np.arange(len(systems)), SystemStack.of([query]), embed(index.embedding, [query])
     )
     assert (bounds <= scan).all()
 
@@ -56,7 +56,7 @@ def test_pivots_do_not_change_an_exact_search(seed, lambda_a, lambda_mu, pivots)
     """Bounds by the triangle inequality are below the distances, also with an embedding that loses much."""
     query, *systems = systems_of(seed, orders=(2, 2))
     weights = {"lambda_a": lambda_a, "lambda_mu": lambda_mu}
-    index = SystemIndex(systems, embedding=Embedding.fit(systems, 2), pivots=pivots, **weights)
+    index = SystemIndex(systems, embedding=fit_embedding(systems, 2), pivots=pivots, **weights)
     scan = sysbags.pairwise_distances(systems, [query], **weights)[:, 0]
     order = np.lexsort((np.arange(len(scan)), scan))[:1]
     np.testing.assert_array_equal(index.search(query, 1, exact=True).indices, order)
@@ -71,7 +71,7 @@ def test_pivots_exclude_what_the_embedding_cannot():
         for system in systems[:100]
     ]
     found = [
-        SystemIndex(systems[1:] + far, embedding=Embedding.fit(far, 1), lambda_mu=10.0, pivots=pivots).search(
+        SystemIndex(systems[1:] + far, embedding=fit_embedding(far, 1), lambda_mu=10.0, pivots=pivots).search(
             systems[0], 2, exact=True
         )
         for pivots in (0, 4)
@@ -117,10 +117,9 @@ def test_an_embedding_that_loses_nothing_finds_the_same():
 
 def test_how_an_index_is_shown():
     systems = systems_of(0, per_class=2)
-    index = SystemIndex(systems, embedding=Embedding.fit(systems, 5), lambda_mu=2.0)
+    index = SystemIndex(systems, embedding=fit_embedding(systems, 5), lambda_mu=2.0)
     assert repr(index) == f"SystemIndex(systems={len(systems)}, landmarks=5, lambda_a=0.25, lambda_mu=2.0)"
-    assert repr(index.embedding) == "Embedding(kernel='chi2', landmarks=5)"
-    assert repr(Embedding("linear", None, None)) == "Embedding(kernel='linear', landmarks=None)"
+    assert repr(index.embedding) == "StreamEmbedding(size=5)"
 
 
 def test_more_than_there_are():

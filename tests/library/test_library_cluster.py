@@ -14,7 +14,7 @@ from libraries import IDENTIFIER, rows_of, small_clips, start_adding
 from sysbags._common import parallel
 from sysbags.datasets import make_streams
 from sysbags.errors import ParameterError
-from sysbags.library import Embedding, Library, SystemIndex, adding
+from sysbags.library import Library, SystemIndex, adding, embed, fit_embedding
 
 pytest.importorskip("distributed")
 
@@ -55,7 +55,7 @@ def sent(monkeypatch):
 
 
 def transformed(embedding, systems, **options):
-    embedded = embedding.transform(systems, **options)
+    embedded = embed(embedding, systems, **options)
     return embedded.observers, embedded.lost, embedded.lost_of_mean
 
 
@@ -72,7 +72,7 @@ def assert_same_bits(found, expected):
 
 def test_embedding_and_search_are_the_same_bits(client, locally, systems, sent):
     query, *others = systems
-    embedding = Embedding.fit(others, 20)
+    embedding = fit_embedding(others, 20)
     assert_same_bits(
         transformed(embedding, others, client=client), locally(transformed, embedding, others, n_jobs=2)
     )

@@ -17,6 +17,7 @@ import pytest
 import sysbags
 from libraries import IDENTIFIER, rows_of, small_clips
 from sysbags.datasets import make_clips
+from sysbags.distances.embedding import embed
 from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.library import Library
 from sysbags.library.reading import GivenClip, read_clip
@@ -93,7 +94,7 @@ def test_orders_may_differ(tmp_path):
         assert systems.orders.tolist() == [3, 5, 5]
         assert systems[0].transition.shape == (3, 3)
         assert not systems.transition[0, 3:].any()
-        expected = library.embedding.transform(list(systems))
+        expected = embed(library.embedding, list(systems))
         np.testing.assert_allclose(embedded.observers, expected.observers, rtol=0, atol=1e-6)
 
 

@@ -110,6 +110,14 @@ def embed(
         Threads; the result does not depend on it.
     client : distributed.Client, optional
         Compute on the cluster of this client; the result does not depend on it.
+
+    Examples
+    --------
+    >>> import numpy as np, sysbags
+    >>> streams = np.random.default_rng(0).dirichlet(np.ones(6), size=(4, 30))
+    >>> systems = [sysbags.identify(stream, order=2) for stream in streams]
+    >>> embed(fit_embedding(systems, size=20), systems).observers.shape
+    (4, 3, 20)
     """
     given = check_systems(systems)
     _check_space(check_embedding(embedding), given)
