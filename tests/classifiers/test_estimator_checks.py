@@ -12,6 +12,7 @@ ESTIMATORS = [
     *(getattr(bags, name)() for name in bags.__all__ if name != "BagUnion"),
     bags.BagUnion([("lbp", bags.LocalBinaryPatterns()), ("words", bags.VisualWords())]),
     *(getattr(comparators, name)() for name in comparators.__all__),
+    sysbags.StreamEmbedding(),
     sysbags.SystemIdentifier(),
     sysbags.NearestSystem(),
     sysbags.NearestMean(),

@@ -168,8 +168,9 @@ class StreamEmbedding(TransformerMixin, SequenceEstimator):  # type: ignore[misc
     def combined_features(self, bags: Array, weights: Array | None) -> Array:
         """Return the features of combinations of histograms, (r, d), by (N, r) weights; None: each alone."""
         check_is_fitted(self, "lost_")
-        explicit = feature_map(self.kernel)
-        if explicit is not None:
+        if self.landmarks_ is None:
+            explicit = feature_map(self.kernel)
+            assert explicit is not None  # or there were landmarks
             features = np.asarray(explicit(bags))
             return features if weights is None else np.asarray(weights.T @ features)
         from scipy.linalg import solve_triangular
@@ -190,7 +191,9 @@ class StreamEmbedding(TransformerMixin, SequenceEstimator):  # type: ignore[misc
         streams : sequence of (N, p) array_like
         """
         check_is_fitted(self, "lost_")
-        length = None if self.landmarks_ is None else self.landmarks_.shape[1]
+        length = None if self.components_ is None else len(self.components_)  # an explicit map keeps bins
+        if self.landmarks_ is not None:
+            length = self.landmarks_.shape[1]
         return run(self.path, check_streams(streams, self.kernel, length), self.n_jobs, "embedding")
 
     def path(self, stream: Array) -> npt.NDArray[Any]:
@@ -212,7 +215,11 @@ def check_streams(
     streams: Sequence[npt.ArrayLike], kernel: KernelLike, length: int | None = None
 ) -> list[Array]:
     """Return streams as arrays; all must be valid for the kernel and have as many bins."""
-    if isinstance(streams, (str, bytes)) or not hasattr(streams, "__len__") or not len(streams):
+    try:
+        count = 0 if isinstance(streams, (str, bytes)) else len(streams)
+    except TypeError:  # an iterator, or a sparse table
+        count = 0
+    if not count:
         raise ParameterError("streams must be a sequence of at least one (N, p) array, rows are time")
     checked = [check_stream(item, kernel, name=f"streams[{k}]") for k, item in enumerate(streams)]
     expected = checked[0].shape[1] if length is None else length
