@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from sysbags._common.types import Array
 from sysbags._common.validation import check_integer
 from sysbags.comparators.base import Comparator
 from sysbags.systems.identification import identify
@@ -86,12 +84,6 @@ class LinearSystem(Comparator):
 def pixel_system(rows: npt.ArrayLike, order: int) -> System:
     """Learn the linear dynamic system of a stream (N, p) of vectors, with order + 1 samples instead of N.
 
-    Under the linear kernel the observer is itself a matrix of pixels. Its columns and the mean become the
-    samples, without any loss.
+    See `System.compress`: under the linear kernel nothing is lost.
     """
-    theta = identify(rows, order, "linear")
-    coefficients = np.column_stack([theta.alpha, theta.beta])
-    identity: Array = np.eye(order + 1)
-    return replace(
-        theta, samples=coefficients.T @ theta.samples, alpha=identity[:, :order], beta=identity[order]
-    )
+    return identify(rows, order, "linear").compress(order + 1)

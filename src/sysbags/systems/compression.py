@@ -9,13 +9,14 @@ their features that are nearest:
 For given bags the solution is closed: with `W` an orthonormal basis of the span (from the truncated
 eigendecomposition of `k(Ybar, Ybar)`, whose condition is 1e4 to 1e8, so never its inverse),
 `mu~ = W W'mu` and `C~ = W Z G^(1/2)`, `G = C'C`, with `Z` the polar factor of `W'C G^(1/2)` (the thin SVD of
-Algorithm 3). The two methods differ in the choice of the bags.
+Algorithm 3). The two methods differ in the choice of the bags. Under the linear kernel n + 1 bags are enough,
+see `condensed`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
@@ -117,6 +118,9 @@ def compress(
         return _present(result, bags.shape[0], order)
     if size == count and tolerance is None:
         return unchanged
+    if kernel == "linear" and size > order and count > order + 1:
+        rows, alpha, beta = condensed(samples, alpha, beta)
+        return replace(unchanged, samples=rows, alpha=alpha, beta=beta)
     products = feature_product(samples, samples, targets, kernel)
     chosen: list[int] = []
     for pivot, predicted in _pivots(_Columns(samples, kernel), products, observer_gram, mean_norm):
@@ -135,6 +139,18 @@ def compress(
     if tolerance is not None and size == count and (result is None or result.error["relative"] > tolerance):
         return unchanged
     return _present(result, len(chosen), order)
+
+
+def condensed(samples: Array, alpha: Array, beta: Array) -> tuple[Array, Array, Array]:
+    """Return n + 1 samples, and coefficients with the same observer and mean under the linear kernel.
+
+    There an observer is a matrix of as many rows as bins. The samples are the mean plus each of its columns,
+    and the mean. As their states are the unit vectors and 0, the `Readout` of forecasts stays the same, too.
+    """
+    order, mean = alpha.shape[1], beta @ samples
+    rows = np.vstack([mean + alpha.T @ samples, mean])
+    identity = np.eye(order + 1)
+    return rows, identity[:, :order] - identity[:, order:], identity[order]
 
 
 def _present(result: Compressed | None, size: int, order: int) -> Compressed:

@@ -227,6 +227,10 @@ class System:
         The transition does not change. Observer and mean are replaced by the nearest ones in the span of the
         new samples, with the same Gram matrix `C'C` of the observer. See `sysbags.systems.compression`.
 
+        Under the linear kernel, as of a stream in a `StreamEmbedding`, observer and mean are matrices: with a
+        size of at least n + 1, "pivoted" keeps them exactly, in n + 1 samples that need not be histograms.
+        Forecasts have the same means, but not the deviations that the states do not explain.
+
         Parameters
         ----------
         size : int, optional
