@@ -22,6 +22,7 @@ from clips import moving_frames
 from helpers import make_system
 from sysbags import bags, storage
 from sysbags.classifiers.calibration import Calibration
+from sysbags.classifiers.scores.moments import moments
 from sysbags.distances.embedding import embed, fit_embedding
 from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.storage import files
@@ -121,6 +122,14 @@ EXAMPLES = {
         ),
         lambda model: model.decision_function([(system, system) for system in SYSTEMS]),
     ),
+    "Moments": (
+        lambda: moments(SYSTEMS[0].samples, None, np.array([0, 1, 4])),
+        lambda found: found.squared(found),
+    ),
+    "StreamClassifier": (
+        lambda: sysbags.StreamClassifier(size=12).fit([system.samples for system in SYSTEMS], LABELS),
+        lambda model: model.decision_function([system.samples for system in SYSTEMS]),
+    ),
     "Pipeline": (
         lambda: pipeline(bags.LocalBinaryPatterns(), compress=10),
         lambda model: (model.decision_function(CLIPS), model.predict(CLIPS)),
@@ -128,7 +137,7 @@ EXAMPLES = {
 }
 
 
-NOT_ESTIMATORS = {"System", "FrechetMean", "Calibration", "Pipeline"}
+NOT_ESTIMATORS = {"System", "FrechetMean", "Calibration", "Moments", "Pipeline"}
 
 
 def flat(value):

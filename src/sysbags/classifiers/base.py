@@ -246,8 +246,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         calibration, chances, fits = self.calibration_, None, None
         if calibration is not None:
             scores = self._calibrated_scores(compared.scores)
-            chances = calibration.probabilities(scores)
-            fits = calibration.p_values(scores, compared.distances)
+            chances, fits = calibration.confidence(scores, compared.distances)
 
         def by_class(values: Array | None, k: int) -> dict[Any, float] | None:
             return None if values is None else dict(zip(classes, values[k].tolist(), strict=True))

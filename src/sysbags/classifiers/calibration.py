@@ -141,6 +141,10 @@ class Calibration:
         surprise = -_log_probabilities(scores, self.temperature)
         return conformal_p_values(self.surprise, self.distances, self.weights, surprise, distances)
 
+    def confidence(self, scores: npt.ArrayLike, distances: npt.ArrayLike) -> tuple[Array, Array]:
+        """Return the probability and the p-value of each class, (n, C) each."""
+        return self.probabilities(scores), self.p_values(scores, distances)
+
     def sets(self, scores: npt.ArrayLike, distances: npt.ArrayLike, alpha: float = 0.1) -> Any:
         """Return which classes are in the set of each item, (n, C); see `prediction_sets`."""
         return prediction_sets(self.p_values(scores, distances), alpha)

@@ -184,7 +184,7 @@ class ClipSystems:
 def describe_clips(
     paths: Sequence[Path],
     bags: BagTransformer,
-    identify: Callable[[Any], Any],
+    identify: Callable[[Any], Any] | None,
     *,
     fit: bool = False,
     cache: Cache | None = None,
@@ -194,7 +194,8 @@ def describe_clips(
     """Turn clips into streams and systems; a clip that cannot be used becomes one of the failures.
 
     `identify` goes from a stream to its system, and for a `BagUnion` from a tuple of streams to a tuple of
-    systems. With `fit`, bags that require it are fitted to the clips first.
+    systems; None keeps streams in the place of systems. With `fit`, bags that require it are fitted to the
+    clips first.
 
     Examples
     --------
@@ -225,7 +226,7 @@ def read_clips(
     paths: Sequence[Path],
     bags: BagTransformer,
     describe: Describe,
-    identify: Callable[[Any], Any],
+    identify: Callable[[Any], Any] | None,
     *,
     fit: bool,
     n_jobs: int | None = None,
@@ -260,11 +261,14 @@ def read_clips(
         return ClipSystems(failures=failures)
     streams = describe(indices)
 
-    def identify_each(versions: Sequence[Any]) -> list[Any]:
-        return [identify(good(stream)) for stream in versions]
-
-    with stages("systems"):
-        systems = attempts(identify_each, indices, list(zip(*streams, strict=True)))
+    systems: list[Any] = list(zip(*streams, strict=True))
+    if identify is None:
+        for place, versions in enumerate(systems):
+            for error in (one for one in versions if isinstance(one, SysbagsError)):
+                failures[paths[indices[place]]], systems[place] = error, None
+    else:
+        with stages("systems"):
+            systems = attempts(lambda each: [identify(good(one)) for one in each], indices, systems)
     usable = [place for place, result in enumerate(systems) if result is not None]
     return ClipSystems(
         paths=[paths[indices[place]] for place in usable],

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from sysbags.classifiers.base import SystemClassifier
 
 AUTO = "auto"  # choose among the classifiers
+MOMENTS = "moments"  # the classifier of streams, `sysbags.StreamClassifier`
 
 
 class NamedClassifier(NamedTuple):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from sysbags._common.cache import fingerprint
 from sysbags._common.estimator import SequenceEstimator
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray, KernelLike
@@ -22,7 +23,7 @@ from sysbags._common.validation import (
 )
 from sysbags.classifiers.base import Explanation
 from sysbags.classifiers.calibration import Calibration, ConfidenceMixin
-from sysbags.classifiers.scores import ClassScores, nearest_of_each_class
+from sysbags.classifiers.scores import ClassScores, half_mean, nearest_of_each_class
 from sysbags.classifiers.scores.committee import (
     MOST_ITEMS,
     CommitteeFit,
@@ -40,23 +41,6 @@ from sysbags.kernels.embedding import StreamEmbedding, check_streams
 from sysbags.kernels.functions import check_kernel
 
 AVERAGES = (("averages",),)
-BLOCK = 256  # clips that are compared with all others at a time
-
-
-class Estimate(NamedTuple):
-    """What cross-validation says about a classifier: predictions of clips by models that have not seen them.
-
-    Attributes
-    ----------
-    indices : (K,) array of int
-        The training clips that were predicted: all, or of many a part.
-    predictions, averages : (K,) array of int
-        Codes of their classes, as predicted by the classifier and by averages over time alone.
-    """
-
-    indices: IntArray
-    predictions: IntArray
-    averages: IntArray
 
 
 class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # type: ignore[misc]
@@ -99,16 +83,22 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         The labels of these.
     term_weights_ : (M, T) array
         The weights of the terms of the squared distance, of each of the classifiers that vote.
+    shares_ : (T,) array
+        The share of each term in the squared distances of training clips.
     widths_, ridges_ : (M,) array
         Their Gaussians, 0 for none, and ridges.
     coefficients_ : (M, K, C) array
     intercepts_ : (M, C) array
     calibration_ : Calibration or None
-        None where there are too few groups of clips.
-    estimate_ : Estimate or None
-        Predictions by nested cross-validation in at most ten folds; None with fewer than three groups.
+        None if there is a single group of clips.
+    estimate_ : (3, E) array of int, or None
+        What nested cross-validation in at most ten folds predicts: the indices of the training clips, of many
+        a part, and the codes of their classes as predicted by the classifier, and by averages over time
+        alone. None if there is a single group.
     accuracy_, averages_accuracy_ : float or None
         The accuracies of the estimate, and of averages over time alone.
+    tried_ : int
+        The number of candidates.
 
     Examples
     --------
@@ -123,7 +113,7 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     """
 
     calibration_: Calibration | None
-    estimate_: Estimate | None
+    estimate_: IntArray | None
 
     def __init__(
         self,
@@ -168,86 +158,82 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         classes, codes = check_labels(labels, len(bags[0]))
         if len(classes) < 2:
             raise ParameterError(f"all clips have the class {classes[0]}, but there must be at least two")
-        units = np.arange(len(codes)) if groups is None else check_labels(groups, len(codes), "groups")[1]
+        kernels = [check_kernel(kernel) for kernel in check_per_bag(self.kernel, "kernel", len(bags))]
+        bags = [check_streams(bag, kernel) for bag, kernel in zip(bags, kernels, strict=True)]
+        # By their contents, so that the model is the same in whatever order the clips are given.
+        prints = [fingerprint([bag[k] for bag in bags]) for k in range(len(codes))]
+        order = np.array(sorted(range(len(codes)), key=prints.__getitem__))
+        bags, codes = [[bag[k] for k in order] for bag in bags], codes[order]
+        units = np.arange(len(codes))
+        if groups is not None:
+            units = check_labels(groups, len(codes), "groups")[1][order]
         kept = items_to_keep(codes, seed)
-        self.bins_ = np.array([np.shape(bag[0])[-1] for bag in bags])
-        self.embeddings_, every = self._learn_moments(bags, seed)
+        self.bins_ = np.array([bag[0].shape[1] for bag in bags])
+        self.lags_ = lag_grid(min(len(stream) for bag in bags for stream in bag))
+        self.embeddings_ = self._fit_embeddings(bags, kernels, seed)
+        every = self._described(bags)
         self.moments_ = [each.subset(kept) for each in every]
         self.labels_ = classes[codes[kept]]
         terms = self._terms(self.moments_)
-        members = self._choose(terms, codes[kept], units[kept], kept, seed)
+        members = self._choose(terms, codes[kept], units[kept], order[kept], seed)
         self.term_weights_ = np.array([member.weights for member in members])
         self.widths_ = np.array([member.width for member in members])
         self.ridges_ = np.array([member.ridge for member in members])
+        part = self.term_weights_.mean(axis=0) * [half_mean(term) for term in terms]
+        self.shares_ = part / (part.sum() or 1.0)
         if len(kept) < len(codes):
             terms = self._terms(every)
         fit = fit_committee(members, terms, kept, codes, class_weights(codes), n_jobs=self.n_jobs)
         self.coefficients_, self.intercepts_ = fit
         return self
 
-    def _learn_moments(self, bags: list[list[Any]], seed: int) -> tuple[list[StreamEmbedding], list[Moments]]:
-        """Fit the embedding of each bag, and describe all clips by their moments."""
+    def _fit_embeddings(
+        self, bags: list[list[Array]], kernels: list[KernelLike], seed: int
+    ) -> list[StreamEmbedding]:
         options: Any = {"components": self.components, "random_state": seed, "n_jobs": self.n_jobs}
-        kernels = check_per_bag(self.kernel, "kernel", len(bags))
-        embeddings = []
-        for kernel, bag in zip(kernels, bags, strict=True):
-            checked = check_streams(bag, check_kernel(kernel))
-            embedding = StreamEmbedding(kernel, self.size, **options)
-            # What is lost is that of covariances, and no reason for a warning: averages have all coordinates.
-            embeddings.append(embedding.fit_drawn([len(one) for one in checked], checked.__getitem__))
-        self.lags_ = lag_grid(min(len(stream) for bag in bags for stream in bag))
-        return embeddings, self._described(bags, embeddings)
+        # What is lost is that of covariances, and no reason for a warning: averages have all coordinates.
+        return [
+            StreamEmbedding(kernel, self.size, **options).fit_drawn([len(s) for s in bag], bag.__getitem__)
+            for kernel, bag in zip(kernels, bags, strict=True)
+        ]
 
-    def _described(self, bags: list[list[Any]], embeddings: list[StreamEmbedding]) -> list[Moments]:
+    def _described(self, bags: list[list[Array]]) -> list[Moments]:
         """Return the moments of clips, bag by bag."""
 
-        def described(task: tuple[StreamEmbedding, Any]) -> Moments:
+        def described(task: tuple[StreamEmbedding, Array]) -> Moments:
             embedding, stream = task
             return moments(embedding.features(stream), embedding.components_, self.lags_)
 
         every = []
-        for embedding, bag, bins in zip(embeddings, bags, self.bins_.tolist(), strict=True):
-            checked = check_streams(bag, embedding.kernel, bins)
-            found = run(described, [(embedding, stream) for stream in checked], self.n_jobs, "clips")
+        for embedding, bag in zip(self.embeddings_, bags, strict=True):
+            found = run(described, [(embedding, stream) for stream in bag], self.n_jobs, "clips")
             every.append(Moments.stack(found))
         return every
 
     def _terms(self, bags: list[Moments]) -> Array:
         """Return the terms of the squared distances of clips to those that are kept, (T, K, L)."""
-
-        def squared(task: tuple[Moments, Moments, int]) -> Array:
-            some, kept, start = task
-            return some.subset(slice(start, start + BLOCK)).squared(kept)
-
-        tasks = [
-            (some, kept, start)
-            for some, kept in zip(bags, self.moments_, strict=True)
-            for start in range(0, len(some), BLOCK)
-        ]
-        parts = run(squared, tasks, self.n_jobs, "distances")
-        per = len(parts) // len(bags)
-        return np.concatenate(
-            [np.concatenate(parts[k * per : (k + 1) * per], axis=1) for k in range(len(bags))]
-        )
+        pairs = zip(bags, self.moments_, strict=True)
+        return np.concatenate([some.squared(kept, n_jobs=self.n_jobs) for some, kept in pairs])
 
     def _choose(
-        self, terms: Array, codes: IntArray, units: IntArray, kept: IntArray, seed: int
+        self, terms: Array, codes: IntArray, units: IntArray, indices: IntArray, seed: int
     ) -> list[Member]:
         """Choose the members, estimate their accuracy, and calibrate their probabilities."""
         bags, weights = len(self.moments_), class_weights(codes)
         self.estimate_ = self.calibration_ = self.accuracy_ = self.averages_accuracy_ = None
+        self.tried_ = 1
         folds = balanced_folds(codes, units, seed)
         if folds is None:
             return usual_members(terms, bags)
         options: Any = {"bags": bags, "n_jobs": self.n_jobs}
         choice = choose_committee(terms, codes, folds, weights, **options)
         averages = choose_committee(terms, codes, folds, weights, combined=AVERAGES, **options)
-        if choice.predictions is not None and averages.predictions is not None:
-            self.accuracy_ = float(np.mean(choice.predictions == codes))
-            self.averages_accuracy_ = float(np.mean(averages.predictions == codes))
-            if self.averages_accuracy_ > self.accuracy_:
-                choice, self.accuracy_ = averages, self.averages_accuracy_
-            self.estimate_ = Estimate(kept, np.asarray(choice.predictions), averages.predictions)
+        self.accuracy_ = float(np.mean(choice.predictions == codes))
+        self.averages_accuracy_ = float(np.mean(averages.predictions == codes))
+        if self.averages_accuracy_ > self.accuracy_:
+            choice, self.accuracy_ = averages, self.averages_accuracy_
+        self.estimate_ = np.array([indices, choice.predictions, averages.predictions])
+        self.tried_ = choice.tried
         scores = log_shares(np.where(_left(codes, folds), choice.scores, -np.inf))
         distances = np.einsum("mt,tkl->kl", [member.weights for member in choice.members], terms)
         apart = np.where(folds[:, None] == folds, np.inf, distances / len(choice.members))
@@ -260,7 +246,8 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
 
     def predict(self, streams: Sequence[Any]) -> npt.NDArray[Any]:
         """Return the label of each stream, or of each tuple of streams."""
-        return np.asarray(self.classes_[self.compare(streams).codes])
+        codes = self.compare(streams).codes
+        return np.asarray(self.classes_[codes])
 
     def decision_function(self, streams: Sequence[Any]) -> Array:
         """Return the scores of the classes, (K, C); for two classes, as in scikit-learn, one per clip."""
@@ -279,7 +266,10 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
             raise ParameterError(
                 f"a clip has {len(bags)} streams, but there must be {len(self.embeddings_)} of them"
             )
-        return self._terms(self._described(bags, self.embeddings_))
+        known = zip(bags, self.embeddings_, self.bins_.tolist(), strict=True)
+        return self._terms(
+            self._described([check_streams(bag, embedding.kernel, bins) for bag, embedding, bins in known])
+        )
 
     def _compare(self, terms: Array) -> ClassScores:
         classes, codes = np.unique(self.labels_, return_inverse=True)
@@ -308,13 +298,9 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         compared, classes = self._compare(terms), self.classes_.tolist()
         names = term_names(getattr(streams[0], "names", ()), len(self.embeddings_))
         mean_weights = self.term_weights_.mean(axis=0)
-        confidence: list[Any] = [None, None]
+        chances, fits = None, None
         if self.calibration_ is not None:
-            scores = log_shares(compared.scores)
-            confidence = [
-                self.calibration_.probabilities(scores),
-                self.calibration_.p_values(scores, compared.distances),
-            ]
+            chances, fits = self.calibration_.confidence(log_shares(compared.scores), compared.distances)
 
         def by_class(values: Array | None, k: int) -> dict[Any, float] | None:
             return None if values is None else dict(zip(classes, values[k].tolist(), strict=True))
@@ -331,8 +317,8 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
                         for name, part, weight in zip(names, parts.tolist(), mean_weights, strict=True)
                         if weight > 0.0
                     },
-                    probabilities=by_class(confidence[0], k),
-                    p_values=by_class(confidence[1], k),
+                    probabilities=by_class(chances, k),
+                    p_values=by_class(fits, k),
                 )
             )
         return explanations

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sysbags._common.messages import Stages, collect_warnings, summary_of_warnings
 from sysbags.cli._config import given
@@ -90,7 +90,18 @@ def _first(value: float | None, otherwise: float) -> float:
 
 
 def load_model(path: Path) -> tuple[BagTransformer, SystemIdentifier, SystemClassifier]:
-    """Load a model of `sysbags fit`: the three steps of its pipeline."""
+    """Load a model of systems: the three steps of its pipeline."""
+    bags, identifier, classifier = load_pipeline(path)
+    if identifier is None:
+        raise FileError(
+            f"{path} holds a classifier of streams, which has no systems to compare: `sysbags fit` with "
+            "`--classifier kernel-ridge` saves a model that has"
+        )
+    return bags, identifier, classifier
+
+
+def load_pipeline(path: Path) -> tuple[BagTransformer, SystemIdentifier | None, Any]:
+    """Load a model of `sysbags fit`: bags, for systems what identifies them, and the classifier."""
     from sklearn.exceptions import NotFittedError
     from sklearn.pipeline import Pipeline
     from sklearn.utils.validation import check_is_fitted
@@ -98,23 +109,24 @@ def load_model(path: Path) -> tuple[BagTransformer, SystemIdentifier, SystemClas
     from sysbags.bags.base import BagTransformer
     from sysbags.classifiers.base import SystemClassifier
     from sysbags.classifiers.identifier import SystemIdentifier
+    from sysbags.classifiers.streams import StreamClassifier
     from sysbags.storage.files import load
 
     model = load(path)
     steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else []
-    kinds = (BagTransformer, SystemIdentifier, SystemClassifier)
-    if len(steps) != 3 or not all(isinstance(step, kind) for step, kind in zip(steps, kinds, strict=True)):
+    kinds = [(BagTransformer, StreamClassifier), (BagTransformer, SystemIdentifier, SystemClassifier)]
+    if not any(len(steps) == len(kind) and all(map(isinstance, steps, kind)) for kind in kinds):
         raise FileError(
             f"{path} holds a {type(model).__name__}, but it must be a model that `sysbags fit` has saved"
         )
-    bags, identifier, classifier = steps
+    bags, classifier = steps[0], steps[-1]
     try:
         check_is_fitted(bags)
         check_is_fitted(classifier)
     except NotFittedError:
         raise FileError(f"{path} holds a model that is not fitted: use `sysbags fit`") from None
     _check_networks(path, bags)
-    return bags, identifier, classifier
+    return bags, steps[1] if len(steps) == 3 else None, classifier
 
 
 def _check_networks(path: Path, bags: BagTransformer) -> None:
@@ -134,16 +146,20 @@ def _check_networks(path: Path, bags: BagTransformer) -> None:
 def read_clips(
     paths: Sequence[Path],
     bags: BagTransformer,
-    identifier: SystemIdentifier,
+    identifier: SystemIdentifier | None,
     stages: Stages,
     n_jobs: int,
     fit: bool,
 ) -> ClipSystems:
-    """Turn clips into systems; with `fit` the bags are fitted to the clips first, where they require it."""
+    """Turn clips into systems, or streams if nothing identifies them.
+
+    With `fit` the bags are fitted to the clips first, where they require it.
+    """
     from sysbags.classifiers.identifier import describe_clips
 
     with warnings_as_notes():
-        return describe_clips(paths, bags, identifier.system, fit=fit, n_jobs=n_jobs, stages=stages)
+        identify = None if identifier is None else identifier.system
+        return describe_clips(paths, bags, identify, fit=fit, n_jobs=n_jobs, stages=stages)
 
 
 def skipped(clips: ClipSystems | Added | Evaluation | TrainedModel) -> list[dict[str, str]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from sysbags.bags.registry import BAGS, PRESETS, check_option, make_bag, names_with_option
-from sysbags.classifiers.registry import CLASSIFIERS
+from sysbags.classifiers.registry import AUTO, CLASSIFIERS, MOMENTS
 from sysbags.cli._config import PANEL, from_file
 from sysbags.cli._output import note
 from sysbags.distances import METRICS
@@ -38,7 +38,7 @@ Metric = StrEnum("Metric", {name: name for name in METRICS})  # type: ignore[mis
 WeightedMetric = StrEnum(  # type: ignore[misc]
     "WeightedMetric", {name: name for name, metric in METRICS.items() if metric.weighted}
 )
-Classifier = StrEnum("Classifier", {name: name for name in ("auto", *CLASSIFIERS)})  # type: ignore[misc]
+Classifier = StrEnum("Classifier", {name: name for name in (AUTO, MOMENTS, *CLASSIFIERS)})  # type: ignore[misc]
 PresetName = StrEnum("PresetName", {name: name for name in PRESETS})  # type: ignore[misc]
 
 

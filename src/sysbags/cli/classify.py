@@ -10,7 +10,7 @@ import typer
 
 from sysbags._common.files import is_saved
 from sysbags._common.messages import Stages
-from sysbags.cli._clips import load_model, read_clips
+from sysbags.cli._clips import load_pipeline, read_clips
 from sysbags.cli._options import Json, NJobs, argument, option
 from sysbags.cli._output import check_out, note, note_error, number, print_json, say, show_table
 from sysbags.errors import OrderError, ParameterError
@@ -109,6 +109,7 @@ def _classified(
     path: Path, clips: Sequence[Path], reading: dict[str, int | None], alpha: float | None, n_jobs: int
 ) -> Iterator[dict[str, Any]]:
     """Yield what a model says about each clip."""
+    from contextlib import nullcontext
     from dataclasses import asdict
 
     import numpy as np
@@ -116,7 +117,7 @@ def _classified(
     from sysbags.classifiers.calibration import prediction_sets
     from sysbags.means.compilation import compiled_for
 
-    bags, identifier, classifier = load_model(path)
+    bags, identifier, classifier = load_pipeline(path)
     calibration = classifier.calibration_
     if alpha is not None and calibration is None:
         raise ParameterError(
@@ -127,7 +128,7 @@ def _classified(
         few = f"{calibration.groups} clips or sources, too few for so high a coverage"
         note(f"{path} was calibrated by {few}: every set holds all classes")
     _read_as(bags, {name: value for name, value in reading.items() if value is not None})
-    with compiled_for(classifier.metric):
+    with nullcontext() if identifier is None else compiled_for(classifier.metric):
         read = read_clips(clips, bags, identifier, Stages(), n_jobs, fit=False)
     found = classifier.set_params(n_jobs=n_jobs).explain(read.systems[0]) if read.paths else []
     known = dict(zip(read.paths, found, strict=True))

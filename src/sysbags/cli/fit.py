@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from sysbags.evaluate.training import TrainedModel
 
 
-AUTO = Classifier("auto")
-
-
 @with_settings
 def fit(
     folder: Annotated[
         Path, argument("FOLDER", "Folder with one folder of clips per class, or an index.csv with labels.")
     ],
     out: Annotated[Path, out_option("The model file to write.", "MODEL")],
-    classifier: Annotated[Classifier, option("The classifier of systems; auto chooses.")] = AUTO,
+    classifier: Annotated[
+        Classifier | None,
+        option("The classifier; auto chooses.", default="moments, or auto with options of systems"),
+    ] = None,
     compress: Annotated[
         str,
         option(
@@ -52,13 +52,14 @@ def fit(
 ) -> None:
     """Fit a classifier to a folder of labelled clips, and save it.
 
-    Classifier, metric, normal form, weights and, of several bags, which to use are chosen by cross-validation
-    that leaves out one clip at a time; if the folder has an index.csv with the columns clip and source, one
-    source at a time. With a column label there need not be class folders. The accuracy that is printed is
-    that of nested cross-validation, which repeats all choices without the clips that are predicted.
-    Without --metric and --normal-form, --lambda-a and --lambda-mu are the weights of the paper's distance:
-    the metric is then alignment, and the form orthonormal. A clip that cannot be read is reported and
-    skipped.
+    The classifier moments compares averages over time, their course and lagged covariances. The other
+    classifiers compare systems; --order, --metric, --normal-form, --lambda-a, --lambda-mu, --embedding and
+    --compress are for them. Everything is chosen by cross-validation; if the folder has an index.csv with
+    the columns clip and source, clips of one source are left out together. With a column label there need
+    not be class folders. The accuracy that is printed is that of nested cross-validation, which repeats all
+    choices without the clips that are predicted. Without --metric and --normal-form, --lambda-a and
+    --lambda-mu are the weights of the paper's distance: the metric is then alignment, and the form
+    orthonormal. A clip that cannot be read is reported and skipped.
 
     Example: sysbags fit clips --out scenes.model --bags lbp,colour
     """
@@ -84,7 +85,7 @@ def fit(
             data.paths,
             data.labels,
             groups,
-            classifier=str(classifier),
+            classifier=None if classifier is None else str(classifier),
             compress=size,
             **choices,
             cache=cache,
@@ -115,55 +116,66 @@ def _size(compress: str) -> int | str | None:
 def _facts(trained: TrainedModel, out: Path, by_source: bool, stages: Stages) -> dict[str, Any]:
     from sysbags.evaluate.results import most_frequent_share
 
-    items, method, chosen = trained.items, trained.method, trained.settings
-    labels = items.labels.tolist()
-    names = {
-        name: name.replace(" ", "_") for name in chosen if len({str(s.get(name)) for s in trained.tried}) > 1
-    }
-    calibration, loss = trained.pipeline[-1].calibration_, trained.pipeline[-1].embedding_loss_
+    items, method, averages = trained.items, trained.method, trained.averages
+    labels, model = items.labels.tolist(), trained.pipeline[-1]
+    loss = getattr(model, "embedding_loss_", None)
     return {
         "model": out,
         "bytes": out.stat().st_size,
         "classes": {name: labels.count(name) for name in dict.fromkeys(labels)},
         "clips": len(labels),
         "skipped": skipped(trained),
-        **{name.replace(" ", "_"): value for name, value in chosen.items()},
-        "settings_tried": len(trained.tried),
-        "chosen": list(names.values()),
+        **{name.replace(" ", "_"): value for name, value in trained.settings.items()},
+        "settings_tried": trained.tried,
+        "chosen": [name.replace(" ", "_") for name in trained.chosen],
         "left_out": "source" if by_source else "clip",
         "right": method.rate.right,
+        "estimated": method.rate.total,
         "accuracy": method.rate.share,
+        "averages_accuracy": None if averages is None else averages.rate.share,
         "most_frequent_accuracy": most_frequent_share(labels),
         "accuracy_interval": [method.rate.low, method.rate.high],
         "embedding": None if loss is None else loss._asdict(),
         "compression": trained.compression._asdict(),
-        "smallest_alpha": None if calibration is None else calibration.smallest_alpha,
+        "smallest_alpha": None if model.calibration_ is None else model.calibration_.smallest_alpha,
         "seconds": stages.seconds,
     }
 
 
-def _show(facts: dict[str, Any]) -> None:
+def _show_systems(facts: dict[str, Any]) -> None:
+    """Print the settings of a classifier of systems."""
     from sysbags.distances.projection import EmbeddingLoss
 
-    say(f"{facts['clips']} clips of {len(facts['classes'])} classes, {len(facts['skipped'])} skipped")
-    how = "as given"
-    if facts["chosen"]:
-        how = f"chosen from {facts['settings_tried']} settings by leave-one-{facts['left_out']}-out"
     weights = ", ".join(
         f"{name} = {facts[name] if isinstance(facts[name], str) else number(facts[name])}"
         for name in ("lambda_a", "lambda_mu")
     )
     bags = f" of {facts['bags']}" if "bags" in facts else ""
+    how = "as given"
+    if facts["chosen"]:
+        how = f"chosen from {facts['settings_tried']} settings by leave-one-{facts['left_out']}-out"
     say(f"{facts['classifier']}{bags}, metric {facts['metric']} of {facts['normal_form']} states, {weights}")
     say(f"settings {how}")
     if facts["embedding"] is not None:
         say(EmbeddingLoss(**facts["embedding"]).sentence())
+
+
+def _show(facts: dict[str, Any]) -> None:
+    say(f"{facts['clips']} clips of {len(facts['classes'])} classes, {len(facts['skipped'])} skipped")
+    if "compared" in facts:
+        say(f"{facts['classifier']}, squared distances: {facts['compared']}")
+        how = f"folds of {facts['left_out']}s left out"
+    else:
+        _show_systems(facts)
+        how = f"leave-one-{facts['left_out']}-out"
     low, high = facts["accuracy_interval"]
     say(
-        f"nested leave-one-{facts['left_out']}-out accuracy {100 * facts['accuracy']:.1f} % "
-        f"({facts['right']} of {facts['clips']}; 95 % interval {100 * low:.1f} to {100 * high:.1f} %; "
-        f"always predicting the most frequent class: {100 * facts['most_frequent_accuracy']:.1f} %)"
+        f"accuracy by nested cross-validation, {how}: {100 * facts['accuracy']:.1f} % "
+        f"({facts['right']} of {facts['estimated']}; 95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
     )
+    if facts["averages_accuracy"] is not None:
+        say(f"averages over time alone: {100 * facts['averages_accuracy']:.1f} %")
+    say(f"always predicting the most frequent class: {100 * facts['most_frequent_accuracy']:.1f} %")
     compression = facts["compression"]
     size = ""
     if compression["size"] is not None and compression["clips"]:

@@ -19,7 +19,7 @@ from sysbags._common.parallel import use_client
 from sysbags._common.validation import check_choice, check_labels
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.registry import BAGS, make_bag
-from sysbags.classifiers.registry import AUTO, CLASSIFIERS
+from sysbags.classifiers.registry import AUTO, CLASSIFIERS, MOMENTS
 from sysbags.distances.projection import EmbeddingLoss
 from sysbags.errors import FileError, ParameterError
 from sysbags.evaluate.candidates import AND
@@ -149,7 +149,7 @@ def make_request(
 ) -> Request:
     """Check what is asked for; see `evaluate`. Streams need no bags, but a mistake in them is told."""
     for method in methods:
-        check_choice(method, "methods", (*CLASSIFIERS, AUTO))
+        check_choice(method, "methods", (MOMENTS, *CLASSIFIERS, AUTO))
     if not methods:
         raise ParameterError("methods is empty, but there must be at least one")
     names = list(COMPARATORS) if compare is True else [] if compare is False else list(compare)

@@ -41,6 +41,8 @@ class MethodSpec:
     kind: str  # "systems" or "comparator"
     # The most usual first. Of several, `nested_choice` takes one for each group, without that group.
     candidates: Callable[[], Iterable[Candidate]] = field(repr=False)
+    # Where it is not computed from the scores of the candidates.
+    confidence: Callable[[], Confidence | None] | None = field(default=None, repr=False)
 
 
 def evaluate_method(
@@ -80,7 +82,9 @@ def evaluate_method(
         time.perf_counter() - started,
         chosen_settings,
     )
-    return replace(method, make_confidence=_confidence(spec, predictors, chosen, items)), usual
+    return replace(
+        method, make_confidence=spec.confidence or _confidence(spec, predictors, chosen, items)
+    ), usual
 
 
 def _confidence(
@@ -121,8 +125,7 @@ def nested_confidence(
         scores, distances = predictors[k].scores(group), predictors[k].distances(group)
         calibration = Calibration.fit(scores[others], distances[others], codes[others], units[others])
         scores, distances = known[k][0][own], known[k][1][own]
-        probabilities[own] = calibration.probabilities(scores)
-        p_values[own] = calibration.p_values(scores, distances)
+        probabilities[own], p_values[own] = calibration.confidence(scores, distances)
         return calibration.smallest_alpha
 
     try:

@@ -66,6 +66,12 @@ class Settings:
         return tuple(matching_grids(self.metric, self.normal_form, self.lambda_a, self.lambda_mu))
 
     @property
+    def of_systems(self) -> bool:
+        """Whether something is said that is of systems alone."""
+        said = (self.order, self.metric, self.normal_form, self.lambda_a, self.lambda_mu, self.embedding)
+        return self.tune or said != (None,) * len(said)
+
+    @property
     def usual_order(self) -> int | str:
         """The order that is given, or the usual one."""
         return self.order or 5

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +15,7 @@ import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from sysbags._common.cache import Cache
 from sysbags._common.messages import Stages
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_integer
@@ -20,19 +23,27 @@ from sysbags.bags.base import BagTransformer
 from sysbags.bags.union import BagUnion
 from sysbags.classifiers.base import Item, SystemClassifier, by_bag
 from sysbags.classifiers.calibration import Calibration
-from sysbags.classifiers.identifier import SystemIdentifier
-from sysbags.classifiers.registry import AUTO, CLASSIFIERS
+from sysbags.classifiers.identifier import SystemIdentifier, check_classes, describe_clips
+from sysbags.classifiers.registry import AUTO, CLASSIFIERS, MOMENTS
 from sysbags.classifiers.scores import ScorePredictor
+from sysbags.classifiers.streams import StreamClassifier
 from sysbags.distances.gram import CrossGram
-from sysbags.errors import ParameterError, SysbagsError
+from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.evaluate.candidates import AND, system_candidates
-from sysbags.evaluate.evaluation import BagsLike, labelled_clips, make_experiment, make_request
+from sysbags.evaluate.evaluation import (
+    BagsLike,
+    labelled_clips,
+    make_experiment,
+    make_request,
+    single_group_classes,
+)
 from sysbags.evaluate.experiment import Experiment
-from sysbags.evaluate.methods import evaluate_method
-from sysbags.evaluate.reading import RunContext
+from sysbags.evaluate.methods import evaluate_method, make_method
+from sysbags.evaluate.moments import chosen_terms
+from sysbags.evaluate.reading import LabelledClips, RunContext
 from sysbags.evaluate.results import Method
 from sysbags.evaluate.selection import choose
-from sysbags.evaluate.settings import Settings
+from sysbags.evaluate.settings import Request, Settings
 from sysbags.evaluate.splits import EvaluationSet, protocol_groups
 
 SIZES = (10, 20, 40, 80, 160)  # samples per system
@@ -62,8 +73,10 @@ class TrainedModel:
         that are predicted.
     settings : dict
         What was chosen for the model.
-    tried : list of dict
-        What it was chosen from.
+    tried : int
+        The number of settings that it was chosen from.
+    chosen : tuple of str
+        The names of the settings that were not the same for all of these.
     items : EvaluationSet
         The clips that could be used.
     compression : Compression
@@ -93,11 +106,13 @@ class TrainedModel:
     pipeline: Pipeline
     method: Method
     settings: dict[str, Any]
-    tried: list[dict[str, Any]] = field(repr=False)
+    tried: int
     items: EvaluationSet = field(repr=False)
     compression: Compression
     failures: Mapping[Path, SysbagsError]
     single_group_classes: tuple[str, ...]
+    averages: Method | None = None
+    chosen: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -106,7 +121,7 @@ def train(
     labels: npt.ArrayLike,
     groups: npt.ArrayLike | None = None,
     *,
-    classifier: str = AUTO,
+    classifier: str | None = None,
     compress: int | str | None = "auto",
     bags: BagsLike = "lbp",
     settings: Settings | None = None,
@@ -117,10 +132,11 @@ def train(
 ) -> TrainedModel:
     """Train a model on clips: what `evaluate` estimates with the same options is what is returned.
 
-    Classifier, metric, normal form, weights and, of several bags, which to use are chosen by cross-validation
-    with the rule of `evaluate`. The estimate repeats the choice without the clips that are predicted. The
-    probabilities and prediction sets of the model are calibrated by scores that were computed without the
-    group of each clip. What is kept of each training clip is compressed to the fewest samples that change
+    By default the classifier is `sysbags.StreamClassifier`, "moments". Of the classifiers of systems, metric,
+    normal form, weights and, of several bags, which to use are chosen by cross-validation with the rule of
+    `evaluate`. The estimate repeats the choice without the clips that are predicted. The probabilities and
+    prediction sets of the model are calibrated by scores that were computed without the group of each clip.
+    What is kept of each training clip is compressed to the fewest samples that change
     the scores of clips that are held out by less than 5 % of their spread, and none of their predictions.
 
     Parameters
@@ -129,9 +145,11 @@ def train(
     labels : (K,) array_like
     groups : (K,) array_like, optional
         What must not be split, such as the source that a clip was cut from.
-    classifier : {"auto", "kernel-ridge", "nearest-mean", "nearest-system"}, default="auto"
+    classifier : {"moments", "auto", "kernel-ridge", "nearest-mean", "nearest-system"}, optional
+        "auto" takes the most accurate of all. By default "moments", or "auto" if the settings say something
+        of systems: then it chooses among the classifiers of systems.
     compress : int, "auto" or None, default="auto"
-        Samples per system; None keeps all.
+        Samples per system; None keeps all. Ignored by "moments"
     bags, settings, cache, random_state, n_jobs, stages : optional
         See `sysbags.evaluate.evaluate`.
 
@@ -153,14 +171,73 @@ def train(
     >>> trained.pipeline.predict_proba(paths[:1]).shape
     (1, 2)
     """
-    experiment, single_groups = make_experiment(
-        labelled_clips(clips, labels, groups),
-        make_request(clips, bags, [classifier], settings),
-        RunContext.of(cache, random_state, n_jobs, stages),
+    settings = settings or Settings()
+    usual = AUTO if settings.of_systems else MOMENTS
+    given, context = labelled_clips(clips, labels, groups), RunContext.of(cache, random_state, n_jobs, stages)
+    request = make_request(clips, bags, [classifier or usual], settings)
+    if request.methods == (MOMENTS,):
+        return train_moments(given, request, context)
+    if request.methods != (AUTO,) or settings.of_systems:
+        return train_systems(given, request, context, compress)
+    with tempfile.TemporaryDirectory() as folder:  # clips are read once
+        if context.cache.folder is None:
+            context = replace(context, cache=Cache(folder))
+        both = train_moments(given, request, context), train_systems(given, request, context, compress)
+        return max(both, key=lambda trained: trained.method.rate.share)
+
+
+def train_moments(given: LabelledClips, request: Request, context: RunContext) -> TrainedModel:
+    """Train the classifier of streams; the estimate is that of its nested cross-validation.
+
+    What is learnt without labels, an embedding or a codebook, is learnt from all clips.
+    """
+    started = time.perf_counter()
+    members = {name: clone(bag) for name, bag in request.bags.items()}
+    bag = next(iter(members.values())) if len(members) == 1 else BagUnion(list(members.items()))
+    paths = [Path(clip) for clip in given.clips]
+    options: Any = {"cache": context.cache, "n_jobs": context.n_jobs, "stages": context.stages}
+    read = describe_clips(paths, bag, None, fit=True, **options)
+    check_classes(paths, given.labels, read)
+    items = given.evaluation_set(read, np.arange(len(read.paths)), None, context)
+    units = np.arange(len(items.codes)) if items.sources is None else items.sources
+    kernel = request.settings.usual_kernel
+    with context.stages("classifier"):
+        model = StreamClassifier(kernel, random_state=context.random_state, n_jobs=context.n_jobs)
+        model.fit(read.systems[0], items.labels, units)
+    if model.estimate_ is None:
+        raise FileError("all clips have one source, so none can be left out: there must be two sources")
+    indices, *predicted = model.estimate_
+    estimated = replace(items, clips=tuple(items.clips[k] for k in indices), groups=np.arange(len(indices)))
+    settings = {"classifier": MOMENTS, "kernel": kernel, **chosen_terms(model, list(members))}
+    title, seconds = f"{AND.join(members)} streams", time.perf_counter() - started
+    method, averages = (
+        make_method(name, MOMENTS, "systems", model.classes_[codes], estimated, None, seconds, settings)
+        for name, codes in zip((title, f"{title}, averages alone"), predicted, strict=True)
     )
+    if averages.rate.right > method.rate.right:
+        method = replace(averages, name=title)
+    steps = [("bags", bag.set_params(n_jobs=None)), ("classify", model.set_params(n_jobs=None))]
+    return TrainedModel(
+        pipeline=Pipeline(steps),
+        method=method,
+        averages=averages,
+        settings=settings,
+        tried=model.tried_,
+        items=items,
+        compression=Compression(None, 0.0, 0, 0),
+        failures=read.failures,
+        single_group_classes=tuple(single_group_classes(items.labels.tolist(), units.tolist())),
+    )
+
+
+def train_systems(
+    given: LabelledClips, request: Request, context: RunContext, compress: int | str | None
+) -> TrainedModel:
+    """Train a classifier of systems."""
+    experiment, single_groups = make_experiment(given, request, context)
     stage, items, grids = experiment.stages, experiment.items, experiment.request.settings.grids
     with stage("settings"):
-        candidates = system_candidates(classifier, experiment.bags, grids)
+        candidates = system_candidates(request.methods[0], experiment.bags, grids)
         tried, predictors = zip(*candidates, strict=True)
         best, _ = choose(predictors, items.codes, [setting.get("bags") for setting in tried])
         chosen = tried[best]
@@ -201,7 +278,8 @@ def train(
         ),
         method=method,
         settings=chosen,
-        tried=list(tried),
+        tried=len(tried),
+        chosen=tuple(name for name in chosen if len({str(setting.get(name)) for setting in tried}) > 1),
         items=items,
         compression=found,
         failures=experiment.main.failures,

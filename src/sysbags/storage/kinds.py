@@ -20,7 +20,7 @@ from sysbags._common.validation import check_choice, check_stream
 from sysbags.bags.registry import CLASSES
 from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.errors import FileError, ParameterError
-from sysbags.kernels import KERNELS
+from sysbags.kernels import FEATURE_MAPS, KERNELS
 
 Parts = tuple[dict[str, Any], dict[str, Any]]
 
@@ -71,6 +71,31 @@ KINDS = {
         {"temperature": "number", "surprise": "float i", "distances": "float i", "weights": "positive i"},
     ),
     **{name: Kind(bag.module, bag.learnt, bag.packages) for name, bag in CLASSES.items()},
+    "Moments": Kind(
+        "sysbags.classifiers.scores.moments",
+        {"averages": "float K d", "course": "float K s", "covariances": "float K q", "norms": "float K"},
+    ),
+    "StreamClassifier": Kind(
+        "sysbags.classifiers.streams",
+        {
+            "embeddings_": "StreamEmbedding B",
+            "moments_": "Moments B",
+            "bins_": "any B",
+            "lags_": "any L",
+            "labels_": "label K C",
+            "term_weights_": "float M T",
+            "shares_": "float T",
+            "widths_": "float M",
+            "ridges_": "positive M",
+            "coefficients_": "float M K C",
+            "intercepts_": "float M C",
+            "calibration_": "Calibration?",
+            "estimate_": "any 3 E?",
+            "accuracy_": "number?",
+            "averages_accuracy_": "number?",
+            "tried_": "number",
+        },
+    ),
     "SystemIdentifier": Kind("sysbags.classifiers.identifier", {}),
     **{entry.class_name: Kind(entry.module, entry.learnt) for entry in CLASSIFIERS.values()},
     "Pipeline": Kind("sklearn.pipeline", {}),
@@ -159,9 +184,9 @@ def _has_parameters(kind_class: Any) -> bool:
 
 def _check_embedding(kernel: Any, landmarks_: Any, factor_: Any, components_: Any, lost_: Any) -> None:
     """Raise an error unless landmarks and factor are those of an embedding for the kernel."""
-    from sysbags.kernels.functions import feature_map
-
-    explicit = feature_map(check_choice(kernel, "kernel", KERNELS)) is not None
+    if kernel not in KERNELS:
+        raise ParameterError(f"kernel is {kernel!r}, but it must be one of {', '.join(KERNELS)}")
+    explicit = FEATURE_MAPS[kernel] is not None
     if (landmarks_ is None, factor_ is None) != (explicit, explicit):
         raise ParameterError(
             f"a StreamEmbedding has landmarks and a factor unless the kernel, {kernel}, is a map"
@@ -246,6 +271,7 @@ def _has_form(value: Any, form: str, lengths: dict[str, int]) -> bool:
         "Clip": "sysbags.systems.system",
         "Bags": "sysbags.bags.",
         "Calibration": "sysbags.classifiers.calibration",
+        "Moments": "sysbags.classifiers.scores.moments",
         "StreamEmbedding": "sysbags.kernels.embedding",
     }
     objects = value if letters else [value]

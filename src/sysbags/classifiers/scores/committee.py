@@ -64,13 +64,16 @@ class Choice(NamedTuple):
     members : list of Member
     scores : (K, C) array
         The committee's scores without the fold of each item.
-    predictions : (K,) array of int, or None
-        By committees that were chosen without the fold of each item; None where there are too few folds.
+    predictions : (K,) array of int
+        By committees that were chosen without the fold of each item.
+    tried : int
+        The number of candidates.
     """
 
     members: list[Member]
     scores: Array
-    predictions: IntArray | None
+    predictions: IntArray
+    tried: int
 
 
 def candidates(terms: Array, bags: int, combined: Sequence[Sequence[str]]) -> Iterator[tuple[Array, float]]:
@@ -124,16 +127,22 @@ def choose_committee(
     order = np.argsort(folds, kind="stable")  # the items of a fold one after the other
     terms, codes, sample_weights = terms[:, order[:, None], order], codes[order], sample_weights[order]
     sizes = np.bincount(folds)
-    count, nested = len(sizes), len(sizes) > 2  # of two folds nothing is left without both
+    count, nested = len(sizes), len(sizes) > 2
     wanted = targets(codes, int(codes.max()) + 1)
     owners = np.repeat(np.arange(count), sizes)
     outside = np.array([owners != fold for fold in [*(range(count) if nested else ()), count]])
+    settings: list[tuple[Array, float]] = list(candidates(terms, bags, combined))
+    ridges: Sequence[float] = RIDGES
+    most = MEMBERS
+    if not nested:  # nothing is left without both of two folds, so nothing is chosen
+        settings, ridges = [one for one in settings if one[1] == 0.0], (USUAL_RIDGE,)
+        most = len(settings)
 
     def tried(setting: tuple[Array, float]) -> list[tuple[Member, Array, Array, Array]]:
         squared = Member(*setting, 0.0).squared(terms)
         unit = half_mean(squared) or 1.0  # where all distances are 0, any penalty gives the same
         found = []
-        for ridge in RIDGES:
+        for ridge in ridges:
             inverse = penalised_inverse(squared, ridge * unit / sample_weights)
             scores = held_out_scores(inverse, wanted, sizes, pairs=nested)
             right = (scores.argmax(axis=2) == codes) & outside
@@ -142,18 +151,14 @@ def choose_committee(
             found.append((Member(*setting, ridge), scores[-1], rates, errors.sum(axis=1)))
         return found
 
-    settings = list(candidates(terms, bags, combined))
     every = [one for some in run(tried, settings, n_jobs, "settings") for one in some]
     members, held_out, rates, errors = zip(*every, strict=True)
     # One row per fold that is left out, and a last one for none.
-    ranks = np.lexsort((np.array(errors).T, -np.array(rates).T))[:, :MEMBERS]
-    voting = [np.mean([held_out[k] for k in row], axis=0) for row in ranks]
+    ranks = np.lexsort((np.array(errors).T, -np.array(rates).T))[:, :most]
+    voting = np.array([np.mean([held_out[k] for k in row], axis=0) for row in ranks])
+    predictions = voting.argmax(axis=2)[owners if nested else 0, np.arange(len(codes))]
     back = np.argsort(order)
-    return Choice(
-        members=[members[k] for k in ranks[-1]],
-        scores=voting[-1][back],
-        predictions=np.array(voting).argmax(axis=2)[owners, np.arange(len(codes))][back] if nested else None,
-    )
+    return Choice([members[k] for k in ranks[-1]], voting[-1][back], predictions[back], len(members))
 
 
 def usual_members(terms: Array, bags: int) -> list[Member]:
@@ -292,16 +297,18 @@ def balanced_folds(
     codes: IntArray, groups: npt.NDArray[np.generic], random_state: int, most: int = FOLDS
 ) -> IntArray | None:
     """Return the fold of each item, with classes spread evenly and groups not split; None if there is one."""
-    from sklearn.model_selection import StratifiedGroupKFold
+    from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 
-    count = min(most, len(np.unique(groups)), int(np.bincount(codes).max()))
+    count = min(most, len(np.unique(groups)))
     if count < 2:
         return None
     folds = np.empty(len(codes), dtype=np.int64)
-    splitter = StratifiedGroupKFold(count, shuffle=True, random_state=random_state)
+    spread = min(count, int(np.bincount(codes).max()))
+    splitter = StratifiedGroupKFold(spread, shuffle=True, random_state=random_state) if spread > 2 else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about classes with fewer items than folds
-        for fold, (_, items) in enumerate(splitter.split(codes, codes, groups)):
+        splits = (splitter or GroupKFold(count)).split(codes, codes, groups)
+        for fold, (_, items) in enumerate(splits):
             folds[items] = fold
     return np.unique(folds, return_inverse=True)[1]  # a fold may be empty
 

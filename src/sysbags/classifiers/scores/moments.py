@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 
 # What the distances are between, in the order of `Moments.squared`.
 TERMS = ("averages", "course", "covariances", "normalized covariances")
 PARTS = 8  # of a clip, for its course
+BLOCK = 256  # paths that are compared with all others at a time
 LONGEST_LAG = 0.25  # of the shortest clip
 
 
@@ -56,8 +58,14 @@ class Moments:
             }
         )
 
-    def squared(self, others: Moments) -> Array:
+    def squared(self, others: Moments, *, n_jobs: int | None = None) -> Array:
         """Return the squared distances of each of `TERMS`, (4, K, L).
+
+        Parameters
+        ----------
+        others : Moments
+        n_jobs : int, optional
+            Threads; the result does not depend on it.
 
         Examples
         --------
@@ -67,6 +75,14 @@ class Moments:
         array([[0.   , 1.403],
                [1.403, 0.   ]])
         """
+
+        def block(start: int) -> Array:
+            return self.subset(slice(start, start + BLOCK))._squared(others)
+
+        blocks = run(block, range(0, len(self.norms), BLOCK), n_jobs, "distances")
+        return np.concatenate(blocks, axis=1)
+
+    def _squared(self, others: Moments) -> Array:
         alike = _products(self.covariances, others.covariances)
         # Rounded to float16, they have norms of nearly 1.
         own, other = (np.square(one.covariances.astype(np.float64)).sum(axis=1) for one in (self, others))
