@@ -81,8 +81,8 @@ def test_fit_says_what_it_did(capsys, classes, tmp_path):
         re.M,
     )
     assert re.search(
-        r"^nested leave-one-clip-out accuracy \S+ % \(\d of 6; 95 % interval \S+ to \S+ %; "
-        r"always predicting the most frequent class: 50\.0 %\)$",
+        r"^accuracy by nested cross-validation, leave-one-clip-out: \S+ % \(\d of 6; 95 % interval \S+ to "
+        r"\S+ %\)\nalways predicting the most frequent class: 50\.0 %$",
         out,
         re.M,
     )
@@ -98,6 +98,31 @@ def test_fit_says_what_it_did(capsys, classes, tmp_path):
         r"scores by \d\.\d %\n",
         out,
     )
+
+
+def test_fit_and_classify_take_the_classifier_of_streams_by_default(capsys, classes, tmp_path):
+    code, out, err = call(capsys, "fit", classes, "--out", tmp_path / "m")
+    assert (code, err) == (0, "")
+    assert re.search(r"^moments, squared distances: (\w[\w ]* \d+ %(, )?)+$", out, re.M)
+    assert re.search(
+        r"^accuracy by nested cross-validation, folds of clips left out: \S+ % \(\d of 6; .*\)\n"
+        r"averages over time alone: \S+ %\nalways predicting the most frequent class: 50\.0 %$",
+        out,
+        re.M,
+    )
+    facts = call_json(capsys, "fit", classes, "--out", tmp_path / "m")
+    paths = sorted(classes.glob("*/*.mp4"))
+    streams = sysbags.bags.LocalBinaryPatterns().transform(paths)
+    model = sysbags.StreamClassifier().fit(streams, [path.parent.name for path in paths])
+    assert (facts["accuracy"], facts["averages_accuracy"]) == (model.accuracy_, model.averages_accuracy_)
+    document = call_json(capsys, "classify", tmp_path / "m", *paths[:2], "--coverage", "90%")
+    for entry, known in zip(document["clips"], model.explain(streams[:2]), strict=True):
+        assert entry["label"] == known.label
+        assert entry["probabilities"] == known.probabilities
+        assert entry["squared_parts"] == known.parts
+        assert set(entry["set"]) <= {"flicker", "waves"}
+    code, _, err = call(capsys, "distance", *paths[:2], "--model", tmp_path / "m")
+    assert (code, "has no systems to compare" in err) == (2, True)
 
 
 @pytest.mark.parametrize("classifier", ["nearest-mean", "nearest-system"])

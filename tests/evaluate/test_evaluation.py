@@ -812,7 +812,7 @@ def test_folds(data):
 @pytest.mark.parametrize(
     ("options", "error", "sentence"),
     [
-        ({"methods": ["NCC"]}, ParameterError, "methods is 'NCC', but it must be one of 'kernel-ridge'"),
+        ({"methods": ["NCC"]}, ParameterError, "methods is 'NCC', but it must be one of 'moments'"),
         ({"labels": ["a"] * 6}, ParameterError, "all clips have the class a, but there must be at least two"),
         ({"labels": list("ab")}, ParameterError, "labels have shape (2,)"),
         ({"groups": list("xxxyyy")}, FileError, "each class has a single clip, or clips of a single source"),

@@ -114,10 +114,44 @@ def test_the_estimate_is_that_of_an_evaluation(clips, kind, groups):
         np.testing.assert_array_equal(
             getattr(trained.method.confidence, name), getattr(method.confidence, name)
         )
-    assert trained.settings in trained.tried
-    if kind == "auto":
-        assert {settings["classifier"] for settings in trained.tried} == set(KINDS)
-        assert trained.tried[0]["classifier"] == "kernel-ridge"
+    assert trained.tried > 1
+    assert ("classifier" in trained.chosen) == (kind == "auto")
+    assert set(trained.chosen) <= set(trained.settings)
+
+
+@pytest.mark.parametrize("groups", [None, SOURCES])
+def test_the_classifier_of_streams_is_the_default(clips, groups):
+    paths, labels, cache = clips
+    trained = train(paths, labels, groups, bags=both(), cache=cache)
+    streams = list(trained.pipeline[0].transform(paths))
+    model = sysbags.StreamClassifier().fit(streams, labels, groups)
+    assert [type(step).__name__ for step in trained.pipeline] == ["BagUnion", "StreamClassifier"]
+    np.testing.assert_array_equal(trained.pipeline.decision_function(paths), model.decision_function(streams))
+    assert trained.method.rate.share == model.accuracy_
+    assert trained.averages.rate.share == model.averages_accuracy_ <= model.accuracy_
+    # An evaluation fits the same without the clips that it predicts: here one fold is fitted by hand.
+    rows = evaluate(paths, labels, groups, bags=both(), cache=cache, methods=["moments"]).methods
+    assert [(row.name, row.kind) for row in rows] == [
+        ("LBP + colour streams", "systems"),
+        ("LBP + colour averaged over time", "comparator"),
+    ]
+    units = np.arange(len(labels)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    if len(np.unique(units)) <= 10:  # each group is a fold
+        inside = units == units[0]
+        training = np.flatnonzero(~inside)
+        twin = sysbags.StreamClassifier().fit(
+            [streams[k] for k in training], labels[training], units[training]
+        )
+        expected = twin.predict([streams[k] for k in np.flatnonzero(inside)])
+        assert [rows[0].predictions[k] for k in np.flatnonzero(inside)] == expected.tolist()
+
+
+def test_auto_takes_the_more_accurate_of_streams_and_systems(clips):
+    paths, labels, cache = clips
+    options = {"bags": "lbp", "cache": cache}
+    auto, moments = (train(paths, labels, classifier=name, **options) for name in ("auto", "moments"))
+    assert auto.method.rate.share >= moments.method.rate.share
+    assert auto.settings["classifier"] in ("moments", *KINDS)
 
 
 @pytest.mark.parametrize("kind", ["nearest-mean", "nearest-system"])

@@ -123,7 +123,7 @@ EXAMPLES = {
         lambda model: model.decision_function([(system, system) for system in SYSTEMS]),
     ),
     "Moments": (
-        lambda: moments(SYSTEMS[0].samples, None, np.array([0, 1, 4])),
+        lambda: moments(SYSTEMS[0].samples, np.array([0, 1, 4])),
         lambda found: found.squared(found),
     ),
     "StreamClassifier": (

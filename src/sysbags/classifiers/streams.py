@@ -25,6 +25,8 @@ from sysbags.classifiers.base import Explanation
 from sysbags.classifiers.calibration import Calibration, ConfidenceMixin
 from sysbags.classifiers.scores import ClassScores, half_mean, nearest_of_each_class
 from sysbags.classifiers.scores.committee import (
+    AVERAGES,
+    COMBINATIONS,
     MOST_ITEMS,
     CommitteeFit,
     Member,
@@ -39,8 +41,6 @@ from sysbags.classifiers.scores.ridge import log_shares
 from sysbags.errors import ParameterError
 from sysbags.kernels.embedding import StreamEmbedding, check_streams
 from sysbags.kernels.functions import check_kernel
-
-AVERAGES = (("averages",),)
 
 
 class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # type: ignore[misc]
@@ -65,6 +65,9 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         Number of landmarks of each embedding.
     components : int, default=32
         Number of coordinates, the principal directions, that covariances are between.
+    combinations : sequence of sequences of str
+        The sums of distances to choose from, by the names "averages", "course", "covariances" and "normalized
+        covariances"; by default these with and without averages or their course.
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
         Threads; the result does not depend on it.
@@ -121,12 +124,14 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         *,
         size: int = 256,
         components: int = 32,
+        combinations: Sequence[Sequence[str]] = COMBINATIONS,
         random_state: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
     ) -> None:
         self.kernel: Any = kernel
         self.size = size
         self.components = components
+        self.combinations = combinations
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -200,13 +205,15 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     def _described(self, bags: list[list[Array]]) -> list[Moments]:
         """Return the moments of clips, bag by bag."""
 
-        def described(task: tuple[StreamEmbedding, Array]) -> Moments:
-            embedding, stream = task
-            return moments(embedding.features(stream), embedding.components_, self.lags_)
+        def described(stream: Array, embedding: StreamEmbedding, projection: Array) -> Moments:
+            products = embedding.products(stream)
+            averages = embedding.coordinates(products.mean(axis=1, keepdims=True))[0]
+            return moments(products.T @ projection, self.lags_, averages)
 
         every = []
         for embedding, bag in zip(self.embeddings_, bags, strict=True):
-            found = run(described, [(embedding, stream) for stream in bag], self.n_jobs, "clips")
+            shared = (embedding, embedding.projection())
+            found = run(described, bag, self.n_jobs, "clips", shared=shared)
             every.append(Moments.stack(found))
         return every
 
@@ -224,9 +231,9 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         self.tried_ = 1
         folds = balanced_folds(codes, units, seed)
         if folds is None:
-            return usual_members(terms, bags)
+            return usual_members(terms, bags, self.combinations)
         options: Any = {"bags": bags, "n_jobs": self.n_jobs}
-        choice = choose_committee(terms, codes, folds, weights, **options)
+        choice = choose_committee(terms, codes, folds, weights, combined=self.combinations, **options)
         averages = choose_committee(terms, codes, folds, weights, combined=AVERAGES, **options)
         self.accuracy_ = float(np.mean(choice.predictions == codes))
         self.averages_accuracy_ = float(np.mean(averages.predictions == codes))

@@ -113,7 +113,7 @@ def evaluate(
             data.labels,
             data.groups,
             **settings.choices(random_state, tune=tune),
-            methods=evaluation.METHODS if classifier is None else [str(classifier)],
+            methods=None if classifier is None else [str(classifier)],
             protocol=evaluation.Protocol(name=resolved, folds=folds or 10, trials=data.trials),
             compare=compare,
             clip_names=data.names,

@@ -48,7 +48,7 @@ def evaluate(
     groups: npt.ArrayLike | None = None,
     *,
     bags: BagsLike = "lbp",
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[str] | None = None,
     settings: Settings | None = None,
     protocol: Protocol | str | None = None,
     compare: bool | Sequence[str] | Mapping[str, Mapping[str, Any]] = False,
@@ -80,8 +80,10 @@ def evaluate(
         How clips are described, by name (`sysbags.bags.registry.BAGS`) or as an object; the keys of a mapping
         are what tables call them. With several, distances are sums over all or some of them, which is chosen
         too. Ignored for streams.
-    methods : sequence of {"kernel-ridge", "nearest-mean", "nearest-system", "auto"}
-        Classifiers of systems; "auto" chooses among the others.
+    methods : sequence of {"moments", "kernel-ridge", "nearest-mean", "nearest-system", "auto"}, optional
+        By default all but "auto", which chooses among the classifiers of systems. "moments" is the classifier
+        of streams, beside which averages over time alone are shown; it is left out by default if the settings
+        say something of systems. It leaves groups out in at most ten folds.
     settings : Settings, optional
         Order, kernel, metric, weights and whether to tune; by default metric and weights are chosen, and the
         rest is usual. With an embedding, a note and `facts["embedding"]` say what is lost.
@@ -143,11 +145,14 @@ def evaluate(
 def make_request(
     clips: Sequence[Any],
     bags: BagsLike,
-    methods: Sequence[str],
+    methods: Sequence[str] | None,
     settings: Settings | None = None,
     compare: bool | Sequence[str] | Mapping[str, Mapping[str, Any]] = False,
 ) -> Request:
     """Check what is asked for; see `evaluate`. Streams need no bags, but a mistake in them is told."""
+    settings = settings or Settings()
+    if methods is None:
+        methods = tuple(CLASSIFIERS) if settings.of_systems else METHODS
     for method in methods:
         check_choice(method, "methods", (MOMENTS, *CLASSIFIERS, AUTO))
     if not methods:
@@ -159,7 +164,7 @@ def make_request(
     return Request(
         bags=named if _are_paths(clips) else {"stream": None},
         methods=tuple(methods),
-        settings=settings or Settings(),
+        settings=settings,
         compare=compare is not False,
         comparators={name: compare[name] if isinstance(compare, Mapping) else {} for name in names},
     )

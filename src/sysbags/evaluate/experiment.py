@@ -15,6 +15,8 @@ from sysbags._common.types import Array
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.registry import CLASSES
 from sysbags.bags.streams import clip_streams, good
+from sysbags.classifiers.registry import MOMENTS
+from sysbags.classifiers.scores.committee import AVERAGES
 from sysbags.distances.alignment_matrix import alignment_matrix
 from sysbags.distances.embedding import fit_embedding, landmark_count
 from sysbags.distances.pairwise import scaled_weights
@@ -40,6 +42,7 @@ from sysbags.evaluate.methods import (
     system_methods,
     vector_methods,
 )
+from sysbags.evaluate.moments import moments_method
 from sysbags.evaluate.reading import DescribedClips, RunContext
 from sysbags.evaluate.results import Details, Evaluation, Method
 from sysbags.evaluate.settings import Request
@@ -157,7 +160,7 @@ class Experiment:
             bags = bag_settings(bags, request.settings.fixed)[main["bag parameters"]]
         order = main.get("order", request.settings.usual_order)
         kernel = main.get("kernel", request.settings.usual_kernel)
-        if main["metric"] == "alignment":
+        if main.get("metric") == "alignment":
             form, weights = main["normal form"], (main["lambda_a"], main["lambda_mu"])
         else:
             form = "unit-variance"
@@ -166,11 +169,21 @@ class Experiment:
 
     def methods(self) -> list[MethodSpec]:
         """The classifiers that are asked for, with all bags; of several bags kernel ridge first."""
-        title = f"{self.request.main_bag[0]} systems"
-        specs = system_methods(title, "systems", self.bags, self.request.methods, self.request.settings.grids)
+        request = self.request
+        title = f"{request.main_bag[0]} systems"
+        of_systems = [name for name in request.methods if name != MOMENTS]
+        specs = system_methods(title, "systems", self.bags, of_systems, request.settings.grids)
         if len(self.bags) > 1:
             specs.sort(key=lambda spec: spec.classifier != "kernel-ridge")
-        return specs
+        if MOMENTS not in request.methods:
+            return specs
+        title, every = AND.join(request.bags), [self.main.streams, *self.further]
+        kernel = request.settings.usual_kernel
+        return [
+            moments_method(f"{title} streams", every, self.items, kernel),
+            *specs,
+            moments_method(f"{title} averaged over time", every, self.items, kernel, AVERAGES),
+        ]
 
     def _specs(self) -> list[MethodSpec]:
         """The rows of the table, the main method first."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags.classifiers.calibration import Calibration
-from sysbags.classifiers.registry import CLASSIFIERS
+from sysbags.classifiers.registry import CLASSIFIERS, MOMENTS
 from sysbags.classifiers.scores import Predictor, ScorePredictor
 from sysbags.distances import METRICS
 from sysbags.distances.gram import mean_term
@@ -28,7 +28,7 @@ from sysbags.evaluate.splits import EvaluationSet
 from sysbags.evaluate.vector_predictors import between_vectors, vector_predictor
 from sysbags.statistics.rates import mcnemar, rate
 
-METHODS = tuple(CLASSIFIERS)  # of systems
+METHODS = (MOMENTS, *CLASSIFIERS)
 UNWEIGHTED = tuple(name for name, metric in METRICS.items() if not metric.weighted)
 
 

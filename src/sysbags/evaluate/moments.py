@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import clone
 
 from sysbags._common.types import Array, IntArray
 from sysbags.classifiers.registry import MOMENTS
 from sysbags.classifiers.scores import NO_PREDICTION
-from sysbags.classifiers.scores.committee import FOLDS, balanced_folds
+from sysbags.classifiers.scores.committee import COMBINATIONS, FOLDS, balanced_folds
 from sysbags.classifiers.scores.ridge import log_shares
 from sysbags.classifiers.streams import StreamClassifier, term_names
 from sysbags.evaluate.methods import MethodSpec
@@ -29,18 +30,25 @@ def chosen_terms(model: StreamClassifier, bags: Sequence[str]) -> dict[str, Any]
 
 
 def moments_method(
-    name: str, bags: Sequence[Sequence[Sequence[Array]]], items: EvaluationSet, kernel: str
+    name: str,
+    bags: Sequence[Sequence[Sequence[Array]]],
+    items: EvaluationSet,
+    kernel: str,
+    combinations: Sequence[Sequence[str]] = COMBINATIONS,
 ) -> MethodSpec:
     """Return the row of the classifier of streams, fitted without the clips that it predicts.
 
     The streams of each bag are there once or once per codebook fold. Several groups may be left out together,
     in at most ten folds.
     """
-    predictor = HeldOutStreams(bags, items, kernel)
+    model = StreamClassifier(
+        kernel, combinations=combinations, random_state=items.random_state, n_jobs=items.n_jobs
+    )
+    predictor = HeldOutStreams(bags, items, model)
     return MethodSpec(
         name=name,
         classifier=MOMENTS,
-        kind="systems",
+        kind="systems" if combinations == COMBINATIONS else "comparator",
         candidates=lambda: [({}, predictor)],
         confidence=predictor.confidence,
     )
@@ -49,8 +57,10 @@ def moments_method(
 class HeldOutStreams:
     """The predictions of `StreamClassifier` for clips that were left out when it was fitted."""
 
-    def __init__(self, bags: Sequence[Sequence[Sequence[Array]]], items: EvaluationSet, kernel: str) -> None:
-        self._bags, self._items, self._kernel = bags, items, kernel
+    def __init__(
+        self, bags: Sequence[Sequence[Sequence[Array]]], items: EvaluationSet, model: StreamClassifier
+    ) -> None:
+        self._bags, self._items, self._model = bags, items, model
 
     def predict(self, excluding: int | None = None) -> IntArray:
         """Return the class code of each item, see `Predictor`; nothing is chosen between several of these."""
@@ -76,14 +86,14 @@ class HeldOutStreams:
         codes, smallest = items.codes, 0.0
         predictions = np.full(len(codes), NO_PREDICTION)
         probabilities, p_values = np.full((2, len(codes), int(codes.max()) + 1), np.nan)
-        units = np.arange(len(codes)) if items.sources is None else items.sources
         for fold, inside in enumerate(self._folds()):
             training = np.flatnonzero(~inside)
             tested = np.flatnonzero(inside)
             if len(np.unique(codes[training])) < 2:
                 continue
-            model = StreamClassifier(self._kernel, random_state=items.random_state, n_jobs=items.n_jobs)
-            model.fit(self._streams(training, fold), codes[training], units[training])
+            model = clone(self._model)
+            units = None if items.sources is None else items.sources[training]
+            model.fit(self._streams(training, fold), codes[training], units)
             new = self._streams(tested, fold)
             compared = model.compare(new)
             predictions[tested] = model.classes_[compared.codes]

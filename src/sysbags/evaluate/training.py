@@ -203,7 +203,7 @@ def train_moments(given: LabelledClips, request: Request, context: RunContext) -
     kernel = request.settings.usual_kernel
     with context.stages("classifier"):
         model = StreamClassifier(kernel, random_state=context.random_state, n_jobs=context.n_jobs)
-        model.fit(read.systems[0], items.labels, units)
+        model.fit(read.systems[0], items.labels, items.sources)
     if model.estimate_ is None:
         raise FileError("all clips have one source, so none can be left out: there must be two sources")
     indices, *predicted = model.estimate_

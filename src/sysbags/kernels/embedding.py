@@ -18,8 +18,8 @@ from sysbags._common.validation import check_integer, check_stream, seed_of
 from sysbags.errors import DistanceWarning, IncompatibleSystemsError, ParameterError
 from sysbags.kernels.functions import check_kernel, check_precision, feature_map, kernel_matrix
 
-CANDIDATES = 10  # frames that are drawn for each landmark
-MOST_CANDIDATES = 5000  # as the kernel between all of them is in memory
+CANDIDATES = 5  # frames that are drawn for each landmark
+FEWEST_CANDIDATES, MOST_CANDIDATES = 1000, 5000  # as the kernel between all of them is in memory
 NEGLIGIBLE = 1e-9  # of the trace: below this the candidates are spanned by the landmarks, in float32
 LARGE_LOSS = 0.1  # of the squared norm of training frames
 BLOCK = 1 << 22  # kernel values at a time
@@ -46,7 +46,7 @@ class StreamEmbedding(TransformerMixin, SequenceEstimator):  # type: ignore[misc
     dtype : {numpy.float64, numpy.float32}, default=numpy.float64
         Precision of the coordinates that `transform` returns.
     random_state : int, Generator or None, default=0
-        For the frames that are drawn, at most ten for each landmark, and the choice among them.
+        For the frames that are drawn, 1,000 or five for each landmark, and the choice among them.
     n_jobs : int, optional
         Threads; the result does not depend on it.
 
@@ -145,7 +145,8 @@ class StreamEmbedding(TransformerMixin, SequenceEstimator):  # type: ignore[misc
         if explicit is not None and self.components is None:
             return self
         rng = np.random.default_rng(seed_of(self.random_state))
-        candidates = _draw(sizes, read, max(count, min(CANDIDATES * count, MOST_CANDIDATES)), rng)
+        drawn = min(max(CANDIDATES * count, FEWEST_CANDIDATES), MOST_CANDIDATES)
+        candidates = _draw(sizes, read, max(count, drawn), rng)
         if explicit is None:
             chosen, features, total = pivoted_landmarks(candidates, kernel, count, rng, n_jobs=self.n_jobs)
             self.landmarks_, self.factor_ = candidates[chosen], np.tril(features[chosen])
@@ -163,25 +164,37 @@ class StreamEmbedding(TransformerMixin, SequenceEstimator):  # type: ignore[misc
 
     def features(self, bags: Array) -> Array:
         """Return the coordinates of histograms before `components`, (N, d)."""
-        return self.combined_features(bags, None)
+        return self.coordinates(self.products(bags))
 
-    def combined_features(self, bags: Array, weights: Array | None) -> Array:
-        """Return the features of combinations of histograms, (r, d), by (N, r) weights; None: each alone."""
+    def combined_features(self, bags: Array, weights: Array) -> Array:
+        """Return the features of combinations of histograms, (r, d), for (N, r) weights."""
+        return self.coordinates(self.products(bags) @ weights)  # first, as there are fewer of them
+
+    def products(self, bags: Array) -> Array:
+        """Return the kernel of landmarks with histograms, (m, N), or the explicit features, transposed."""
         check_is_fitted(self, "lost_")
-        if self.landmarks_ is None:
-            explicit = feature_map(self.kernel)
-            assert explicit is not None  # or there were landmarks
-            features = np.asarray(explicit(bags))
-            return features if weights is None else np.asarray(weights.T @ features)
+        if self.landmarks_ is not None:
+            return kernel_matrix(self.landmarks_, bags, self.kernel)
+        explicit = feature_map(self.kernel)
+        assert explicit is not None  # or there were landmarks
+        return np.asarray(explicit(bags)).T
+
+    def coordinates(self, products: Array) -> Array:
+        """Return the coordinates, (N, d), of `products`, (m, N)."""
+        if self.factor_ is None:
+            return products.T
         from scipy.linalg import solve_triangular
 
-        # The products come first: there are fewer of them than histograms.
-        products = kernel_matrix(self.landmarks_, bags, self.kernel)
-        if weights is not None:
-            products = products @ weights
         # R' from above, in the order of LAPACK's arrays: otherwise it is copied each time.
-        factor = np.asarray(self.factor_).T
-        return np.asarray(solve_triangular(factor, products, trans=1, check_finite=False).T)
+        return np.asarray(solve_triangular(self.factor_.T, products, trans=1, check_finite=False).T)
+
+    def projection(self) -> Array | None:
+        """Return the matrix, (m, c), by which products become a path in the components; None without them."""
+        if self.factor_ is None or self.components_ is None:
+            return self.components_
+        from scipy.linalg import solve_triangular
+
+        return np.asarray(solve_triangular(self.factor_, self.components_, lower=True, trans=1))
 
     def transform(self, streams: Sequence[npt.ArrayLike]) -> list[npt.NDArray[Any]]:
         """Return the path of each stream, (N, d), in blocks of frames.
@@ -199,15 +212,12 @@ class StreamEmbedding(TransformerMixin, SequenceEstimator):  # type: ignore[misc
     def path(self, stream: Array) -> npt.NDArray[Any]:
         """Return the path of one stream that is known to be valid."""
         step = max(1, BLOCK // (len(self.landmarks_) if self.landmarks_ is not None else stream.shape[1]))
+        precision = check_precision(self.dtype)
         blocks = []
         for start in range(0, len(stream), step):
             features = self.features(stream[start : start + step])
-            blocks.append(
-                np.asarray(
-                    features if self.components_ is None else features @ self.components_,
-                    dtype=check_precision(self.dtype),
-                )
-            )
+            path = features if self.components_ is None else features @ self.components_
+            blocks.append(path.astype(precision, copy=False))
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 

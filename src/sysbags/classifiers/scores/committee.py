@@ -34,8 +34,9 @@ COMBINATIONS = (
     ("course", "normalized covariances"),
     ("course", "covariances"),
 )
+AVERAGES = (("averages",),)
 WIDTHS = (0.0, 1.0, 0.3)  # of the Gaussian, relative to the variance; 0 is none
-RIDGES = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01)  # relative to the variance
+RIDGES = (1.0, 0.3, 0.1, 0.03)  # relative to the variance
 USUAL_RIDGE = 0.1
 MEMBERS = 10
 FOLDS = 10
@@ -161,9 +162,9 @@ def choose_committee(
     return Choice([members[k] for k in ranks[-1]], voting[-1][back], predictions[back], len(members))
 
 
-def usual_members(terms: Array, bags: int) -> list[Member]:
+def usual_members(terms: Array, bags: int, combined: Sequence[Sequence[str]]) -> list[Member]:
     """Return a committee where nothing can be chosen: all combinations, linear, with a ridge of 0.1."""
-    linear = [weights for weights, width in candidates(terms, bags, COMBINATIONS) if width == 0.0]
+    linear = [weights for weights, width in candidates(terms, bags, combined) if width == 0.0]
     return [Member(weights, 0.0, USUAL_RIDGE) for weights in linear]
 
 

@@ -70,7 +70,7 @@ class Moments:
         Examples
         --------
         >>> paths = [np.cos(0.1 * np.arange(50))[:, None], np.ones((50, 1))]
-        >>> found = Moments.stack([moments(path, None, np.array([0, 1, 2])) for path in paths])
+        >>> found = Moments.stack([moments(path, np.array([0, 1, 2])) for path in paths])
         >>> found.squared(found)[0].round(3)  # between averages of -0.185 and 1
         array([[0.   , 1.403],
                [1.403, 0.   ]])
@@ -97,21 +97,21 @@ class Moments:
         )
 
 
-def moments(features: Array, components: Array | None, lags: IntArray) -> Moments:
-    """Return the moments of one path, of which covariances and course are those of some directions.
+def moments(path: Array, lags: IntArray, averages: Array | None = None) -> Moments:
+    """Return the moments of one path.
 
     Lags that the path is too short for have covariances of 0.
 
     Parameters
     ----------
-    features : (N, d) array
-    components : (d, c) array or None
-        Orthonormal columns; None takes the coordinates as they are.
+    path : (N, c) array
     lags : (L,) array of int
+    averages : (d,) array, optional
+        The average over time, of more coordinates than the path has; by default of the path.
     """
-    averages = features.mean(axis=0)
-    path = features if components is None else features @ components
-    centred = path - path.mean(axis=0)
+    center = path.mean(axis=0)
+    averages = center if averages is None else averages
+    centred = path - center
     frames, size = centred.shape
     covariances = np.zeros((len(lags), size, size))
     for place, lag in zip(covariances, lags.tolist(), strict=True):
