@@ -91,14 +91,14 @@ def test_a_fold_is_predicted_without_its_labels(seed):
     changed[inside] = np.random.default_rng(seed).integers(0, 3, inside.sum())
     changed[~inside][:3] = codes[~inside][:3]
     options = {"combined": COMBINATIONS[:3]}
-    first, second = (choose_committee(terms, each, folds, weights, **options) for each in (codes, changed))
+    first, second = (choose_committee(terms, each, folds, weights, **options)[0] for each in (codes, changed))
     if codes.max() == changed.max():
         np.testing.assert_array_equal(first.predictions[inside], second.predictions[inside])
 
 
 def test_the_best_candidates_vote():
     terms, codes, folds, weights = problem(1)
-    choice = choose_committee(terms, codes, folds, weights)
+    choice, averages = choose_committee(terms, codes, folds, weights)
     rated = []
     for term_weights, width in candidates(terms, 1, COMBINATIONS):
         squared = Member(term_weights, width, 0.0).squared(terms)
@@ -114,11 +114,13 @@ def test_the_best_candidates_vote():
     np.testing.assert_allclose(choice.scores, np.mean([one[3] for one in best], axis=0), rtol=0, atol=1e-8)
     assert choice.tried == len(rated) == len(COMBINATIONS) * len(WIDTHS) * len(RIDGES)
     assert len(choice.members) == MEMBERS
+    assert averages.tried == len(WIDTHS) * len(RIDGES)
+    assert all(member.is_of_averages for member in averages.members)
 
 
 def test_two_folds_choose_nothing():
     terms, codes, folds, weights = problem(2, folds=2)
-    choice = choose_committee(terms, codes, folds, weights)
+    choice, _ = choose_committee(terms, codes, folds, weights)
     assert len(choice.members) == len(COMBINATIONS)
     assert {member.ridge for member in choice.members} == {0.1}
 

@@ -25,7 +25,6 @@ from sysbags.classifiers.base import Explanation
 from sysbags.classifiers.calibration import Calibration, ConfidenceMixin
 from sysbags.classifiers.scores import ClassScores, half_mean, nearest_of_each_class
 from sysbags.classifiers.scores.committee import (
-    AVERAGES,
     COMBINATIONS,
     MOST_ITEMS,
     CommitteeFit,
@@ -232,9 +231,9 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         folds = balanced_folds(codes, units, seed)
         if folds is None:
             return usual_members(terms, bags, self.combinations)
-        options: Any = {"bags": bags, "n_jobs": self.n_jobs}
-        choice = choose_committee(terms, codes, folds, weights, combined=self.combinations, **options)
-        averages = choose_committee(terms, codes, folds, weights, combined=AVERAGES, **options)
+        choice, averages = choose_committee(
+            terms, codes, folds, weights, bags=bags, combined=self.combinations, n_jobs=self.n_jobs
+        )
         self.accuracy_ = float(np.mean(choice.predictions == codes))
         self.averages_accuracy_ = float(np.mean(averages.predictions == codes))
         if self.averages_accuracy_ > self.accuracy_:

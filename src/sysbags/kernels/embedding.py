@@ -16,7 +16,13 @@ from sysbags._common.parallel import ONE_BLAS_THREAD, run
 from sysbags._common.types import Array, IntArray, KernelLike
 from sysbags._common.validation import check_integer, check_stream, seed_of
 from sysbags.errors import DistanceWarning, IncompatibleSystemsError, ParameterError
-from sysbags.kernels.functions import check_kernel, check_precision, feature_map, kernel_matrix
+from sysbags.kernels.functions import (
+    check_kernel,
+    check_precision,
+    feature_map,
+    histogram_matrix,
+    kernel_matrix,
+)
 
 CANDIDATES = 5  # frames that are drawn for each landmark
 FEWEST_CANDIDATES, MOST_CANDIDATES = 1000, 5000  # as the kernel between all of them is in memory
@@ -171,9 +177,11 @@ class StreamEmbedding(TransformerMixin, SequenceEstimator):  # type: ignore[misc
         return self.coordinates(self.products(bags) @ weights)  # first, as there are fewer of them
 
     def products(self, bags: Array) -> Array:
-        """Return the kernel of landmarks with histograms, (m, N), or the explicit features, transposed."""
+        """Return the kernel of landmarks with valid histograms, (m, N), or explicit features, transposed."""
         check_is_fitted(self, "lost_")
         if self.landmarks_ is not None:
+            if isinstance(self.kernel, str):  # what is checked is not checked again
+                return histogram_matrix(self.landmarks_, bags, self.kernel, np.float64, None)
             return kernel_matrix(self.landmarks_, bags, self.kernel)
         explicit = feature_map(self.kernel)
         assert explicit is not None  # or there were landmarks

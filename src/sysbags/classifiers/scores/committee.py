@@ -51,6 +51,11 @@ class Member(NamedTuple):
     width: float
     ridge: float
 
+    @property
+    def is_of_averages(self) -> bool:
+        """Whether nothing but averages over time is compared."""
+        return not self.weights.reshape(-1, len(TERMS))[:, 1:].any()
+
     def squared(self, terms: Array) -> Array:
         """Return its squared distances, from the terms of pairs of items, (T, K, L)."""
         total = np.tensordot(self.weights, terms, axes=1)
@@ -107,8 +112,10 @@ def choose_committee(
     bags: int = 1,
     combined: Sequence[Sequence[str]] = COMBINATIONS,
     n_jobs: int | None = None,
-) -> Choice:
+) -> tuple[Choice, Choice]:
     """Choose the candidates with the best accuracy on folds that are held out; of equals the smallest error.
+
+    Return the choice among all candidates, and that among those of averages alone.
 
     Parameters
     ----------
@@ -121,7 +128,7 @@ def choose_committee(
     sample_weights : (K,) array
     bags : int, default=1
     combined : sequence of sequences of str
-        The names of the terms that are added.
+        The names of the terms that are added; averages alone are always tried, too.
     n_jobs : int, optional
         Threads; the result does not depend on it.
     """
@@ -132,7 +139,7 @@ def choose_committee(
     wanted = targets(codes, int(codes.max()) + 1)
     owners = np.repeat(np.arange(count), sizes)
     outside = np.array([owners != fold for fold in [*(range(count) if nested else ()), count]])
-    settings: list[tuple[Array, float]] = list(candidates(terms, bags, combined))
+    settings: list[tuple[Array, float]] = list(candidates(terms, bags, (*AVERAGES, *combined)))
     ridges: Sequence[float] = RIDGES
     most = MEMBERS
     if not nested:  # nothing is left without both of two folds, so nothing is chosen
@@ -153,13 +160,17 @@ def choose_committee(
         return found
 
     every = [one for some in run(tried, settings, n_jobs, "settings") for one in some]
-    members, held_out, rates, errors = zip(*every, strict=True)
-    # One row per fold that is left out, and a last one for none.
-    ranks = np.lexsort((np.array(errors).T, -np.array(rates).T))[:, :most]
-    voting = np.array([np.mean([held_out[k] for k in row], axis=0) for row in ranks])
-    predictions = voting.argmax(axis=2)[owners if nested else 0, np.arange(len(codes))]
     back = np.argsort(order)
-    return Choice([members[k] for k in ranks[-1]], voting[-1][back], predictions[back], len(members))
+
+    def voted(some: list[tuple[Member, Array, Array, Array]]) -> Choice:
+        members, held_out, rates, errors = zip(*some, strict=True)
+        # One row per fold that is left out, and a last one for none.
+        ranks = np.lexsort((np.array(errors).T, -np.array(rates).T))[:, :most]
+        voting = np.array([np.mean([held_out[k] for k in row], axis=0) for row in ranks])
+        predictions = voting.argmax(axis=2)[owners if nested else 0, np.arange(len(codes))]
+        return Choice([members[k] for k in ranks[-1]], voting[-1][back], predictions[back], len(members))
+
+    return voted(every), voted([one for one in every if one[0].is_of_averages])
 
 
 def usual_members(terms: Array, bags: int, combined: Sequence[Sequence[str]]) -> list[Member]:
@@ -211,34 +222,29 @@ def held_out_scores(inverse: Array, wanted: Array, sizes: IntArray, *, pairs: bo
         Row f has scores without fold f and the own fold; the last row those without the own fold. With
         `pairs` False there is the last row only, (1, K, C).
     """
-    count, size = len(sizes), int(sizes.max())
-    inside = np.arange(size) < sizes[:, None]  # folds are filled up with zeros, and ones on the diagonal
-    stops = np.cumsum(sizes)
-    parts = [slice(stop - n, stop) for stop, n in zip(stops.tolist(), sizes.tolist(), strict=True)]
-    coefficients = np.zeros((count, size, wanted.shape[1]))
-    coefficients[inside] = inverse @ wanted
-    blocks = np.zeros((count, count, size, size))
-    for f, rows in enumerate(parts):
-        for g in range(f + 1):
-            block = inverse[rows, parts[g]]
-            blocks[f, g, : sizes[f], : sizes[g]] = block
-            blocks[g, f, : sizes[g], : sizes[f]] = block.T
-        blocks[f, f][~inside[f], ~inside[f]] = 1.0
-    every = np.arange(count)
-    alone = wanted - np.linalg.solve(blocks[every, every], coefficients)[inside]
+    count, size, items = len(sizes), int(sizes.max()), len(wanted)
+    inside = np.arange(size) < sizes[:, None]
+    rows = np.full((count, size), items)  # smaller folds are filled up with an item that is tied to no other
+    rows[inside] = np.arange(items)
+    padded, coefficients = np.zeros((items + 1, items + 1)), np.zeros((items + 1, wanted.shape[1]))
+    padded[:-1, :-1], coefficients[:-1] = inverse, inverse @ wanted
+
+    def solved(left_out: IntArray) -> Array:
+        blocks = padded[left_out[:, :, None], left_out[:, None, :]]
+        number, place = np.nonzero(left_out == items)
+        blocks[number, place, place] = 1.0
+        return np.asarray(np.linalg.solve(blocks, coefficients[left_out]))
+
+    alone = wanted - solved(rows)[inside]
     if not pairs:
         return np.asarray(alone[None])
     first, second = np.tril_indices(count, -1)
-    both = np.empty((len(first), 2 * size, 2 * size))
-    both[:, :size, :size], both[:, :size, size:] = blocks[first, first], blocks[first, second]
-    both[:, size:, :size], both[:, size:, size:] = blocks[second, first], blocks[second, second]
-    right = np.concatenate([coefficients[first], coefficients[second]], axis=1)
-    solved = np.linalg.solve(both, right)
+    both = solved(np.concatenate([rows[first], rows[second]], axis=1))
     found = np.zeros((count, count, size, wanted.shape[1]))  # what is left out, and what is predicted
-    found[second, first], found[first, second] = solved[:, :size], solved[:, size:]
-    scores = wanted - np.array([one[inside] for one in found])
-    for fold, part in enumerate(parts):
-        scores[fold, part] = alone[part]
+    found[second, first], found[first, second] = both[:, :size], both[:, size:]
+    scores = wanted - found[:, inside]
+    owners = np.repeat(np.arange(count), sizes)
+    scores[owners, np.arange(items)] = alone
     return np.concatenate([scores, alone[None]])
 
 
@@ -298,14 +304,16 @@ def balanced_folds(
     codes: IntArray, groups: npt.NDArray[np.generic], random_state: int, most: int = FOLDS
 ) -> IntArray | None:
     """Return the fold of each item, with classes spread evenly and groups not split; None if there is one."""
-    from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
+    from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, StratifiedKFold
 
-    count = min(most, len(np.unique(groups)))
+    names = np.unique(groups)
+    count = min(most, len(names))
     if count < 2:
         return None
     folds = np.empty(len(codes), dtype=np.int64)
     spread = min(count, int(np.bincount(codes).max()))
-    splitter = StratifiedGroupKFold(spread, shuffle=True, random_state=random_state) if spread > 2 else None
+    stratified = StratifiedKFold if len(names) == len(codes) else StratifiedGroupKFold  # the second is slow
+    splitter = stratified(spread, shuffle=True, random_state=random_state) if spread > 2 else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about classes with fewer items than folds
         splits = (splitter or GroupKFold(count)).split(codes, codes, groups)
