@@ -14,7 +14,7 @@ from sysbags.datasets import make_clips, make_streams
 from sysbags.distances.embedding import embed, fit_embedding
 from sysbags.distances.gram import cross_gram
 from sysbags.errors import ParameterError
-from sysbags.evaluate import features
+from sysbags.evaluate import Settings, features
 from sysbags.evaluate.features import cached_gram
 from sysbags.kernels.embedding import StreamEmbedding
 from sysbags.systems.identification import identify
@@ -126,3 +126,20 @@ def test_mistakes(streams, bad):
         ParameterError, match=r"^embedding is .*, but it must be a whole number of at least 1"
     ):
         evaluate(*streams, embedding=bad)
+
+
+def test_many_clips_have_an_embedding_unless_exact_distances_are_asked_for(monkeypatch):
+    assert Settings().for_clips(300).embedding is None
+    assert Settings().for_clips(301).embedding == 500
+    assert Settings(embedding=7).for_clips(301).embedding == 7
+    assert Settings(exact=True).for_clips(10**4).embedding is None
+    with pytest.raises(ParameterError, match="an embedding is given, but exact distances need none"):
+        Settings(embedding=7, exact=True)
+    monkeypatch.setattr("sysbags.evaluate.settings.MANY_CLIPS", 7)
+    streams, labels = make_streams(classes=2, per_class=4, frames=30, bins=8)
+    options = {"methods": ["nearest-system"]}
+    found = evaluate(streams, labels, **options)
+    assert found.facts["embedding"]["landmarks"] <= 240  # all frames: fewer than 500
+    exact = evaluate(streams, labels, exact=True, **options)
+    assert exact.facts["embedding"] is None
+    assert exact.methods[0].predictions == found.methods[0].predictions

@@ -246,9 +246,10 @@ class FolderSettings(Settings):
             "Approximate distances through N landmarks, faster for many clips; says what is lost.",
             "N",
             min=1,
-            default="exact",
+            default="500 for more than 300 clips, otherwise exact",
         ),
     ] = None
+    exact: Annotated[bool, flag("--exact", "Exact distances between systems, also of many clips.")] = False
     network_stride: Annotated[
         int | None,
         setting("Use every N-th frame for networks, which take longest.", "N", min=1, default="--stride"),
@@ -283,6 +284,7 @@ class FolderSettings(Settings):
             lambda_a=number_or_auto(self.lambda_a, "--lambda-a"),
             lambda_mu=number_or_auto(self.lambda_mu, "--lambda-mu"),
             embedding=self.embedding,
+            exact=self.exact,
             tune=tune,
             fixed=[name for name in ("window", "words") if getattr(self, name) is not None],
         )

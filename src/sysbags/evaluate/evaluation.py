@@ -164,7 +164,7 @@ def make_request(
     return Request(
         bags=named if _are_paths(clips) else {"stream": None},
         methods=tuple(methods),
-        settings=settings,
+        settings=settings.for_clips(len(clips)),
         compare=compare is not False,
         comparators={name: compare[name] if isinstance(compare, Mapping) else {} for name in names},
     )

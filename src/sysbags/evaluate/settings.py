@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from sysbags._common.validation import check_choice, check_integer
 from sysbags.bags.base import BagTransformer
+from sysbags.errors import ParameterError
 from sysbags.evaluate.candidates import WeightGrid, matching_grids
 from sysbags.evaluate.splits import PROTOCOLS
 from sysbags.systems.identification import descending_orders
+
+# Exact kernel blocks of all pairs of more clips than these take more than a minute, at 1 to 2 ms each; an
+# embedding takes one block of each clip with the landmarks.
+MANY_CLIPS = 300
+LANDMARKS = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +39,10 @@ class Settings:
     embedding : int, optional
         Approximate distances, which are faster for many clips: the number of landmarks of the embedding of
         each bag, which is fitted to all systems without labels, in trials to those of the training set. By
-        default distances are exact; those of other people's methods always are.
+        default 500 for more than 300 clips, see `MANY_CLIPS`, and otherwise distances are exact; those of
+        other people's methods always are.
+    exact : bool, default=False
+        Exact distances between systems, however many clips there are.
     tune : bool, default=False
         Choose order, kernel, weights, neighbours and parameters of the bags.
     fixed : sequence of str
@@ -52,6 +61,7 @@ class Settings:
     lambda_a: float | None = None
     lambda_mu: float | None = None
     embedding: int | None = None
+    exact: bool = False
     tune: bool = False
     fixed: Sequence[str] = ()
 
@@ -59,6 +69,14 @@ class Settings:
         _ = self.grids
         if self.embedding is not None:
             check_integer(self.embedding, "embedding")
+            if self.exact:
+                raise ParameterError("an embedding is given, but exact distances need none: give one of both")
+
+    def for_clips(self, count: int) -> Settings:
+        """Return the settings for so many clips."""
+        if self.exact or self.embedding is not None or count <= MANY_CLIPS:
+            return self
+        return replace(self, embedding=LANDMARKS)
 
     @cached_property
     def grids(self) -> tuple[WeightGrid, ...]:
