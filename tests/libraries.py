@@ -8,17 +8,25 @@ import resource
 import signal
 import sqlite3
 
+import numpy as np
+
 import sysbags
 from sysbags.datasets import make_clips
 from sysbags.errors import SysbagsError
 from sysbags.library import Library
 
 TEXTURES = ("fire", "rain", "waves")
+HALF = 2.0**-11  # the relative error of embedded observers, which are stored in half precision
 IDENTIFIER = sysbags.SystemIdentifier(order=2)
 
 # The server has imported everything, and has no threads: a child process starts in milliseconds.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["libraries", "sysbags.library", "sysbags.bags.lbp", "sysbags.classifiers"])
+
+
+def single(array):
+    """What a library keeps of the samples of a system."""
+    return array.astype(np.float32).astype(np.float64)
 
 
 def small_clips(folder, per_class=4):

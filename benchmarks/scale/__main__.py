@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.machine import print_table
-from benchmarks.scale.libraries import adding_rows, leave_one_out_rows, memory_rows
+from benchmarks.scale.libraries import adding_rows, file_rows, leave_one_out_rows, memory_rows
 from benchmarks.scale.matrices import cluster_rows, distance_rows
 from benchmarks.scale.search import pivot_rows, search_rows
 
@@ -30,7 +30,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--rows", default="search,pivots,distances,leave-one-out,adding,cluster,memory")
+    parser.add_argument("--rows", default="search,pivots,distances,leave-one-out,files,adding,cluster,memory")
     parser.add_argument("--systems", type=int, default=10_000)
     parser.add_argument("--queries", type=int, default=20)
     parser.add_argument("--page", type=Path)
@@ -41,6 +41,7 @@ def main() -> None:
         "pivots": lambda: pivot_rows(count // 5, arguments.queries, arguments.folder),
         "distances": lambda: distance_rows(half),
         "leave-one-out": lambda: leave_one_out_rows(half),
+        "files": lambda: file_rows(arguments.folder),
         "adding": lambda: adding_rows(count),
         "cluster": lambda: cluster_rows(count),
         "memory": lambda: memory_rows(half),

@@ -1,4 +1,4 @@
-"""Libraries of many clips: adding one more, and leave-one-out and distances out of core.
+"""Libraries of clips: the size of the file, adding one more, and leave-one-out and distances out of core.
 
 A library is filled without decoding: systems of generated streams are written as `Library.add` writes those
 of clips, one transaction per clip, and then embedded. What is measured runs through the public interface.
@@ -28,13 +28,13 @@ from sysbags.datasets import make_clips, make_streams
 from sysbags.evaluate import leave_one_out
 from sysbags.library import Library, fit_embedding
 from sysbags.library.adding import _content, _put_clip
-from sysbags.library.reading import FileState, GivenClip, ReadClip
+from sysbags.library.reading import FileState, GivenClip, ReadClip, rounded
 from sysbags.library.settings import put_settings, settings_for
 from sysbags.library.systems import embed_clips
 from sysbags.storage.files import versions
 from sysbags.systems.system import System
 
-__all__ = ["adding_rows", "leave_one_out_rows", "memory_rows", "write_systems"]
+__all__ = ["adding_rows", "file_rows", "leave_one_out_rows", "memory_rows", "write_systems"]
 
 JOBS = 2
 CLASSES = 50
@@ -55,7 +55,7 @@ def write_systems(library: Library, systems: list[System], labels: list[str] | N
         path = f"/generated/{k:09d}.mp4"
         clip = GivenClip(path, None if labels is None else labels[k])
         state, sha256 = FileState(k, 0, 0), hashlib.sha256(path.encode()).hexdigest()
-        read = ReadClip(sha256, state, time.time_ns(), system, system.size)
+        read = ReadClip(sha256, state, time.time_ns(), rounded(system), system.size)
         with library.transaction() as connection:
             content = _content(connection, read, made_with)
             assert content is not None
@@ -69,6 +69,33 @@ def _filled(path: Path, streams: list[Array], labels: list[str] | None = None, e
         write_systems(library, systems, labels)
         if embed:
             embed_clips(library, -1)
+
+
+def file_rows(folder: Path | None) -> Iterator[str]:
+    """Lines of the table of the size of a library, by what it holds: 64 generated clips, and a folder."""
+    yield "| clips | | their files, MB | library, MB | samples, KB | embedded, KB | the rest, KB |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    with tempfile.TemporaryDirectory() as work:
+        generated = Path(work) / "clips"
+        make_clips(generated, 8, 60, n_jobs=-1)
+        for name, clips in (("generated", generated), ("real", folder)):
+            if clips is None:
+                continue
+            path = Path(work) / f"{name}.library"
+            with Library(path) as library:
+                count = library.add([clips], n_jobs=JOBS).added
+                files = sum(record.size for record in library.clips())
+                with library.connection() as connection:
+                    parts = [
+                        connection.execute(f"SELECT SUM(LENGTH({column})) FROM {table}").fetchone()[0]
+                        for table, column in (("samples", "arrays"), ("embedded", "observers"))
+                    ]
+            total = path.stat().st_size
+            shares = [size / count / 1e3 for size in (*parts, total - sum(parts))]
+            yield (
+                f"| {name} | {count} | {files / 1e6:.1f} | {total / 1e6:.2f} | "
+                f"{' | '.join(f'{share:.1f}' for share in shares)} |"
+            )
 
 
 def adding_rows(systems: int) -> Iterator[str]:

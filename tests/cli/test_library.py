@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 import sysbags
 from cli_folder import call, call_json
-from libraries import small_clips
+from libraries import single, small_clips
 from sysbags.bags import LocalBinaryPatterns, VisualWords
 from sysbags.library import Library
 
@@ -134,7 +134,8 @@ def test_add_with_a_model(capsys, clips, tmp_path):
     with Library(path) as library:
         bags = sysbags.load(model)[0]
         np.testing.assert_array_equal(library.settings.bags.words_, bags.words_)
-        np.testing.assert_array_equal(library.systems[0].samples, bags.stream(library.clips()[0].path))
+        stream = bags.stream(library.clips()[0].path)
+        np.testing.assert_array_equal(library.systems[0].samples, single(stream))
     code, _, err = call(capsys, "library", "add", path, folder, "--model", model, *ORDER)
     assert (code, err) == (2, "sysbags: --model has its own bag and order: leave out --order\n")
 

@@ -11,7 +11,7 @@ import pytest
 
 import sysbags
 from clips import image_bytes, moving_frames, write_clip
-from libraries import IDENTIFIER, rows_of, small_clips, start_adding
+from libraries import HALF, IDENTIFIER, rows_of, single, small_clips, start_adding
 from sysbags.bags import LocalBinaryPatterns, VisualWords
 from sysbags.bags.base import BagTransformer
 from sysbags.distances.embedding import embed
@@ -78,9 +78,12 @@ def test_systems_are_those_of_the_clips(clips, undisturbed, tmp_path):
         systems, bags = library.systems, LocalBinaryPatterns()
         for record, system in zip(library.clips(), systems, strict=True):
             expected = IDENTIFIER.system(bags.stream(record.path))
-            for name in ("transition", "samples", "alpha", "beta", "states", "observer_gram"):
-                np.testing.assert_array_equal(getattr(system, name), getattr(expected, name))
-            assert (system.mean_norm, system.residual) == (expected.mean_norm, expected.residual)
+            np.testing.assert_array_equal(system.transition, expected.transition)
+            for name in ("samples", "alpha", "beta"):
+                np.testing.assert_array_equal(getattr(system, name), single(getattr(expected, name)))
+            np.testing.assert_allclose(system.observer_gram, expected.observer_gram, atol=1e-6)
+            assert (system.states, system.residual) == (None, expected.residual)
+            assert system.mean_norm == pytest.approx(expected.mean_norm, rel=1e-6)
     assert rows_of(library.path) == undisturbed[0]
 
 
@@ -162,7 +165,7 @@ def test_no_more_pages(clips, undisturbed, tmp_path, monkeypatch):
 
     def limited(*arguments, **options):
         connection = schema.connect(*arguments, **options)
-        connection.execute("PRAGMA max_page_count = 60")
+        connection.execute("PRAGMA max_page_count = 21")
         return connection
 
     with monkeypatch.context() as patch:
@@ -475,7 +478,7 @@ def test_another_process_sets_the_codebook_first(tmp_path, monkeypatch):
         fitted = VisualWords(words=5, sampling="grid").fit(clips[2:])
         np.testing.assert_array_equal(library.settings.bags.words_, fitted.words_)
         for record, system in zip(library.clips(), library.systems, strict=True):
-            np.testing.assert_array_equal(system.samples, fitted.stream(record.path))
+            np.testing.assert_array_equal(system.samples, single(fitted.stream(record.path)))
 
 
 def test_folders_whose_clips_have_vanished(own_clips, tmp_path):
@@ -505,7 +508,7 @@ def test_codebooks(tmp_path):
         fitted = VisualWords(words=5, sampling="grid").fit(clips[:2])
         np.testing.assert_array_equal(library.settings.bags.words_, fitted.words_)
         library.add(clips[2:], bags=bags)
-        np.testing.assert_array_equal(library.systems[2].samples, fitted.stream(clips[2]))
+        np.testing.assert_array_equal(library.systems[2].samples, single(fitted.stream(clips[2])))
         with pytest.raises(ParameterError, match="made with another codebook"):
             library.add(clips[2:], bags=VisualWords(words=5, sampling="grid").fit(clips[2:]))
     with pytest.raises(VideoError, match=r"none of the clips can be used: .*bad.mp4"):
@@ -524,7 +527,7 @@ def test_the_embedding_follows_the_library(clips, tmp_path, monkeypatch):
         assert fitted_on(library) == 2
         np.testing.assert_array_equal(library.embedding.landmarks_, landmarks)
         expected = embed(library.embedding, list(library.systems))
-        np.testing.assert_array_equal(library.embedded().observers, expected.observers)
+        np.testing.assert_allclose(library.embedded().observers, expected.observers, rtol=HALF, atol=1e-7)
         np.testing.assert_array_equal(library.embedded().lost, expected.lost)
         library.add(clips[:8])
         assert fitted_on(library) == 8

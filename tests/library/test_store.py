@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 import sysbags
-from libraries import IDENTIFIER, rows_of, small_clips
+from libraries import HALF, IDENTIFIER, rows_of, small_clips
 from sysbags.datasets import make_clips
 from sysbags.distances.embedding import embed
+from sysbags.distances.gram import SystemStack
 from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.library import Library
 from sysbags.library.reading import GivenClip, read_clip
@@ -95,7 +96,7 @@ def test_orders_may_differ(tmp_path):
         assert systems[0].transition.shape == (3, 3)
         assert not systems.transition[0, 3:].any()
         expected = embed(library.embedding, list(systems))
-        np.testing.assert_allclose(embedded.observers, expected.observers, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(embedded.observers, expected.observers, rtol=HALF, atol=1e-7)
 
 
 def test_many_threads_read(path):
@@ -398,6 +399,32 @@ def test_search(path, clips, tmp_path):
         (tmp_path / "bad.mp4").write_text("no video")
         with pytest.raises(SysbagsError, match=r"bad.mp4"):
             library.search(tmp_path / "bad.mp4")
+
+
+@pytest.mark.parametrize("kernel", ["chi2", "linear"])
+@pytest.mark.parametrize("normal_form", ["orthonormal", "unit-variance"])
+def test_what_is_rounded_changes_distances_little(kernel, normal_form, clips, tmp_path):
+    """By 1e-6 of the squared norms; bounds from observers in half precision stay below the distances."""
+    identifier = sysbags.SystemIdentifier(2, kernel, normal_form=normal_form)
+    weights = {"lambda_a": 0.25, "lambda_mu": 1.0}
+    with Library(tmp_path / "one.library") as library:
+        library.add(clips, identifier=identifier)
+        bags = library.settings.bags
+        exact = [identifier.system(bags.stream(record.path)) for record in library.clips()]
+        stored = library.systems
+        expected, found = (sysbags.pairwise_distances(each, **weights) for each in (exact, stored))
+        norms = SystemStack.of(stored).norms.sum(axis=1)
+        sums = norms[:, None] + norms
+        assert (abs(found - expected) <= 1e-6 * sums).all()
+        index, rows = library.index(**weights), np.arange(len(exact))
+        for k in rows:
+            order = np.argsort(expected[k], kind="stable")[:5]
+            np.testing.assert_array_equal(index.search(exact[k], 5).indices, order)
+            query = SystemStack.of([exact[k]]), embed(library.embedding, [exact[k]])
+            assert (index._safe_bounds(rows, *query) <= found[k] + 1e-6 * sums[k]).all()
+        # A clip and itself, from the file and just read: equal but for round-off.
+        query = read_clip(GivenClip(str(clips[0])), *library.settings.reading).system
+        assert index.search(query, 1).distances[0] <= 1e-12 * sums.max()
 
 
 def test_weights_of_a_library(clips, tmp_path):

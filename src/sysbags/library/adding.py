@@ -19,7 +19,7 @@ from sysbags._common.parallel import ONE_BLAS_THREAD, run
 from sysbags.bags.base import check_videos
 from sysbags.datasets.folder import INDEX, class_folders, clips_under, looks_like_clip
 from sysbags.errors import FileError, ParameterError, SysbagsError, VideoError, VideoWarning
-from sysbags.library.reading import FileState, GivenClip, ReadClip, file_state, read_clip
+from sysbags.library.reading import LARGE, FileState, GivenClip, ReadClip, file_state, read_clip
 from sysbags.library.schema import checksum, pack
 from sysbags.library.settings import (
     LibrarySettings,
@@ -256,10 +256,11 @@ def _content(connection: sqlite3.Connection, clip: ReadClip, made_with: str) -> 
     if row is not None or clip.system is None:
         return None if row is None else int(row[0])
     system = clip.system
-    norm = system.mean_norm  # computed here, so that the arrays below have it
     arrays = system_arrays(system)
     small = [np.asarray(arrays.pop(name), dtype="<f8").tobytes() for name in ("transition", "_observer_gram")]
-    del arrays["_mean_norm"]
+    norm = arrays.pop("_mean_norm").item()
+    for name in LARGE:
+        arrays[name] = arrays[name].astype("<f4").T
     data = pack(arrays)
     columns = [
         clip.sha256,

@@ -25,7 +25,8 @@ SHORTLIST, ALIGNED, BOUNDED = 2, 8, 30
 COARSE = 128  # coordinates of the embedding for the first look; landmarks are in the order of their use
 CHUNK = 16  # exact distances at a time, while bounds are compared
 TILING = Tiling(blocks=2)  # of so few: more tiles would take longer
-ROUND_OFF = 1e-5  # of the squared norms: embedded observers have 24 bits
+ROUND_OFF = 1e-5  # of the squared norms, of exact distances in double precision
+HALF = 6e-4  # the same for embedded observers: a library stores them with 11 bits, an error of 2^-11 = 4.9e-4
 
 
 class Neighbours(NamedTuple):
@@ -322,7 +323,7 @@ class SystemIndex:
         of_mean = np.sqrt(self.embedded.lost_of_mean[places] * means * embedded.lost_of_mean[0] * own_mean)
         bounds = self._bounds(gram, places, lambda_mu=0.0)[:, 0] - 2.0 * lost
         bounds += weight_mu * np.maximum(mean_term(gram)[:, 0] - 2.0 * of_mean, 0.0)
-        return np.asarray(bounds - ROUND_OFF * (norms + own + weight_mu * (means + own_mean)))
+        return np.asarray(bounds - HALF * (norms + own + weight_mu * (means + own_mean)))
 
 
 def _roots(distances: Array, certificates: Array) -> tuple[Array, Array]:

@@ -6,8 +6,11 @@ import hashlib
 import os
 import stat
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from sysbags._common.files import IMAGE_SUFFIXES
 from sysbags._common.messages import collect_warnings
@@ -18,6 +21,9 @@ from sysbags.systems.system import System
 
 if TYPE_CHECKING:
     from sysbags.classifiers import SystemIdentifier
+
+
+LARGE = ("samples", "alpha", "beta")  # arrays of a system with a row for each sample
 
 
 class GivenClip(NamedTuple):
@@ -70,9 +76,20 @@ def read_clip(
                 system = system.compress(max(compress, system.order))
         if file_state(path) != state:
             raise VideoError(f"{path} has changed while it was read: add it again")
-        return ReadClip(sha256, state, checked, system, len(stream), tuple(dict.fromkeys(texts)))
+        return ReadClip(sha256, state, checked, rounded(system), len(stream), tuple(dict.fromkeys(texts)))
 
     return attempt(path, read)  # type: ignore[no-any-return]
+
+
+def rounded(system: System) -> System:
+    """Return a system as a library keeps it: its large arrays in single precision, without its states.
+
+    What it is to itself is computed again, so that the distance of a clip to its copy stays 0.
+    """
+    large = {name: getattr(system, name).astype(np.float32) for name in LARGE}
+    system = replace(system, **large, states=None, _observer_gram=None, _mean_norm=None)
+    _ = system.mean_norm  # computed here, by this thread
+    return system
 
 
 def file_state(path: str | os.PathLike[str]) -> FileState:

@@ -301,7 +301,10 @@ class Library:
 
     @property
     def systems(self) -> StoredSystems:
-        """The systems of all clips, ordered by the paths; their samples are read when they are needed."""
+        """The systems of all clips, ordered by the paths; their samples are read when they are needed.
+
+        They have no `states`, as `project` computes these. Samples and coefficients are in single precision.
+        """
         return select_systems(self, "clips JOIN contents ON content = contents.id ORDER BY path", "path")
 
     @property
@@ -312,7 +315,8 @@ class Library:
     def embedded(self) -> EmbeddedSystems:
         """Return all systems in the embedding, in the order of `systems`.
 
-        Clips that are not embedded yet, as another process is adding them, are embedded in memory.
+        They are stored in half precision. Clips that are not embedded yet, as another process is adding them,
+        are embedded in memory.
         """
         return read_embedded(self.systems)[1]
 

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sysbags._common.parallel import run, use_client
+from sysbags._common.parallel import ONE_BLAS_THREAD, run, use_client
 from sysbags._common.types import Array, IntArray
 from sysbags.distances.embedding import EmbeddedSystems, embed, fit_embedding
+from sysbags.distances.gram import SystemStack
 from sysbags.errors import FileError
 from sysbags.kernels.embedding import StreamEmbedding
+from sysbags.kernels.functions import kernel_matrix
 from sysbags.library.index import SystemIndex
+from sysbags.library.reading import LARGE
 from sysbags.library.schema import checksum, pack, unpack
 from sysbags.library.settings import LANDMARKS
 from sysbags.systems.collection import LazySystems, system_from_arrays
@@ -74,7 +77,9 @@ class StoredSystems(LazySystems):
             "_mean_norm": self.mean_norm[k],
         }
         try:
-            return system_from_arrays(unpack(row[0]) | small, self.kernel)
+            arrays = unpack(row[0])
+            large = {name: arrays[name].T for name in LARGE}
+            return system_from_arrays(arrays | large | small, self.kernel)
         except Exception as error:  # a malicious file may raise any exception
             raise FileError(f"the library {path} holds a system that is not valid: {error}") from error
 
@@ -180,7 +185,14 @@ def _embed(
 def _embedded_row(system: System, embedding: StreamEmbedding) -> tuple[bytes, float, float]:
     """Return the columns of a row of ``embedded`` that depend on the system."""
     one = embed(embedding, [system])
-    return one.observers[0].astype("<f4").tobytes(), float(one.lost[0]), float(one.lost_of_mean[0])
+    norms = np.sqrt(SystemStack.of([system]).norms)
+    rows = one.observers[0] / _by_row(norms, system.order)[0]
+    return rows.astype("<f2").tobytes(), float(one.lost[0]), float(one.lost_of_mean[0])
+
+
+def _by_row(norms: Array, order: int) -> Array:
+    """Return the divisors of the rows of embedded systems, (K, n + 1, 1), as half precision ends at 65504."""
+    return np.repeat(np.where(norms > 0.0, norms, 1.0), [order, 1], axis=1)[..., None]
 
 
 def _write(connection: sqlite3.Connection, number: int, rows: list[tuple[Any, ...]]) -> None:
@@ -212,12 +224,10 @@ def _fit_when_due(library: Library) -> None:
         f"contents WHERE id IN ({', '.join(map(str, chosen))}) ORDER BY sha256",  # more than SQLite has marks
     )
     embedding = _fitted(systems)
-    arrays = {
-        "landmarks": embedding.landmarks_,
-        "factor": embedding.factor_,
-        "lost": np.array(embedding.lost_),
-    }
-    data = pack({name: array for name, array in arrays.items() if array is not None})
+    arrays = {"lost": np.array(embedding.lost_)}
+    if embedding.landmarks_ is not None:  # samples of the library, which have single precision
+        arrays["landmarks"] = embedding.landmarks_.astype("<f4").T
+    data = pack(arrays)
     with library.transaction() as connection:
         present = connection.execute("SELECT id, fitted_on FROM embeddings").fetchone()
         if present != former:
@@ -248,8 +258,14 @@ def read_embedding(library: Library) -> tuple[int, StreamEmbedding | None]:
         )
     arrays = unpack(row[1])
     embedding = StreamEmbedding(settings.identifier.kernel, settings.landmarks)
-    embedding.landmarks_, embedding.factor_ = arrays.get("landmarks"), arrays.get("factor")
-    embedding.components_, embedding.lost_ = None, float(arrays.get("lost", np.nan))
+    embedding.landmarks_ = embedding.factor_ = embedding.components_ = None
+    embedding.lost_ = float(arrays["lost"])
+    if "landmarks" in arrays:
+        landmarks = np.ascontiguousarray(arrays["landmarks"].T, dtype=np.float64)
+        with ONE_BLAS_THREAD:  # the same bits for any number of threads
+            kernel = kernel_matrix(landmarks, kernel=embedding.kernel)
+            factor = np.asarray(np.linalg.cholesky(kernel), dtype=np.float64)
+        embedding.landmarks_, embedding.factor_ = landmarks, factor
     return row[0], embedding
 
 
@@ -275,11 +291,12 @@ def read_embedded(
     query = "SELECT content, observers, lost, lost_of_mean, checksum FROM embedded WHERE embedding = ?"
     n, count = systems.transition.shape[1], len(systems)
     observers, lost = np.zeros((count, n + 1, 0), dtype=np.float32), np.zeros((2, count))
+    scales = _by_row(np.sqrt(SystemStack.of(systems).norms), n).astype(np.float32)
 
     def put(group: Sequence[int], data: bytes, *values: float) -> None:
         nonlocal observers
         for place in group:
-            rows = np.frombuffer(data, dtype="<f4").reshape(systems.orders[place] + 1, -1)
+            rows = np.frombuffer(data, dtype="<f2").reshape(systems.orders[place] + 1, -1)
             if not observers.shape[2]:
                 observers = np.zeros((count, n + 1, rows.shape[1]), dtype=np.float32)
             observers[place, : len(rows) - 1], observers[place, n] = rows[:-1], rows[-1]
@@ -302,4 +319,5 @@ def read_embedded(
             consume=lambda k, row: put(waiting[k], *row),
             remote=True,
         )
+    observers *= scales
     return embedding, EmbeddedSystems(observers=observers, lost=lost[0], lost_of_mean=lost[1])
