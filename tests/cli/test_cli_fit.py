@@ -619,3 +619,13 @@ def test_a_bad_number_of_landmarks(capsys, classes, tmp_path, command, value):
     assert not out
     assert "--embedding" in err
     assert "Traceback" not in err
+
+
+def test_inspect_says_what_a_classifier_of_streams_compares(capsys, classes, tmp_path):
+    assert call(capsys, "fit", classes, "--out", tmp_path / "m", "--bags", "lbp,colour")[0] == 0
+    facts = call_json(capsys, "inspect", tmp_path / "m")
+    model = sysbags.load(tmp_path / "m")[-1]
+    assert facts["classes"] == ["flicker", "waves"]
+    assert (facts["accuracy"], facts["averages_accuracy"]) == (model.accuracy_, model.averages_accuracy_)
+    assert re.fullmatch(r"((LBP|colour), [\w ]+ \d+ %(, )?)+", facts["compared"])
+    assert facts["calibration"]["groups"] == 6

@@ -330,6 +330,14 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         return explanations
 
 
+def compared(model: StreamClassifier, bags: Sequence[str]) -> str:
+    """Return the share of each term in the squared distances of a classifier, for people, largest first."""
+    shares = zip(model.shares_.tolist(), term_names(bags, len(model.bins_)), strict=True)
+    return ", ".join(
+        f"{name} {100 * share:.0f} %" for share, name in sorted(shares, reverse=True) if share > 0.005
+    )
+
+
 def by_bag(streams: Sequence[Any]) -> list[list[Any]]:
     """Turn one stream per clip, or a tuple of several, into one list of streams per bag."""
     if isinstance(streams, (str, bytes)) or not hasattr(streams, "__len__") or not len(streams):

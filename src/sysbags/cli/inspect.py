@@ -61,6 +61,7 @@ def _saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
     from sklearn.pipeline import Pipeline
 
     from sysbags.classifiers.base import by_bag
+    from sysbags.classifiers.streams import StreamClassifier, compared
     from sysbags.means.frechet import FrechetMean
     from sysbags.storage import describe, load
     from sysbags.systems.system import System
@@ -85,6 +86,18 @@ def _saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
     last = list(steps.values())[-1]
     if hasattr(last, "metric"):
         facts["metric"] = last.metric
+    if isinstance(last, StreamClassifier) and hasattr(last, "labels_"):
+        names = (
+            [name for name, _ in steps["bags"].named_bags()]
+            if len(last.bins_) > 1 and "bags" in steps
+            else []
+        )
+        facts |= {
+            "classes": [str(name) for name in last.classes_],
+            "compared": compared(last, names),
+            "accuracy": last.accuracy_,
+            "averages_accuracy": last.averages_accuracy_,
+        } | _calibration(last)
     if not hasattr(last, "weights_"):
         return facts, []
     if len(last.weights_) == 1:
@@ -94,12 +107,7 @@ def _saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
     facts["classes"] = [str(name) for name in last.classes_]
     if last.embedding_loss_ is not None:
         facts["embedding"] = last.embedding_loss_._asdict()
-    if last.calibration_ is not None:
-        facts["calibration"] = {
-            "temperature": last.calibration_.temperature,
-            "groups": last.calibration_.groups,
-            "smallest_alpha": last.calibration_.smallest_alpha,
-        }
+    facts |= _calibration(last)
     bags = by_bag(last.members_)
     names = [name for name, _ in steps["bags"].named_bags()] if len(bags) > 1 and "bags" in steps else []
     return facts, [
@@ -107,6 +115,14 @@ def _saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
         for k, bag in enumerate(bags)
         for label, system in zip(last.labels_, bag, strict=True)
     ]
+
+
+def _calibration(classifier: Any) -> dict[str, Any]:
+    found = classifier.calibration_
+    if found is None:
+        return {}
+    names = ("temperature", "groups", "smallest_alpha")
+    return {"calibration": {name: getattr(found, name) for name in names}}
 
 
 def _normal_facts(file: Path) -> dict[str, Any]:

@@ -15,18 +15,10 @@ from sysbags.classifiers.registry import MOMENTS
 from sysbags.classifiers.scores import NO_PREDICTION
 from sysbags.classifiers.scores.committee import COMBINATIONS, FOLDS, balanced_folds
 from sysbags.classifiers.scores.ridge import log_shares
-from sysbags.classifiers.streams import StreamClassifier, term_names
+from sysbags.classifiers.streams import StreamClassifier
 from sysbags.evaluate.methods import MethodSpec
 from sysbags.evaluate.results import Confidence
 from sysbags.evaluate.splits import EvaluationSet
-
-
-def chosen_terms(model: StreamClassifier, bags: Sequence[str]) -> dict[str, Any]:
-    """Return what a classifier of streams compares, for people: the share of each term in its distances."""
-    names = term_names(bags, len(bags))
-    shares = sorted(zip(model.shares_.tolist(), names, strict=True), reverse=True)
-    texts = [f"{name} {100 * share:.0f} %" for share, name in shares if share > 0.005]
-    return {"compared": ", ".join(texts)}
 
 
 def moments_method(

@@ -26,7 +26,7 @@ from sysbags.classifiers.calibration import Calibration
 from sysbags.classifiers.identifier import SystemIdentifier, check_classes, describe_clips
 from sysbags.classifiers.registry import AUTO, CLASSIFIERS, MOMENTS
 from sysbags.classifiers.scores import ScorePredictor
-from sysbags.classifiers.streams import StreamClassifier
+from sysbags.classifiers.streams import StreamClassifier, compared
 from sysbags.distances.gram import CrossGram
 from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.evaluate.candidates import AND, system_candidates
@@ -39,7 +39,6 @@ from sysbags.evaluate.evaluation import (
 )
 from sysbags.evaluate.experiment import Experiment
 from sysbags.evaluate.methods import evaluate_method, make_method
-from sysbags.evaluate.moments import chosen_terms
 from sysbags.evaluate.reading import LabelledClips, RunContext
 from sysbags.evaluate.results import Method
 from sysbags.evaluate.selection import choose
@@ -208,7 +207,7 @@ def train_moments(given: LabelledClips, request: Request, context: RunContext) -
         raise FileError("all clips have one source, so none can be left out: there must be two sources")
     indices, *predicted = model.estimate_
     estimated = replace(items, clips=tuple(items.clips[k] for k in indices), groups=np.arange(len(indices)))
-    settings = {"classifier": MOMENTS, "kernel": kernel, **chosen_terms(model, list(members))}
+    settings = {"classifier": MOMENTS, "kernel": kernel, "compared": compared(model, list(members))}
     title, seconds = f"{AND.join(members)} streams", time.perf_counter() - started
     method, averages = (
         make_method(name, MOMENTS, "systems", model.classes_[codes], estimated, None, seconds, settings)
