@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 import sysbags
 from cli_folder import call, call_json
 from libraries import single, small_clips
-from sysbags.bags import LocalBinaryPatterns, VisualWords
+from sysbags.bags import BagUnion, ColourHistogram, LocalBinaryPatterns, VisualWords
 from sysbags.library import Library
 
 ORDER = ("--order", 2)
@@ -110,19 +110,57 @@ def test_landmarks(capsys, clips, tmp_path):
     assert (code, err) == (0, f"sysbags: the embedding loses {lost}: {more}\n")
 
 
-def test_the_weights_of_a_model(capsys, clips, tmp_path):
+def test_the_metric_of_a_model(capsys, clips, tmp_path):
     folder, labels = clips[0].parents[1], [clip.parent.name for clip in clips]
     bags, identifier = LocalBinaryPatterns(), sysbags.SystemIdentifier(order=2)
-    for metric, weights in (("alignment", (3.0, 2.0)), ("max-singular-value", (0.25, 0.0))):
+    for metric, weights in (("alignment", (3.0, 2.0)), ("max-singular-value", (0.0, 0.0))):
         classifier = sysbags.NearestSystem(metric=metric, lambda_a=3.0, lambda_mu=2.0)
         model, path = tmp_path / f"{metric}.model", tmp_path / f"{metric}.library"
         sysbags.save(model, make_pipeline(bags, identifier, classifier).fit(clips, labels))
         call_json(capsys, "library", "add", path, folder, "--model", model)
-        for command in (("search", path, clips[0]), ("duplicates", path)):
+        for command in (("search", path, clips[0]), ("duplicates", path), ("info", path)):
             output = call_json(capsys, "library", *command)
-            assert (output["lambda_a"], output["lambda_mu"]) == weights
+            assert (output["metric"], output["lambda_a"], output["lambda_mu"]) == (metric, *weights)
         output = call_json(capsys, "library", "search", path, clips[0], "--lambda-a", 0.5)
         assert (output["lambda_a"], output["lambda_mu"]) == (0.5, weights[1])
+        output = call_json(capsys, "library", "search", path, clips[0], "--metric", "martin", "-k", 2)
+        expected = sysbags.pairwise_distances(Library(path).systems, metric="martin")[0]
+        found = [entry["squared_distance"] for entry in output["neighbours"]]
+        np.testing.assert_allclose(found, np.sort(expected[1:])[:2], rtol=1e-9)
+        code, out, _ = call(capsys, "library", "search", path, clips[0])
+        work = "alignments" if metric == "alignment" else "max-singular-value distances"
+        assert (code, out.splitlines()[-1]) == (0, f"5 kernel blocks and 10 {work} computed")
+    code, _, err = call(capsys, "library", "search", path, clips[0], "--metric", "alignment")
+    weights = (
+        "are those of the metric max-singular-value: for the metric alignment, give lambda_a and lambda_mu"
+    )
+    assert (code, err) == (2, f"sysbags: the weights of the library {path} {weights}, too\n")
+    code, _, err = call(capsys, "library", "search", path, clips[0], "--metric", "covariance", "--json")
+    assert (code, err.count("\n")) == (2, 1)
+
+
+def test_add_with_a_classifier_of_streams(capsys, clips, tmp_path):
+    """It has bags, but no metric."""
+    folder, labels = clips[0].parents[1], [clip.parent.name for clip in clips]
+    model, path = tmp_path / "streams.model", tmp_path / "clips.library"
+    steps = [VisualWords(words=4, sampling="grid"), sysbags.StreamClassifier()]
+    sysbags.save(model, make_pipeline(*steps).fit(clips, labels))
+    for added in (6, 0):
+        code, out, err = call(capsys, "library", "add", path, folder, "--model", model)
+        assert (code, out.split()[:2]) == (0, [str(added), "added,"])
+        assert err == (
+            f"sysbags: {model} holds a classifier of streams, which has no metric: its bags are used, with "
+            "the metric alignment of systems of order 5\n"
+        )
+    with Library(path) as library:
+        np.testing.assert_array_equal(library.settings.bags.words_, sysbags.load(model)[0].words_)
+        assert (library.settings.metric, library.settings.identifier.order) == ("alignment", 5)
+    code, _, err = call(capsys, "library", "add", path, folder, "--model", model, *ORDER)
+    assert (code, err) == (2, "sysbags: --model has its own bag and order: leave out --order\n")
+    union = make_pipeline(BagUnion([LocalBinaryPatterns(), ColourHistogram()]), sysbags.StreamClassifier())
+    sysbags.save(model, union.fit(clips, labels))
+    code, _, err = call(capsys, "library", "add", tmp_path / "other", folder, "--model", model)
+    assert (code, err) == (2, f"sysbags: {model} has 2 bags, but this command takes a single bag\n")
 
 
 def test_add_with_a_model(capsys, clips, tmp_path):

@@ -122,6 +122,13 @@ def test_how_an_index_is_shown():
     assert repr(index.embedding) == "StreamEmbedding(size=5)"
 
 
+def test_another_metric_has_no_pivots():
+    systems = systems_of(0, per_class=2)
+    with pytest.raises(ParameterError, match="pivots need the metric alignment, not martin"):
+        SystemIndex(systems, metric="martin", pivots=2)
+    assert "metric='martin', lambda_a" in repr(SystemIndex(systems, metric="martin"))
+
+
 def test_more_than_there_are():
     query, *systems = systems_of(0, per_class=2)
     for exact in (False, True):

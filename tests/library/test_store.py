@@ -17,12 +17,14 @@ import pytest
 import sysbags
 from libraries import HALF, IDENTIFIER, rows_of, small_clips
 from sysbags.datasets import make_clips
+from sysbags.distances import METRICS
 from sysbags.distances.embedding import embed
 from sysbags.distances.gram import SystemStack
 from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.library import Library
 from sysbags.library.reading import GivenClip, read_clip
 from sysbags.library.schema import SCHEMA
+from sysbags.library.search import library_map
 from sysbags.storage import describe
 
 
@@ -438,6 +440,44 @@ def test_weights_of_a_library(clips, tmp_path):
         assert library.index(lambda_mu=0.5).weights == (3.0, 0.5)
         assert library.duplicates().below == library.duplicates(lambda_a=3.0, lambda_mu=2.0).below
         assert (library.info()["lambda_a"], library.info()["lambda_mu"]) == (3.0, 2.0)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_metric_of_a_library(metric, clips, tmp_path):
+    """It is the default of searches, and of the form of systems."""
+    weights = {"lambda_a": 0.9, "lambda_mu": 2.0}
+    with Library(tmp_path / "one.library") as library:
+        library.add(clips, metric=metric, **weights)
+        assert library.settings.identifier.normal_form == (METRICS[metric].normal_form or "orthonormal")
+        chosen = {"metric": metric, **weights}
+        assert {name: library.info()[name] for name in chosen} == chosen
+        distances = sysbags.pairwise_distances(library.systems, **chosen)
+        place = [record.path for record in library.clips()].index(clips[5])
+        others = np.delete(distances[place], place)
+        for exact in (False, True):
+            found = library.search(clips[5], 4, exact=exact).neighbours
+            np.testing.assert_allclose(found.distances, np.sort(others)[:4], rtol=1e-7, atol=1e-9)
+            assert (found.lower_bounds <= found.distances).all()
+            assert found.blocks == (11 if exact else 8) or (exact and metric == "alignment")
+        limit = float(np.sort(distances[np.triu_indices(12, 1)])[6:8].mean())
+        near = library.duplicates(limit).near
+        assert len(near) == 7
+        assert library_map(library).distances.shape == (12, 8)
+
+
+def test_metrics_that_do_not_fit(path, clips, tmp_path):
+    with Library(path) as library:
+        with pytest.raises(ParameterError, match="covariance needs the unit-variance form, but the"):
+            library.search(clips[0], metric="covariance", lambda_a=0.9, lambda_mu=1.0)
+        with pytest.raises(ParameterError, match="'none', but it must be"):
+            library.index(metric="none")
+        with pytest.raises(ParameterError, match="made with metric='alignment', not 'martin'"):
+            library.add(clips, metric="martin")
+        assert library.index(metric="martin").metric == "martin"
+    new = Library(tmp_path / "new.library")
+    with pytest.raises(ParameterError, match="covariance needs the unit-variance form"):
+        new.add(clips, metric="covariance", identifier=IDENTIFIER)
+    assert not new.path.exists()
 
 
 def test_search_of_a_clip_that_is_gone_or_changed(tmp_path):

@@ -50,8 +50,13 @@ class Features:
         lambda_a: float | None,
         lambda_mu: float | None,
         random_state: int,
+        *,
+        of_streams: bool = False,
     ) -> Features:
-        """Use a saved model, if there is one, or else the options; by default its metric, or "alignment"."""
+        """Use a saved model, if there is one, or else the options; by default its metric, or "alignment".
+
+        With `of_streams` it may be a classifier of streams, whose bags alone are used.
+        """
         if model is None:
             metric = metric or "alignment"
             bags, identifier = settings.make_bags(random_state), settings.make_identifier()
@@ -62,11 +67,19 @@ class Features:
                 f"--model has its own bag and order: leave out {', '.join(settings.given())}"
             )
         metric, lambda_a, lambda_mu = given(metric=metric, lambda_a=lambda_a, lambda_mu=lambda_mu)
-        bags, identifier, classifier = load_model(model)
-        if len(classifier.weights_) > 1:
+        bags, known, classifier = load_pipeline(model) if of_streams else load_model(model)
+        if len(bags.members()) > 1:
             raise ParameterError(
-                f"{model} has {len(classifier.weights_)} bags, but this command takes a single bag"
+                f"{model} has {len(bags.members())} bags, but this command takes a single bag"
             )
+        identifier = known or settings.make_identifier()
+        if known is None:
+            metric = metric or "alignment"
+            note(
+                f"{model} holds a classifier of streams, which has no metric: its bags are used, with the "
+                f"metric {metric} of systems of order {identifier.order}"
+            )
+            return cls(bags, identifier, metric, _first(lambda_a, 0.25), _first(lambda_mu, 0.0), True)
         metric = metric or classifier.metric
         if metric != classifier.metric and METRICS[metric].weighted and None in (lambda_a, lambda_mu):
             raise ParameterError(

@@ -15,6 +15,7 @@ from sysbags.cli._options import (
     Json,
     LambdaA,
     LambdaMu,
+    Metric,
     Model,
     NJobs,
     RandomState,
@@ -89,7 +90,9 @@ def add(
 
     Clips that are in it and have not changed are not read again. The first clips make the library, and
     --compress, --landmarks, --model and the options for frames, bags and systems are then fixed: leave them
-    out later. With --model, searches use the weights of the model, if its metric is alignment.
+    out later. With --model, searches use the metric and the weights of the model. A classifier of streams,
+    the default of `sysbags fit`, has no metric: its bags are used, with the metric alignment of systems of
+    the default order.
 
     Labels are the names of the folders in a folder that is added: clips/rain/1.mp4 has the label rain if
     clips is added, but no label if clips/rain or the file itself is added. A table index.csv in a folder that
@@ -109,15 +112,16 @@ def add(
     else:  # it has its settings: those of configuration files are for new ones
         compress, landmarks, model = given(compress=compress, landmarks=landmarks, model=model)
     bags = identifier = None
-    weights: dict[str, Any] = {}
+    metric: dict[str, Any] = {}
     chosen = set(settings.given(with_files=is_new))
     if chosen or model is not None:
-        features = Features.of(settings, model, None, None, None, random_state)
+        features = Features.of(settings, model, None, None, None, random_state, of_streams=True)
         # What is not given is not compared with the settings of the library.
         bags = features.bags if model is not None or chosen - IDENTIFYING else None
         identifier = features.identifier if model is not None or chosen & IDENTIFYING else None
-        if model is not None and features.metric == "alignment":
-            weights = {"lambda_a": features.lambda_a, "lambda_mu": features.lambda_mu}
+        if model is not None:
+            names = ("metric", "lambda_a", "lambda_mu")
+            metric = {name: getattr(features, name) for name in names}
     with connected(scheduler) as client, Library(file) as opened, warnings_as_notes():
         result = opened.add(
             clips,
@@ -125,7 +129,7 @@ def add(
             identifier=identifier,
             compress=compress,
             landmarks=landmarks,
-            **weights,
+            **metric,
             n_jobs=n_jobs,
             client=client,
         )
@@ -185,6 +189,7 @@ def search(
     clip: Annotated[Path, argument("CLIP", "A video file or a folder of images.")],
     k: Annotated[int, option("Number of clips to find.", "N", "-k", min=1)] = 10,
     exact: Annotated[bool, flag("--exact", "Find provably the nearest clips, which takes longer.")] = False,
+    metric: Annotated[Metric | None, option("Distance between two systems.", default="the library's")] = None,
     lambda_a: LambdaA = None,
     lambda_mu: LambdaMu = None,
     n_jobs: NJobs = -1,
@@ -193,24 +198,20 @@ def search(
 ) -> None:
     """Find the clips of a library that are nearest to a clip.
 
-    Distances are squared alignment distances. Candidates are found in the embedding and their exact distances
-    computed. A clip of the library is compared with the others, not with itself. The weights are by default
-    those of the model that the library was made with.
+    Distances are squared. Candidates are found in the embedding and their exact distances computed. A clip of
+    the library is compared with the others, not with itself. The metric and its weights are by default those
+    of the model that the library was made with.
 
     Example: sysbags library search clips.library new.mp4 -k 5
     """
     from sysbags._common.parallel import connected
-    from sysbags.library.settings import search_weights
+    from sysbags.library.settings import search_metric
     from sysbags.means.compilation import compiled_for
 
-    with (
-        connected(scheduler) as client,
-        _opened(file) as opened,
-        warnings_as_notes(),
-        compiled_for("alignment"),
-    ):
-        options = search_weights(opened, lambda_a, lambda_mu)
-        found = opened.search(clip, k, exact=exact, n_jobs=n_jobs, client=client, **options)
+    with connected(scheduler) as client, _opened(file) as opened, warnings_as_notes():
+        options = search_metric(opened, metric and str(metric), lambda_a, lambda_mu)
+        with compiled_for(options["metric"]):
+            found = opened.search(clip, k, exact=exact, n_jobs=n_jobs, client=client, **options)
     spent: Any = found.neighbours
     rows = list(zip(found.clips, spent.distances.tolist(), spent.lower_bounds.tolist(), strict=True))
     if as_json:
@@ -243,7 +244,8 @@ def search(
         ),
     )
     pruned = f"; {spent.pruned:.1%} of the clips were ruled out by bounds" if exact else ""
-    say(f"{spent.blocks} kernel blocks and {spent.alignments} alignments computed{pruned}")
+    work = "alignments" if options["metric"] == "alignment" else f"{options['metric']} distances"
+    say(f"{spent.blocks} kernel blocks and {spent.alignments} {work} computed{pruned}")
 
 
 def _short(record: ClipRecord) -> dict[str, Any]:
@@ -268,12 +270,13 @@ def duplicates(
     Example: sysbags library duplicates clips.library
     """
     from sysbags._common.parallel import connected
-    from sysbags.library.settings import search_weights
+    from sysbags.library.settings import search_metric
     from sysbags.means.compilation import compiled_for
 
-    with connected(scheduler) as client, _opened(file) as opened, compiled_for("alignment"):
-        options = search_weights(opened)
-        found = opened.duplicates(below, n_jobs=n_jobs, client=client, **options)
+    with connected(scheduler) as client, _opened(file) as opened:
+        options = search_metric(opened)
+        with compiled_for(options["metric"]):
+            found = opened.duplicates(below, n_jobs=n_jobs, client=client, **options)
     if as_json:
         near = [{"paths": [one, two], "squared_distance": distance} for one, two, distance in found.near]
         pairs = {"largest_squared_distance": found.below, "equal": found.equal, "near": near}

@@ -9,11 +9,13 @@ import numpy as np
 
 from sysbags._common.parallel import ONE_BLAS_THREAD, run, use_client
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_integer, check_weight
-from sysbags.distances.alignment_matrix import alignment_bounds, alignment_matrix
+from sysbags._common.validation import check_choice, check_integer, check_weight
+from sysbags.distances import METRICS
+from sysbags.distances.alignment_matrix import alignment_bounds
 from sysbags.distances.certificates import transition_spectra
 from sysbags.distances.embedding import EmbeddedSystems, check_embedding, embed, fit_embedding, landmark_count
 from sysbags.distances.gram import CrossGram, SystemStack, cross_gram, embedded_cross_gram, mean_term
+from sysbags.distances.pairwise import distance_matrix
 from sysbags.distances.tiles import Tiling
 from sysbags.errors import ParameterError
 from sysbags.kernels.embedding import StreamEmbedding
@@ -37,13 +39,14 @@ class Neighbours(NamedTuple):
     indices : (k,) array of int
         Which systems, the nearest first.
     distances : (k,) array
-        Squared alignment distances, exact.
+        Squared distances, exact.
     lower_bounds : (k,) array
-        Certificates: no rotation gives a smaller distance than this.
+        Certificates: no rotation gives a smaller distance than this. Of other metrics than "alignment", which
+        do not search for a rotation, the distances.
     blocks : int
         For how many systems the kernel was evaluated, and an exact distance computed.
     alignments : int
-        For how many systems a rotation was searched, in the embedding or exactly.
+        For how many systems the metric was computed, in the embedding or exactly.
     pruned : float
         The share of the systems whose exact distance was not computed.
 
@@ -70,7 +73,7 @@ class Neighbours(NamedTuple):
 
 
 class SystemIndex:
-    """Find the systems with the smallest alignment distance to a system.
+    """Find the systems with the smallest distance to a system.
 
     All systems are embedded once. A search multiplies the embedded observers, which gives every block ``M``
     approximately, and takes fewer and fewer systems: by the Frobenius norms of the blocks in the first
@@ -85,6 +88,9 @@ class SystemIndex:
     is the root, obeys the triangle inequality, ``|d(x, p) - d(p, y)| <= d(x, y)``, which gives a second bound
     for each of some pivots p.
 
+    That is for the metric "alignment". Another metric is computed in the embedding for all systems, and
+    exactly for a shortlist, or with ``exact=True`` for all.
+
     Parameters
     ----------
     systems : sequence of System
@@ -93,8 +99,10 @@ class SystemIndex:
         By default one of 500 landmarks is fitted to the systems. More landmarks make an exact search faster.
     embedded : EmbeddedSystems, optional
         ``embed(embedding, systems)``, if it has been computed before.
+    metric : str, default="alignment"
+        One of `METRICS`.
     lambda_a, lambda_mu : float, default=0.25, 0.0
-        Weights of the transition and of the mean.
+        Weights of the transition and of the mean, or of what the metric has in their place.
     random_state : int, Generator or None, default=0
         For the embedding and the starts of alignments.
     pivots : int, default=0
@@ -131,6 +139,7 @@ class SystemIndex:
         *,
         embedding: StreamEmbedding | None = None,
         embedded: EmbeddedSystems | None = None,
+        metric: str = "alignment",
         lambda_a: float = 0.25,
         lambda_mu: float = 0.0,
         random_state: int | np.random.Generator | None = 0,
@@ -139,6 +148,7 @@ class SystemIndex:
         client: Any = None,
     ) -> None:
         self.systems = check_systems(systems)
+        self.metric = check_choice(metric, "metric", METRICS)
         self.weights = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
         if embedding is None:
             embedding = fit_embedding(self.systems, random_state=random_state)
@@ -157,8 +167,9 @@ class SystemIndex:
 
     def __repr__(self) -> str:
         lambda_a, lambda_mu = self.weights
+        metric = "" if self.metric == "alignment" else f"metric={self.metric!r}, "
         return (
-            f"SystemIndex(systems={len(self.systems)}, landmarks={landmark_count(self.embedding)}, "
+            f"SystemIndex(systems={len(self.systems)}, landmarks={landmark_count(self.embedding)}, {metric}"
             f"lambda_a={lambda_a}, lambda_mu={lambda_mu})"
         )
 
@@ -197,10 +208,13 @@ class SystemIndex:
         query_stack = SystemStack.of([query])
         others = np.delete(np.arange(len(self.systems)), [] if left_out is None else left_out)
         count = min(k, len(others))
-        some = _smallest(self._coarse(query, embedded)[others], BOUNDED * count, others)
+        some = others
+        if self.metric == "alignment":
+            some = _smallest(self._coarse(query, embedded)[others], BOUNDED * count, others)
         gram = self._approximate(some, query_stack, embedded)
-        some, gram = _narrowed(some, gram, self._bounds(gram, some), ALIGNED * count)
-        shortlist, _ = _narrowed(some, gram, self._aligned(gram), SHORTLIST * count)
+        if self.metric == "alignment":
+            some, gram = _narrowed(some, gram, self._bounds(gram, some), ALIGNED * count)
+        shortlist, _ = _narrowed(some, gram, self.matrix(gram), SHORTLIST * count)
         found, distances, certificates = self._exact(shortlist, query, count)
         blocks = len(shortlist)
         if exact and blocks < len(others):
@@ -239,9 +253,11 @@ class SystemIndex:
             spectra = (self._spectra[:, places], transition_spectra(gram.columns.transition))
         return alignment_bounds(gram, lambda_a, usual if lambda_mu is None else lambda_mu, spectra=spectra)
 
-    def _aligned(self, gram: CrossGram) -> Array:
+    def matrix(self, gram: CrossGram) -> Array:
+        """Return the squared distances of a CrossGram by the metric of the index."""
+        lambda_a, lambda_mu = self.weights
         options: Any = {"random_state": self.random_state, "n_jobs": self.n_jobs}
-        return alignment_matrix(gram, *self.weights, **options)
+        return distance_matrix(gram, self.metric, lambda_a=lambda_a, lambda_mu=lambda_mu, **options)
 
     def _exact(self, places: IntArray, query: System, count: int) -> tuple[IntArray, Array, Array]:
         """Return the nearest of some systems: places, distances and certificates."""
@@ -253,11 +269,17 @@ class SystemIndex:
         """Return exact distances of the systems at some places, and certificates."""
         tiling = TILING if len(places) < len(self.systems) else None
         gram = cross_gram(systems, [query], n_jobs=self.n_jobs, tiling=tiling)
-        distances = self._aligned(gram)[:, 0]
+        distances = self.matrix(gram)[:, 0]
+        if self.metric != "alignment":
+            return distances, distances
         return distances, np.minimum(self._bounds(gram, places)[:, 0], distances)
 
     def _choose_pivots(self, count: int) -> tuple[IntArray, Array]:
         """Return pivots far from each other, and roots of their distances and certificates to all systems."""
+        if count and self.metric != "alignment":
+            raise ParameterError(
+                f"pivots need the metric alignment, not {self.metric}: the triangle inequality holds for it"
+            )
         if count and np.ptp(self._stack.orders):
             raise ParameterError("pivots need systems of one order: the triangle inequality holds for them")
         every = np.arange(len(self.systems))
@@ -314,7 +336,12 @@ class SystemIndex:
         return gram.subset(places) if most else gram
 
     def _safe_bounds(self, places: IntArray, query: SystemStack, embedded: EmbeddedSystems) -> Array:
-        """Return lower bounds of the squared distances, whatever the embedding has lost."""
+        """Return lower bounds of the squared distances, whatever the embedding has lost.
+
+        There are none for other metrics than "alignment".
+        """
+        if self.metric != "alignment":
+            return np.full(len(places), -np.inf)
         weight_mu = self.weights[1]
         gram = self._approximate(places, query, embedded, restore=False)
         own, own_mean = query.norms[0]

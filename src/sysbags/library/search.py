@@ -12,14 +12,12 @@ from sysbags._common.messages import warn
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_weight
-from sysbags.distances.alignment import alignment_distance
-from sysbags.distances.alignment_matrix import alignment_matrix
 from sysbags.distances.gram import SystemStack, embedded_cross_gram
-from sysbags.distances.pairwise import classical_scaling
+from sysbags.distances.pairwise import classical_scaling, pairwise_distances
 from sysbags.errors import FileError, SysbagsError, VideoWarning
 from sysbags.library.index import Neighbours
 from sysbags.library.reading import GivenClip, read_clip
-from sysbags.library.settings import search_weights
+from sysbags.library.settings import search_metric
 from sysbags.library.systems import AbsentError, StoredSystems, index_of, select_systems
 from sysbags.systems.system import System
 
@@ -159,16 +157,15 @@ def _default_limit(systems: StoredSystems, options: dict[str, Any]) -> float:
     """Return a small part of the median squared distance of random pairs."""
     rng = np.random.default_rng(0)
     pairs = [rng.choice(len(systems), 2, replace=False) for _ in range(RANDOM_PAIRS)]
-    weights = (options["lambda_a"], options["lambda_mu"])
-    distances = run(
-        _distance, pairs, options["n_jobs"], "random pairs", shared=(systems, *weights), remote=True
-    )
+    chosen = {name: options[name] for name in ("metric", "lambda_a", "lambda_mu")}
+    shared = (systems, chosen)
+    distances = run(_distance, pairs, options["n_jobs"], "random pairs", shared=shared, remote=True)
     return NEAR * float(np.median(distances))
 
 
-def _distance(pair: Any, systems: StoredSystems, lambda_a: float, lambda_mu: float) -> float:
+def _distance(pair: Any, systems: StoredSystems, chosen: dict[str, Any]) -> float:
     first, second = systems.read(pair)
-    return alignment_distance(first, second, lambda_a=lambda_a, lambda_mu=lambda_mu)
+    return float(pairwise_distances([first], [second], **chosen)[0, 0])
 
 
 class LibraryMap(NamedTuple):
@@ -186,8 +183,8 @@ class LibraryMap(NamedTuple):
 def library_map(library: Library, *, n_jobs: int | None = None) -> LibraryMap:
     """Place the clips of a library in a plane, and find the nearest clips of each.
 
-    The plane is that of a report, `classical_scaling` of alignment distances, which are computed in the
-    embedding of the library. With more than 1000 clips it is fitted to 1000 of them, and the others are
+    The plane is that of a report, `classical_scaling` of the distances, by the metric of the library, which
+    are computed in its embedding. With more than 1000 clips it is fitted to 1000 of them, and the others are
     placed by their distances to these (landmark multidimensional scaling, de Silva and Tenenbaum, 2004).
     """
     systems = library.systems
@@ -195,7 +192,7 @@ def library_map(library: Library, *, n_jobs: int | None = None) -> LibraryMap:
     paths = [Path(os.fsdecode(name)) for name in systems.names]
     if not records.keys() >= set(paths):
         raise FileError(f"clips were removed from the library {library.path} meanwhile: try again")
-    index = index_of(systems, **search_weights(library, None, None), n_jobs=n_jobs)
+    index = index_of(systems, **search_metric(library), n_jobs=n_jobs)
     nearest, distances = np.empty((len(paths), 0), dtype=np.int64), np.empty((len(paths), 0))
     if len(paths) > 1:
         nearest, distances = index.neighbors_graph(NEIGHBOURS)
@@ -213,7 +210,7 @@ def _plane(index: SystemIndex) -> Array:
         gram = embedded_cross_gram(
             observers[some], observers[fitted], stack.subset(some), columns, approximate=approximate
         )
-        return alignment_matrix(gram, *index.weights, random_state=index.random_state)
+        return index.matrix(gram)
 
     return placed(np.concatenate(run(block, range(0, count, BLOCK), index.n_jobs, "map")), fitted)
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sysbags._common.cache import fingerprint
 from sysbags._common.parallel import run
-from sysbags._common.validation import check_integer, check_weight
+from sysbags._common.validation import check_choice, check_integer, check_weight
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.lbp import LocalBinaryPatterns
 from sysbags.bags.streams import attempt
 from sysbags.bags.union import BagUnion
+from sysbags.distances import METRICS
 from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.library.schema import check_file, checksum, pack, unpack
 from sysbags.storage.files import Reader, Writer, versions
@@ -28,6 +29,7 @@ FALLBACK = "smaller_orders"
 CHECKS: dict[str, Callable[[Any, str], object]] = {
     "compress": check_integer,
     "landmarks": check_integer,
+    "metric": lambda value, name: check_choice(value, name, METRICS),
     "lambda_a": check_weight,
     "lambda_mu": check_weight,
 }
@@ -37,13 +39,14 @@ class LibrarySettings(NamedTuple):
     """How clips become systems and are compared; the same for all clips of a library.
 
     The bags are fitted, if they require it. A system has at most `compress` samples, the embedding at most
-    `landmarks` landmarks. The weights are those of a search that is not given any.
+    `landmarks` landmarks. The metric and its weights are those of a search that is not given any.
     """
 
     bags: BagTransformer
     identifier: SystemIdentifier
     compress: int | None
     landmarks: int = LANDMARKS
+    metric: str = "alignment"
     lambda_a: float = 0.25
     lambda_mu: float = 0.0
 
@@ -108,6 +111,7 @@ def settings_for(
         text = json.dumps({"dict": tree}, allow_nan=False)
         new = NewSettings(text, pack(writer.arrays), json.dumps(versions(writer.needs)))
         settings = _settings_of(library, new.tree, new.arrays)
+    _check_form(library, settings.metric, settings)
     _check_same(library, settings, wanted)
     return settings, new
 
@@ -135,18 +139,40 @@ def _fitted(wanted: Mapping[str, Any], paths: Sequence[str], n_jobs: int | None)
             error = next(error for error in first if error is not None)
             raise type(error)(f"none of the clips can be used: {error}")
         bags = clone(bags).set_params(n_jobs=n_jobs).fit(readable).set_params(n_jobs=None)
-    defaults = {"identifier": SystemIdentifier(smaller_orders=True), "compress": None}
+    form = METRICS[wanted.get("metric", "alignment")].normal_form or "orthonormal"
+    defaults = {"identifier": SystemIdentifier(smaller_orders=True, normal_form=form), "compress": None}
     return LibrarySettings(**{**defaults, **wanted, "bags": bags})
 
 
-def search_weights(
-    library: Library, lambda_a: float | None = None, lambda_mu: float | None = None
-) -> dict[str, float]:
-    """Return the weights of a search: those that are given, and the others as the library has them."""
+def search_metric(
+    library: Library, metric: str | None = None, lambda_a: float | None = None, lambda_mu: float | None = None
+) -> dict[str, Any]:
+    """Return the metric and the weights of a search: those that are given, and the others of the library."""
     settings = library.settings
     own = LibrarySettings._field_defaults if settings is None else settings._asdict()
-    given = {"lambda_a": lambda_a, "lambda_mu": lambda_mu}
-    return {name: own[name] if value is None else value for name, value in given.items()}
+    weights = {"lambda_a": lambda_a, "lambda_mu": lambda_mu}
+    if metric not in (None, own["metric"]):
+        check_choice(metric, "metric", METRICS)
+        if METRICS[metric].weighted and None in weights.values():
+            raise ParameterError(
+                f"the weights of the library {library.path} are those of the metric {own['metric']}: for the "
+                f"metric {metric}, give lambda_a and lambda_mu, too"
+            )
+    given = {"metric": metric, **weights}
+    chosen: dict[str, Any] = {name: own[name] if value is None else value for name, value in given.items()}
+    if settings is not None:
+        _check_form(library, chosen["metric"], settings)
+    return chosen
+
+
+def _check_form(library: Library, metric: str, settings: LibrarySettings) -> None:
+    """Raise an error for a metric that is not defined for the systems of a library."""
+    needed, form = METRICS[metric].normal_form, settings.identifier.normal_form
+    if needed not in (None, form):
+        raise ParameterError(
+            f"the metric {metric} needs the {needed} form, but the systems of the library {library.path} are "
+            f"in the {form} form"
+        )
 
 
 def _can_be_read(path: str, bags: BagTransformer) -> SysbagsError | None:

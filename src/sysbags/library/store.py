@@ -21,7 +21,7 @@ from sysbags.library.adding import Added, add_clips
 from sysbags.library.index import SystemIndex
 from sysbags.library.schema import SCHEMA, connect, sqlite_errors
 from sysbags.library.search import Duplicates, Found, find_duplicates, search_clip
-from sysbags.library.settings import LibrarySettings, read_settings, search_weights
+from sysbags.library.settings import LibrarySettings, read_settings, search_metric
 from sysbags.library.systems import (
     StoredSystems,
     below,
@@ -206,6 +206,7 @@ class Library:
         identifier: SystemIdentifier | None = None,
         compress: int | None = None,
         landmarks: int | None = None,
+        metric: str | None = None,
         lambda_a: float | None = None,
         lambda_mu: float | None = None,
         n_jobs: int | None = None,
@@ -236,8 +237,10 @@ class Library:
             Compress systems to so many samples, or as many as their order if that is larger.
         landmarks : int, optional
             Number of landmarks of the embedding, by default 500; see `StreamEmbedding`.
+        metric : str, optional
+            The metric of a search that is not given any, one of `METRICS`, by default "alignment".
         lambda_a, lambda_mu : float, optional
-            The weights of a search that is not given any, by default 0.25 and 0.
+            The weights of the metric, by default 0.25 and 0.
         n_jobs : int, optional
             Threads; the result does not depend on it.
         client : distributed.Client, optional
@@ -252,7 +255,7 @@ class Library:
             If the file cannot be written. The clips that were added before are kept.
         """
         with use_client(client):
-            settings = (bags, identifier, compress, landmarks, lambda_a, lambda_mu)
+            settings = (bags, identifier, compress, landmarks, metric, lambda_a, lambda_mu)
             named = zip(LibrarySettings._fields, settings, strict=True)
             wanted = {name: value for name, value in named if value is not None}
             return add_clips(self, paths, labels, sources, wanted, n_jobs)
@@ -323,6 +326,7 @@ class Library:
     def index(
         self,
         *,
+        metric: str | None = None,
         lambda_a: float | None = None,
         lambda_mu: float | None = None,
         n_jobs: int | None = None,
@@ -330,12 +334,12 @@ class Library:
     ) -> SystemIndex:
         """Return an index of `systems`, to search for the nearest ones.
 
-        The weights of the transition and of the mean are by default those of the library, see `add`. `n_jobs`
+        The metric and its weights are by default those of the library, see `add`. `n_jobs`
         and `client` are those of `SystemIndex`; to find the neighbours of all clips, the workers of a cluster
         open the library.
         """
-        weights = search_weights(self, lambda_a, lambda_mu)
-        return index_of(self.systems, **weights, n_jobs=n_jobs, client=client)
+        chosen = search_metric(self, metric, lambda_a, lambda_mu)
+        return index_of(self.systems, **chosen, n_jobs=n_jobs, client=client)
 
     def search(
         self,
@@ -343,6 +347,7 @@ class Library:
         k: int = 10,
         *,
         exact: bool = False,
+        metric: str | None = None,
         lambda_a: float | None = None,
         lambda_mu: float | None = None,
         n_jobs: int | None = None,
@@ -353,13 +358,15 @@ class Library:
         A clip of the library is compared with the others, not with itself. With `exact` they are provably the
         nearest ones, see `SystemIndex`. The other options are those of `index`.
         """
-        options: Any = {**search_weights(self, lambda_a, lambda_mu), "n_jobs": n_jobs, "client": client}
+        chosen = search_metric(self, metric, lambda_a, lambda_mu)
+        options: Any = {**chosen, "n_jobs": n_jobs, "client": client}
         return search_clip(self, clip, k, exact=exact, **options)
 
     def duplicates(
         self,
         below: float | None = None,
         *,
+        metric: str | None = None,
         lambda_a: float | None = None,
         lambda_mu: float | None = None,
         n_jobs: int | None = None,
@@ -370,7 +377,8 @@ class Library:
         By default this is 5 % of the median squared distance of random pairs. The other options are those of
         `index`.
         """
-        options: Any = {**search_weights(self, lambda_a, lambda_mu), "n_jobs": n_jobs, "client": client}
+        chosen = search_metric(self, metric, lambda_a, lambda_mu)
+        options: Any = {**chosen, "n_jobs": n_jobs, "client": client}
         with use_client(client):
             return find_duplicates(self, below, **options)
 
@@ -440,6 +448,7 @@ class Library:
             "compress": None if settings is None else settings.compress,
             "most_landmarks": None if settings is None else settings.landmarks,
             "landmarks": None if embedding is None else landmark_count(embedding),
+            "metric": None if settings is None else settings.metric,
             "lambda_a": None if settings is None else settings.lambda_a,
             "lambda_mu": None if settings is None else settings.lambda_mu,
             "fitted_on": None if fitted is None else fitted[0],
