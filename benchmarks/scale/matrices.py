@@ -10,14 +10,15 @@ import sysbags
 from benchmarks.machine import seconds
 from benchmarks.scale.search import LANDMARKS, ORDER, WEIGHTS, generated
 from sysbags._common.parallel import run
-from sysbags._common.types import Array
+from sysbags._common.types import Array, IntArray
 from sysbags.datasets import make_streams
 from sysbags.library import fit_embedding
 from sysbags.systems.system import System
 
 __all__ = ["cluster_rows", "distance_rows"]
 
-EXACT = 300  # systems whose exact distances are timed
+EXACT = 1000  # systems whose exact distances are timed, and compared
+NEIGHBORS = 10
 JOBS = 2
 CLUSTER_SYSTEMS, ROUNDS = 160, 3
 
@@ -51,6 +52,16 @@ def distance_rows(systems: int) -> Iterator[str]:
     yield "| --- | ---: | ---: |"
     yield f"| absolute (median distance {np.median(exact[above]):.2f}) | {_two(absolute)} |"
     yield f"| relative, % | {_two(100.0 * relative)} |"
+    yield ""
+    near, found = (_nearest(squared) for squared in (exact, fast[: len(some), : len(some)]))
+    shares = [len({*a} & {*b}) / NEIGHBORS for a, b in zip(near.tolist(), found.tolist(), strict=True)]
+    yield f"The {NEIGHBORS} nearest of {len(some)} systems: {100.0 * np.mean(shares):.1f} % are found."
+
+
+def _nearest(squared: Array) -> IntArray:
+    """The nearest other systems of each."""
+    others = np.where(np.eye(len(squared), dtype=bool), np.inf, squared)
+    return np.asarray(np.argsort(others, axis=1, kind="stable")[:, :NEIGHBORS])
 
 
 def _two(errors: Array) -> str:

@@ -17,7 +17,6 @@ from sysbags.classifiers.scores.committee import (
     WIDTHS,
     Member,
     _subset_of_regressors,
-    balanced_folds,
     candidates,
     choose_committee,
     committee_scores,
@@ -25,6 +24,7 @@ from sysbags.classifiers.scores.committee import (
     held_out_scores,
     penalised_inverse,
 )
+from sysbags.classifiers.scores.folds import balanced_folds
 from sysbags.classifiers.scores.moments import TERMS, Moments, course, lag_grid, moments
 from sysbags.classifiers.scores.ridge import bordered, gaussian_distances, targets
 from sysbags.classifiers.streams import class_weights, items_to_keep

@@ -29,12 +29,12 @@ from sysbags.classifiers.scores.committee import (
     MOST_ITEMS,
     CommitteeFit,
     Member,
-    balanced_folds,
     choose_committee,
     committee_scores,
     fit_committee,
     usual_members,
 )
+from sysbags.classifiers.scores.folds import balanced_folds
 from sysbags.classifiers.scores.moments import TERMS, Moments, lag_grid, moments
 from sysbags.classifiers.scores.ridge import log_shares
 from sysbags.errors import ParameterError

@@ -13,7 +13,8 @@ from sklearn.base import clone
 from sysbags._common.types import Array, IntArray
 from sysbags.classifiers.registry import MOMENTS
 from sysbags.classifiers.scores import NO_PREDICTION
-from sysbags.classifiers.scores.committee import COMBINATIONS, FOLDS, balanced_folds
+from sysbags.classifiers.scores.committee import COMBINATIONS
+from sysbags.classifiers.scores.folds import balanced_folds
 from sysbags.classifiers.scores.ridge import log_shares
 from sysbags.classifiers.streams import StreamClassifier
 from sysbags.evaluate.methods import MethodSpec
@@ -106,7 +107,7 @@ class HeldOutStreams:
         folds: IntArray | None = items.groups
         if any(len(versions) > 1 for versions in self._bags):
             folds = items.codebook_folds
-        elif len(np.unique(items.groups)) > FOLDS:
+        else:
             folds = balanced_folds(items.codes, items.groups, items.random_state)
         assert folds is not None
         return [folds == fold for fold in np.unique(folds)]

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_integer, check_labels, seed_of
 from sysbags.classifiers.scores import Predictor, ScorePredictor, TrainingSet
+from sysbags.classifiers.scores.folds import spread
 from sysbags.errors import ParameterError
 from sysbags.evaluate.results import Clip
 from sysbags.evaluate.selection import CodebookFolds
@@ -113,7 +114,7 @@ def protocol_groups(
         raise ParameterError('the protocol "by-source" needs the source of each item, but there are none')
     if protocol == "by-source":
         return _check_several(units)
-    return _spread(codes, units, check_integer(folds, "folds", 2), seed_of(random_state))
+    return spread(codes, units, check_integer(folds, "folds", 2), seed_of(random_state))
 
 
 def trial_groups(
@@ -142,7 +143,7 @@ def trial_groups(
     training_units = np.unique(units[training], return_inverse=True)[1]
     count = min(check_integer(folds, "folds", 2), int(training_units.max()) + 1)
     groups = np.full(len(codes), count)
-    groups[training] = _spread(codes[training], training_units, count, seed_of(random_state))
+    groups[training] = spread(codes[training], training_units, count, seed_of(random_state))
     return groups
 
 
@@ -186,11 +187,11 @@ def codebook_folds(
     codes = _codes(labels)
     _, units = check_labels(groups, len(codes), "groups")
     if test_group is None:
-        return _spread(codes, units, 3, seed_of(random_state))
+        return spread(codes, units, 3, seed_of(random_state))
     training = np.asarray(groups) != test_group
     training_units = np.unique(units[training], return_inverse=True)[1]
     folds = np.zeros(len(codes), dtype=np.int64)
-    folds[training] = 1 + _spread(codes[training], training_units, 2, seed_of(random_state))
+    folds[training] = 1 + spread(codes[training], training_units, 2, seed_of(random_state))
     return folds
 
 
@@ -207,30 +208,3 @@ def _check_several(groups: IntArray) -> IntArray:
     if groups.max() == 0:
         raise ParameterError("there is only one group of items, but leaving it out leaves nothing")
     return groups
-
-
-def _spread(codes: IntArray, units: IntArray, parts: int, seed: int) -> IntArray:
-    """Divide units (numbered 0, 1, ...) into stratified parts of about equal size.
-
-    The units are assigned in turn, large ones first, each to the part where it adds least to ``sum over parts
-    and classes of count^2 / size of the class``; the whole set is one more class. For units of one item, no
-    two parts differ by more than one item, in a class or in all. `StratifiedGroupKFold` of scikit-learn has
-    other parts, with which all results by folds would change, and no such bound.
-    """
-    codes = np.unique(codes, return_inverse=True)[1]  # a class may have no item here, but in a test set
-    counts = np.zeros((units.max() + 1, codes.max() + 2))
-    np.add.at(counts, (units, codes), 1.0)
-    counts[:, -1] = counts.sum(axis=1)
-    if len(counts) < parts:
-        raise ParameterError(
-            f"there are {len(counts)} groups that must not be split, but {parts} parts need at least as many"
-        )
-    shuffled = np.random.default_rng(seed).permutation(len(counts))
-    # Class by class among units of the same size, in random order within a class.
-    order = shuffled[np.lexsort((counts[shuffled, :-1].argmax(axis=1), -counts[shuffled, -1]))]
-    part_counts, part_of = np.zeros((parts, counts.shape[1])), np.empty(len(counts), dtype=np.int64)
-    for unit in order:
-        added = ((2.0 * part_counts + counts[unit]) * counts[unit] / counts.sum(axis=0)).sum(axis=1)
-        part_of[unit] = added.argmin()
-        part_counts[part_of[unit]] += counts[unit]
-    return part_of[units]

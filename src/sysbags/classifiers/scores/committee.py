@@ -8,13 +8,11 @@ cross-validation: each fold is predicted by a committee that was chosen without 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.linalg
 
 from sysbags._common.parallel import run
@@ -39,7 +37,6 @@ WIDTHS = (0.0, 1.0, 0.3)  # of the Gaussian, relative to the variance; 0 is none
 RIDGES = (1.0, 0.3, 0.1, 0.03)  # relative to the variance
 USUAL_RIDGE = 0.1
 MEMBERS = 10
-FOLDS = 10
 MOST_ITEMS = 1000  # that settings are chosen by, and that new clips are compared with
 JITTER = 1e-10  # of the largest diagonal entry
 
@@ -298,28 +295,6 @@ def committee_scores(members: Sequence[Member], fit: CommitteeFit, terms: Array)
         for member, coefficients, intercepts in zip(members, *fit, strict=True)
     ]
     return np.asarray(np.mean(scores, axis=0))
-
-
-def balanced_folds(
-    codes: IntArray, groups: npt.NDArray[np.generic], random_state: int, most: int = FOLDS
-) -> IntArray | None:
-    """Return the fold of each item, with classes spread evenly and groups not split; None if there is one."""
-    from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, StratifiedKFold
-
-    names = np.unique(groups)
-    count = min(most, len(names))
-    if count < 2:
-        return None
-    folds = np.empty(len(codes), dtype=np.int64)
-    spread = min(count, int(np.bincount(codes).max()))
-    stratified = StratifiedKFold if len(names) == len(codes) else StratifiedGroupKFold  # the second is slow
-    splitter = stratified(spread, shuffle=True, random_state=random_state) if spread > 2 else None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about classes with fewer items than folds
-        splits = (splitter or GroupKFold(count)).split(codes, codes, groups)
-        for fold, (_, items) in enumerate(splits):
-            folds[items] = fold
-    return np.unique(folds, return_inverse=True)[1]  # a fold may be empty
 
 
 def _subset_of_regressors(
