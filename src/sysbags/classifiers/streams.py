@@ -41,6 +41,8 @@ from sysbags.errors import ParameterError
 from sysbags.kernels.embedding import StreamEmbedding, check_streams
 from sysbags.kernels.functions import check_kernel
 
+FRAMES = 4096  # that are embedded at a time
+
 
 class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # type: ignore[misc]
     """Classify streams of histograms by their moments, with everything chosen by cross-validation.
@@ -106,7 +108,7 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     --------
     >>> import sysbags
     >>> from sysbags.datasets import make_streams
-    >>> streams, labels = make_streams(classes=2, per_class=8)
+    >>> streams, labels = make_streams(classes=2, per_class=8, noise=0.3)
     >>> model = sysbags.StreamClassifier().fit(streams[::2], labels[::2])
     >>> bool((model.predict(streams[1::2]) == labels[1::2]).all())
     True
@@ -204,16 +206,22 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     def _described(self, bags: list[list[Array]]) -> list[Moments]:
         """Return the moments of clips, bag by bag."""
 
-        def described(stream: Array, embedding: StreamEmbedding, projection: Array) -> Moments:
-            products = embedding.products(stream)
-            averages = embedding.coordinates(products.mean(axis=1, keepdims=True))[0]
-            return moments(products.T @ projection, self.lags_, averages)
+        def described(some: list[Array], embedding: StreamEmbedding, projection: Array) -> Moments:
+            products = embedding.products(np.concatenate(some))
+            each = np.split(products, np.cumsum([len(stream) for stream in some])[:-1], axis=1)
+            averages = embedding.coordinates(np.stack([one.mean(axis=1) for one in each], axis=1))
+            found = [
+                moments(one.T @ projection, self.lags_, average)
+                for one, average in zip(each, averages, strict=True)
+            ]
+            return Moments.stack(found)
 
         every = []
         for embedding, bag in zip(self.embeddings_, bags, strict=True):
             shared = (embedding, embedding.projection())
-            found = run(described, bag, self.n_jobs, "clips", shared=shared)
-            every.append(Moments.stack(found))
+            size = max(1, FRAMES // max(len(stream) for stream in bag))
+            chunks = [bag[k : k + size] for k in range(0, len(bag), size)]
+            every.append(Moments.stack(run(described, chunks, self.n_jobs, "clips", shared=shared)))
         return every
 
     def _terms(self, bags: list[Moments]) -> Array:
