@@ -627,5 +627,5 @@ def test_inspect_says_what_a_classifier_of_streams_compares(capsys, classes, tmp
     model = sysbags.load(tmp_path / "m")[-1]
     assert facts["classes"] == ["flicker", "waves"]
     assert (facts["accuracy"], facts["averages_accuracy"]) == (model.accuracy_, model.averages_accuracy_)
-    assert re.fullmatch(r"((LBP|colour), [\w ]+ \d+ %(, )?)+", facts["compared"])
+    assert re.fullmatch(r"((LBP|colour) [\w ]+ \d+ %(, )?)+", facts["compared"])
     assert facts["calibration"]["groups"] == 6

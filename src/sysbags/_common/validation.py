@@ -134,7 +134,7 @@ def check_labels(labels: Any, items: int, name: str = "labels") -> tuple[npt.NDA
         ) from None
     if not fits:
         raise ParameterError(
-            f"{name} have shape {array.shape}, but there must be one for each of the {items} systems"
+            f"{name} have shape {array.shape}, but there must be one for each of the {items} items"
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ParameterError(f"{name} hold a number that is not finite, but each item needs a class")

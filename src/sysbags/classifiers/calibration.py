@@ -206,7 +206,8 @@ class _Calibrated:
             return self._function
         if getattr(instance, "calibration_", None) is None:
             raise CalibrationError(
-                f"{self._function.__name__} needs scores of items left out: fit with probability=True"
+                f"{self._function.__name__} needs scores of items left out: fit with probability=True, and "
+                "with items of two groups at least"
             )
         return MethodType(self._function, instance)
 

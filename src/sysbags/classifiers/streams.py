@@ -15,6 +15,7 @@ from sysbags._common.estimator import SequenceEstimator
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray, KernelLike
 from sysbags._common.validation import (
+    check_choice,
     check_integer,
     check_labels,
     check_per_bag,
@@ -160,6 +161,11 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
             What must not be split in cross-validation, such as the recording that a clip was cut from.
         """
         check_integer(self.components, "components")
+        for names in self.combinations:
+            if isinstance(names, str):
+                raise ParameterError(f"combinations holds {names!r}, but it must hold sequences of names")
+            for name in names:
+                check_choice(name, "combinations", TERMS)
         bags, seed = by_bag(streams), seed_of(self.random_state)
         classes, codes = check_labels(labels, len(bags[0]))
         if len(classes) < 2:
@@ -382,7 +388,7 @@ def term_names(bags: Sequence[str], count: int) -> list[str]:
     if count == 1:
         return list(TERMS)
     named = bags or [f"bag {k}" for k in range(count)]
-    return [f"{name}, {term}" for name in named for term in TERMS]
+    return [f"{name} {term}" for name in named for term in TERMS]
 
 
 def _left(codes: IntArray, folds: IntArray) -> npt.NDArray[np.bool_]:

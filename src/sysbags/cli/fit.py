@@ -54,12 +54,13 @@ def fit(
 
     The classifier moments compares averages over time, their course and lagged covariances. The other
     classifiers compare systems; --order, --metric, --normal-form, --lambda-a, --lambda-mu, --embedding and
-    --compress are for them. Everything is chosen by cross-validation; if the folder has an index.csv with
-    the columns clip and source, clips of one source are left out together. With a column label there need
-    not be class folders. The accuracy that is printed is that of nested cross-validation, which repeats all
-    choices without the clips that are predicted. Without --metric and --normal-form, --lambda-a and
-    --lambda-mu are the weights of the paper's distance: the metric is then alignment, and the form
-    orthonormal. A clip that cannot be read is reported and skipped.
+    --compress are for them: with one of these, the classifier is chosen among those of systems. Everything is
+    chosen by cross-validation; if the folder has an index.csv with the columns clip and source, clips of one
+    source are left out together. With a column label there need not be class folders. The accuracy that is
+    printed is that of nested cross-validation, which repeats all choices without the clips that are
+    predicted. Without --metric and --normal-form, --lambda-a and --lambda-mu are the weights of the paper's
+    distance: the metric is then alignment, and the form orthonormal. A clip that cannot be read is reported
+    and skipped.
 
     Example: sysbags fit clips --out scenes.model --bags lbp,colour
     """
@@ -143,7 +144,7 @@ def _facts(trained: TrainedModel, out: Path, by_source: bool, stages: Stages) ->
 
 
 def _show_systems(facts: dict[str, Any]) -> None:
-    """Print the settings of a classifier of systems."""
+    """Print the settings of a classifier of systems, which an option of systems asks for."""
     from sysbags.distances.projection import EmbeddingLoss
 
     weights = ", ".join(

@@ -155,6 +155,11 @@ def make_request(
         methods = tuple(CLASSIFIERS) if settings.of_systems else METHODS
     for method in methods:
         check_choice(method, "methods", (MOMENTS, *CLASSIFIERS, AUTO))
+    if tuple(methods) == (MOMENTS,) and settings.of_systems:
+        raise ParameterError(
+            "the classifier moments compares no systems: leave out order, metric, normal form, weights, "
+            "embedding and tuning, or choose another classifier"
+        )
     if not methods:
         raise ParameterError("methods is empty, but there must be at least one")
     names = list(COMPARATORS) if compare is True else [] if compare is False else list(compare)

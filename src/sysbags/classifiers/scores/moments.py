@@ -16,6 +16,7 @@ from sysbags._common.types import Array, IntArray
 TERMS = ("averages", "course", "covariances", "normalized covariances")
 PARTS = 8  # of a clip, for its course
 BLOCK = 256  # paths that are compared with all others at a time
+NEGLIGIBLE = 1e-12  # of the squared norms: what is smaller is round-off of numbers in float32
 LONGEST_LAG = 0.25  # of the shortest clip
 
 
@@ -109,22 +110,24 @@ def moments(path: Array, lags: IntArray, averages: Array | None = None) -> Momen
     averages : (d,) array, optional
         The average over time, of more coordinates than the path has; by default of the path.
     """
-    center = path.mean(axis=0)
+    center, size = path.mean(axis=0), np.sqrt(NEGLIGIBLE * np.square(path).mean())
     averages = center if averages is None else averages
+    averages = np.where(np.abs(averages) > size, averages, 0.0)
     centred = path - center
-    frames, size = centred.shape
-    covariances = np.zeros((len(lags), size, size))
+    frames, coordinates = centred.shape
+    covariances = np.zeros((len(lags), coordinates, coordinates))
     for place, lag in zip(covariances, lags.tolist(), strict=True):
         if lag < frames:
             np.matmul(centred[: frames - lag].T, centred[lag:], out=place)
             place /= frames - lag
     norm = float(np.linalg.norm(covariances))
-    if norm <= np.finfo(np.float32).eps * float(np.square(path).mean()):
+    if norm <= size**2:
         norm = 0.0  # all frames are alike, but for round-off
+    parts = course(path)
     unit = covariances / norm if norm > 0.0 else np.zeros_like(covariances)
     return Moments(
         averages=averages[None].astype(np.float32),
-        course=course(path).reshape(1, -1).astype(np.float32),
+        course=np.where(np.abs(parts) > size, parts, 0.0).reshape(1, -1).astype(np.float32),
         covariances=unit.reshape(1, -1).astype(np.float16),
         norms=np.array([norm]),
     )
@@ -168,4 +171,6 @@ def _squared(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> Array:
 
 
 def _nonnegative(norms: Array, other_norms: Array, products: Array) -> Array:
-    return np.maximum(norms[:, None] + other_norms - 2.0 * products, 0.0)
+    total = norms[:, None] + other_norms
+    squared = total - 2.0 * products
+    return np.where(squared > NEGLIGIBLE * total, squared, 0.0)
