@@ -53,8 +53,8 @@ def fit(
     """Fit a classifier to a folder of labelled clips, and save it.
 
     The classifier moments compares averages over time, their course and lagged covariances. The other
-    classifiers compare systems; --order, --metric, --normal-form, --lambda-a, --lambda-mu, --embedding and
-    --compress are for them: with one of these, the classifier is chosen among those of systems. Everything is
+    classifiers compare systems, which --compress is for: with --order, --metric, --normal-form, --lambda-a,
+    --lambda-mu or --embedding, the classifier is chosen among these, and moments is left out. Everything is
     chosen by cross-validation; if the folder has an index.csv with the columns clip and source, clips of one
     source are left out together. With a column label there need not be class folders. The accuracy that is
     printed is that of nested cross-validation, which repeats all choices without the clips that are
