@@ -315,7 +315,7 @@ TABLE = {
         ParameterError,
         "ridge is 0, but it must be above 0",
     ),
-    "too few labels": (lambda: leave_one_out(GRAM, [0, 1]), ParameterError, "each of the 3 systems"),
+    "too few labels": (lambda: leave_one_out(GRAM, [0, 1]), ParameterError, "each of the 3 items"),
     "unknown classifier": (
         lambda: leave_one_out(GRAM, [0, 1, 0], classifier="svm"),
         ParameterError,

@@ -95,7 +95,8 @@ class CalibrationError(SysbagsError, AttributeError):
     >>> sysbags.NearestMean().predict_proba
     Traceback (most recent call last):
         ...
-    sysbags.errors.CalibrationError: predict_proba needs scores of items left out: fit with probability=True
+    sysbags.errors.CalibrationError: predict_proba needs scores of items left out: fit with
+    probability=True, and with items of two groups at least
     >>> hasattr(sysbags.NearestMean(), "predict_proba")
     False
     """

@@ -199,7 +199,7 @@ GOOD = squared([0.0, 1.0, 2.0, 3.0])
         (np.triu(GOOD), [0, 0, 1, 1], {}, "distances must be symmetric with zeros on the diagonal"),
         (GOOD + np.eye(4), [0, 0, 1, 1], {}, "distances must be symmetric with zeros on the diagonal"),
         (np.where(GOOD == 9, np.inf, GOOD), [0, 0, 1, 1], {}, "every entry must be finite"),
-        (GOOD, [0, 0, 1], {}, "one for each of the 4 systems"),
+        (GOOD, [0, 0, 1], {}, "one for each of the 4 items"),
         (GOOD, [0, 0, 0, 0], {}, "the number of groups in labels is 1 for 4 systems"),
         (GOOD, [0, 1, 2, 3], {}, "the number of groups in labels is 4 for 4 systems"),
         (GOOD, [0, 0, 1, 1], {"n_permutations": 0}, "n_permutations is 0"),
