@@ -36,7 +36,7 @@ from sysbags.classifiers.scores.committee import (
     usual_members,
 )
 from sysbags.classifiers.scores.folds import balanced_folds
-from sysbags.classifiers.scores.moments import TERMS, Moments, lag_grid, moments
+from sysbags.classifiers.scores.moments import TERMS, Moments, lag_grid, moments_of_paths
 from sysbags.classifiers.scores.ridge import log_shares
 from sysbags.errors import ParameterError
 from sysbags.kernels.embedding import StreamEmbedding, check_streams
@@ -213,14 +213,7 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         """Return the moments of clips, bag by bag."""
 
         def described(some: list[Array], embedding: StreamEmbedding, projection: Array) -> Moments:
-            products = embedding.products(np.concatenate(some))
-            each = np.split(products, np.cumsum([len(stream) for stream in some])[:-1], axis=1)
-            averages = embedding.coordinates(np.stack([one.mean(axis=1) for one in each], axis=1))
-            found = [
-                moments(one.T @ projection, self.lags_, average)
-                for one, average in zip(each, averages, strict=True)
-            ]
-            return Moments.stack(found)
+            return moments_of_paths(*embedding.paths_and_averages(some, projection), self.lags_)
 
         every = []
         for embedding, bag in zip(self.embeddings_, bags, strict=True):

@@ -204,6 +204,13 @@ class StreamEmbedding(TransformerMixin, SequenceEstimator):  # type: ignore[misc
 
         return np.asarray(solve_triangular(self.factor_, self.components_, lower=True, trans=1))
 
+    def paths_and_averages(self, streams: Sequence[Array], projection: Array) -> tuple[list[Array], Array]:
+        """Return the paths of valid streams in the components, and averages in all coordinates, (K, d)."""
+        products = self.products(np.concatenate(streams))
+        each = np.split(products, np.cumsum([len(stream) for stream in streams])[:-1], axis=1)
+        averages = self.coordinates(np.stack([one.mean(axis=1) for one in each], axis=1))
+        return [one.T @ projection for one in each], averages
+
     def transform(self, streams: Sequence[npt.ArrayLike]) -> list[npt.NDArray[Any]]:
         """Return the path of each stream, (N, d), in blocks of frames.
 

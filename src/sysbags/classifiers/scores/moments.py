@@ -133,6 +133,11 @@ def moments(path: Array, lags: IntArray, averages: Array | None = None) -> Momen
     )
 
 
+def moments_of_paths(paths: Sequence[Array], averages: Array, lags: IntArray) -> Moments:
+    """Return the moments of several paths, with their averages, (K, d)."""
+    return Moments.stack([moments(path, lags, own) for path, own in zip(paths, averages, strict=True)])
+
+
 def course(path: npt.NDArray[Any], parts: int = PARTS) -> Array:
     """Return the averages over equal parts of a path, (parts, d); frames on a border count to both sides.
 
