@@ -118,20 +118,28 @@ def compress(
         return _present(result, bags.shape[0], order)
     if size == count and tolerance is None:
         return unchanged
+    exact = None
     if kernel == "linear" and size > order and count > order + 1:
         rows, alpha, beta = condensed(samples, alpha, beta)
-        return replace(unchanged, samples=rows, alpha=alpha, beta=beta)
+        exact = replace(unchanged, samples=rows, alpha=alpha, beta=beta)
+        if tolerance is None:
+            return exact
     products = feature_product(samples, samples, targets, kernel)
     chosen: list[int] = []
     for pivot, predicted in _pivots(_Columns(samples, kernel), products, observer_gram, mean_norm):
         chosen.append(pivot)
         if len(chosen) == size:
             break
-        if tolerance is None or predicted > tolerance or len(chosen) < order:
+        if tolerance is None or len(chosen) < order:
             continue
-        result = _fit(samples[chosen], products[chosen], kernel, observer_gram, mean_norm)
-        if result is not None and result.error["relative"] <= tolerance:
-            return result
+        if predicted <= tolerance or exact is not None:
+            result = _fit(samples[chosen], products[chosen], kernel, observer_gram, mean_norm)
+            if result is not None and result.error["relative"] <= tolerance:
+                return result
+        if exact is not None:
+            return exact
+    if exact is not None:
+        return exact
     # `size` samples, or all that are linearly independent in the feature space.
     if len(chosen) == count:
         return unchanged
