@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
 from sysbags._common.cache import fingerprint
@@ -359,8 +360,7 @@ def by_bag(streams: Sequence[Any]) -> list[list[Any]]:
 
 def class_weights(codes: IntArray) -> Array:
     """Return weights with which each class has the same sum, and whose mean is 1."""
-    counts = np.bincount(codes)
-    return np.asarray(len(codes) / (np.count_nonzero(counts) * counts[codes]))
+    return np.asarray(compute_sample_weight("balanced", codes))
 
 
 def items_to_keep(codes: IntArray, random_state: int, most: int = MOST_ITEMS) -> IntArray:

@@ -104,10 +104,8 @@ class HeldOutStreams:
         items = self._items
         if items.test_group is not None:
             return [items.groups == items.test_group]
-        folds: IntArray | None = items.groups
-        if any(len(versions) > 1 for versions in self._bags):
-            folds = items.codebook_folds
-        else:
+        folds = items.codebook_folds
+        if all(len(versions) == 1 for versions in self._bags):
             folds = balanced_folds(items.codes, items.groups, items.random_state)
         assert folds is not None
         return [folds == fold for fold in np.unique(folds)]

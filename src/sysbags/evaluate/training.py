@@ -148,7 +148,7 @@ def train(
         "auto" takes the most accurate of all. By default "moments", or "auto" if the settings say something
         of systems: then it chooses among the classifiers of systems.
     compress : int, "auto" or None, default="auto"
-        Samples per system; None keeps all. Ignored by "moments"
+        Samples per system; None keeps all. Ignored by "moments".
     bags, settings, cache, random_state, n_jobs, stages : optional
         See `sysbags.evaluate.evaluate`.
 

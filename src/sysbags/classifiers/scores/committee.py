@@ -19,7 +19,13 @@ from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags.classifiers.scores import half_mean
 from sysbags.classifiers.scores.moments import TERMS
-from sysbags.classifiers.scores.ridge import bordered, gaussian_distances, ridge_scores, targets
+from sysbags.classifiers.scores.ridge import (
+    bordered,
+    centred_kernel,
+    gaussian_distances,
+    ridge_scores,
+    targets,
+)
 
 # Averages first: of equals the first is taken.
 COMBINATIONS = (
@@ -183,9 +189,7 @@ def penalised_inverse(squared: Array, penalties: Array) -> Array:
 
     ``R Y`` are the coefficients of kernel ridge regression.
     """
-    kernel = -0.5 * squared
-    kernel -= kernel.mean(axis=0)
-    kernel -= kernel.mean(axis=1, keepdims=True)
+    kernel = centred_kernel(squared)
     kernel[np.diag_indices_from(kernel)] += penalties
     factor, info = scipy.linalg.lapack.dpotrf(kernel, lower=1, clean=1, overwrite_a=1)
     if info:  # the distances are not Euclidean, but for round-off
@@ -306,10 +310,7 @@ def _subset_of_regressors(
     features = -0.5 * squared
     features -= features.mean(axis=1, keepdims=True)
     features -= np.average(features, axis=0, weights=sample_weights)
-    kernel = -0.5 * between
-    kernel -= kernel.mean(axis=0)
-    kernel -= kernel.mean(axis=1, keepdims=True)
-    matrix = features.T @ (sample_weights[:, None] * features) + penalty * kernel
+    matrix = features.T @ (sample_weights[:, None] * features) + penalty * centred_kernel(between)
     matrix[np.diag_indices_from(matrix)] += JITTER * np.diag(matrix).max()
     right = features.T @ (sample_weights[:, None] * wanted)
     found = scipy.linalg.solve(matrix, right, assume_a="pos")

@@ -264,14 +264,20 @@ def _between_points(eigenvalues: Array, vectors: Array) -> Array:
     return np.maximum(norms[:, None] + norms - kernel - kernel.T, 0.0)
 
 
+def centred_kernel(squared: Array) -> Array:
+    """Return `-D / 2`, centred: the inner products of points with their mean at 0."""
+    kernel = -0.5 * squared
+    kernel -= kernel.mean(axis=0)
+    kernel -= kernel.mean(axis=1, keepdims=True)
+    return kernel
+
+
 def _positive_part(squared: Array) -> tuple[Array, Array, float]:
     """Return the eigenvalues of the centred `-D / 2` from 0 on, their vectors, and the negative share.
 
     Those that are 0 but for round-off are kept: their directions are not determined.
     """
-    centred = -0.5 * squared
-    centred = centred - centred.mean(axis=0)
-    centred = centred - centred.mean(axis=1, keepdims=True)
+    centred = centred_kernel(squared)
     eigenvalues, vectors = np.linalg.eigh(0.5 * (centred + centred.T))
     # Round-off is not counted.
     noise = len(squared) * np.finfo(float).eps * float(np.abs(centred).max(initial=0.0))
