@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import sysbags
 from benchmarks.machine import seconds
-from benchmarks.scale.search import LANDMARKS, ORDER, WEIGHTS, generated
+from benchmarks.scale.search import ORDER, WEIGHTS, named_sets
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags.datasets import make_streams
@@ -17,8 +20,8 @@ from sysbags.systems.system import System
 
 __all__ = ["cluster_rows", "distance_rows"]
 
-EXACT = 1000  # systems whose exact distances are timed, and compared
 NEIGHBORS = 10
+EMBEDDED = ((500, 0), (1000, 0), (1000, 20), (2000, 0))  # landmarks, and exact distances of each system
 JOBS = 2
 CLUSTER_SYSTEMS, ROUNDS = 160, 3
 
@@ -28,45 +31,33 @@ def identified(streams: list[Array]) -> list[System]:
     return run(lambda stream: sysbags.identify(stream, ORDER), streams, -1, "systems")
 
 
-def distance_rows(systems: int) -> Iterator[str]:
-    """Lines of the table of all distances: time, and the error on the systems with exact distances."""
-    items = identified(generated(systems, np.random.default_rng(2026)))
-    some = items[:EXACT]
-    for embedding in (None, fit_embedding(some[:9], 50)):  # compiled
-        sysbags.pairwise_distances(some[:9], embedding=embedding, n_jobs=JOBS, **WEIGHTS)
-    exact_time, exact = seconds(lambda: sysbags.pairwise_distances(some, n_jobs=JOBS, **WEIGHTS))
-    fit_time, embedding = seconds(lambda: fit_embedding(items, LANDMARKS, n_jobs=JOBS))
-    fast_time, fast = seconds(
-        lambda: sysbags.pairwise_distances(items, embedding=embedding, n_jobs=JOBS, **WEIGHTS)
-    )
-    above = np.triu_indices(len(some), 1)
-    scaled = exact_time * (len(items) * (len(items) - 1)) / (len(some) * (len(some) - 1))
-    absolute = np.abs(fast[: len(some), : len(some)] - exact)[above]
-    relative = absolute / exact[above]
-    yield "| all pairs of | exact, s (scaled) | embedded, s | of which landmarks, s | faster by |"
-    yield "| ---: | ---: | ---: | ---: | ---: |"
-    total = fit_time + fast_time
-    yield f"| {len(items)} | {scaled:.0f} | {total:.1f} | {fit_time:.1f} | {scaled / total:.0f} |"
-    yield ""
-    yield f"| error of squared distances, {len(some)} systems | median | worst |"
-    yield "| --- | ---: | ---: |"
-    yield f"| absolute (median distance {np.median(exact[above]):.2f}) | {_two(absolute)} |"
-    yield f"| relative, % | {_two(100.0 * relative)} |"
-    yield ""
-    near, found = (_nearest(squared) for squared in (exact, fast[: len(some), : len(some)]))
-    shares = [len({*a} & {*b}) / NEIGHBORS for a, b in zip(near.tolist(), found.tolist(), strict=True)]
-    yield f"The {NEIGHBORS} nearest of {len(some)} systems: {100.0 * np.mean(shares):.1f} % are found."
+def distance_rows(count: int, folder: Path | None) -> Iterator[str]:
+    """Lines of the table of all distances: time, and how many of the nearest are found."""
+    head = "s", "of which landmarks, s", "faster by", f"of the {NEIGHBORS} nearest are found"
+    yield f"| streams | systems | landmarks | exact | {' | '.join(head)} |"
+    yield f"| --- | ---: | ---: | ---: |{' ---: |' * len(head)}"
+    for name, streams in named_sets(count, folder):
+        items = identified(streams)
+        few = items[:9]
+        for embedding in (None, fit_embedding(few, 50)):  # compiled
+            sysbags.pairwise_distances(few, embedding=embedding, n_jobs=JOBS, **WEIGHTS)
+        exact_time, exact = seconds(partial(sysbags.pairwise_distances, items, n_jobs=JOBS, **WEIGHTS))
+        yield f"| {name} | {count} | none | all | {exact_time:.0f} | | 1 | 100 % |"
+        near = _nearest(exact).tolist()
+        for landmarks, nearest in EMBEDDED:
+            fit_time, embedding = seconds(partial(fit_embedding, items, landmarks, n_jobs=JOBS))
+            options: dict[str, Any] = {"embedding": embedding, "exact_nearest": nearest, **WEIGHTS}
+            spent, fast = seconds(partial(sysbags.pairwise_distances, items, n_jobs=JOBS, **options))
+            found = [len({*a} & {*b}) for a, b in zip(near, _nearest(fast).tolist(), strict=True)]
+            share, total = 100.0 * np.mean(found) / NEIGHBORS, fit_time + spent
+            times = f"{total:.1f} | {fit_time:.1f} | {exact_time / total:.0f}"
+            yield f"| {name} | {count} | {landmarks} | {nearest} each | {times} | {share:.1f} % |"
 
 
 def _nearest(squared: Array) -> IntArray:
     """The nearest other systems of each."""
     others = np.where(np.eye(len(squared), dtype=bool), np.inf, squared)
     return np.asarray(np.argsort(others, axis=1, kind="stable")[:, :NEIGHBORS])
-
-
-def _two(errors: Array) -> str:
-    """The median and the largest error, with two digits."""
-    return " | ".join(f"{float(f'{error:.2g}'):g}" for error in (np.median(errors), errors.max()))
 
 
 def cluster_rows(systems: int) -> Iterator[str]:

@@ -90,7 +90,7 @@ def search_rows(systems: int, queries: int, folder: Path | None) -> Iterator[str
     """Lines of the table of searches."""
     yield "| streams | systems | search | recall | kernel blocks | fewer than a scan by | ms | faster by |"
     yield "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |"
-    for name, streams in _sets(systems + queries, folder):
+    for name, streams in named_sets(systems + queries, folder):
         yield from measure(name, streams, queries)
 
 
@@ -98,7 +98,7 @@ def pivot_rows(systems: int, queries: int, folder: Path | None) -> Iterator[str]
     """Lines of the table of what is left to compare by the embedding's bounds and by pivots."""
     yield "| streams | systems | left by the embedding | left by pivots | left by both | pivots, s |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: |"
-    for name, streams in _sets(systems + queries, folder):
+    for name, streams in named_sets(systems + queries, folder):
         known: list[System] = run(lambda stream: sysbags.identify(stream, ORDER), streams, -1, "systems")
         asked, kept = known[:queries], known[queries:]
         make = partial(SystemIndex, kept, embedding=fit_embedding(kept, LANDMARKS), n_jobs=-1, **WEIGHTS)
@@ -116,7 +116,7 @@ def pivot_rows(systems: int, queries: int, folder: Path | None) -> Iterator[str]
         yield f"| {name} | {len(kept)} | {cells} | {spent - without:.0f} |"
 
 
-def _sets(count: int, folder: Path | None) -> Iterator[tuple[str, list[Array]]]:
+def named_sets(count: int, folder: Path | None) -> Iterator[tuple[str, list[Array]]]:
     """Yield streams in a random order, and what they are called."""
     rng = np.random.default_rng(SEED)
     sets: dict[str, Callable[[], list[Array]]] = {"generated": lambda: generated(count, rng)}

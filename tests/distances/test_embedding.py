@@ -182,6 +182,37 @@ def test_products_are_restored_where_systems_agree():
     assert np.linalg.norm(restored[0, 9, :-1, :-1], "nuc") == pytest.approx(nuclear[1], rel=0.01)
 
 
+@pytest.mark.parametrize("metric", ["alignment", "martin"])
+@pytest.mark.parametrize("between", [False, True])
+def test_the_nearest_in_the_embedding_are_exact_and_no_others(metric, between):
+    streams, _ = make_streams(classes=3, per_class=4, frames=30, bins=12)
+    systems = [sysbags.identify(stream, order=2) for stream in streams]
+    some, others = (systems[:5], systems[5:]) if between else (systems, None)
+    embedding = fit_embedding(systems, size=4)
+    exact, fast = (sysbags.pairwise_distances(some, others, metric, embedding=e) for e in (None, embedding))
+    found = sysbags.pairwise_distances(some, others, metric, embedding=embedding, exact_nearest=2, n_jobs=2)
+    expected = fast.copy()
+    for i, row in enumerate(fast):
+        for j in [j for j in np.argsort(row) if between or j != i][:2]:
+            expected[i, j] = exact[i, j]
+            if not between:
+                expected[j, i] = exact[i, j]
+    np.testing.assert_array_equal(found != fast, expected != fast)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)  # sums in another order
+    every = sysbags.pairwise_distances(some, others, metric, embedding=embedding, exact_nearest=99)
+    np.testing.assert_allclose(every, exact, rtol=0, atol=1e-12)
+
+
+def test_exact_nearest_needs_memory(tmp_path):
+    systems = systems_of()
+    with pytest.raises(ParameterError, match=r"^exact_nearest needs all distances in memory, so out must"):
+        sysbags.pairwise_distances(
+            systems, embedding=fit_embedding(systems, 3), exact_nearest=1, out=tmp_path / "distances.npy"
+        )
+    with pytest.raises(ParameterError, match="exact_nearest is -1"):
+        sysbags.pairwise_distances(systems, exact_nearest=-1)
+
+
 def test_near_duplicates_are_near_in_an_embedding():
     streams, _ = make_streams(classes=3, per_class=3, frames=40, bins=12)
     noise = np.random.default_rng(0).dirichlet(np.ones(12), size=40)

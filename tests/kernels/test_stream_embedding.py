@@ -91,7 +91,8 @@ def test_what_is_lost_is_its_definition(kernel, components):
     embedding = fitted(kernel, size=12, components=components)  # all 120 frames are drawn
     held = np.square(np.concatenate(embedding.transform(STREAMS))).sum()
     total = sum(kernel_matrix(frame[None], kernel=kernel).item() for frame in FRAMES)
-    assert embedding.lost_ == pytest.approx(1.0 - held / total, abs=1e-12)
+    # The frames that are drawn are rounded to 24 bits, an error of up to 6e-8.
+    assert embedding.lost_ == pytest.approx(1.0 - held / total, abs=1e-7)
 
 
 def test_a_warning_if_much_is_lost():

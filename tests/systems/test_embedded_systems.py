@@ -17,6 +17,7 @@ from sysbags.library import Library
 from sysbags.storage import describe
 
 STREAMS, LABELS = make_streams(classes=2, per_class=3, frames=25, bins=8)
+STREAMS = [stream.astype(np.float32).astype(np.float64) for stream in STREAMS]  # as landmarks are
 FORMS = ["orthonormal", "unit-variance"]
 # Every frame is a landmark, and what is left is the round-off of factors and eigenvectors: some 1e-14. Where
 # directions nearly coincide, in logarithms and rotations, a few digits more are lost.

@@ -8,12 +8,14 @@ from typing import Any, cast
 import numpy as np
 
 from sysbags._common.lazy import load_name
-from sysbags._common.types import Array, KernelLike
-from sysbags._common.validation import check_choice, check_weight, seed_of
+from sysbags._common.parallel import run, use_client
+from sysbags._common.types import Array, IntArray, KernelLike
+from sysbags._common.validation import check_choice, check_integer, check_weight, seed_of
 from sysbags.distances import METRICS
-from sysbags.distances.gram import Block, CrossGram, SystemStack, tile_gram, tile_work
+from sysbags.distances.gram import Block, CrossGram, SystemStack, cross_gram, tile_gram, tile_work
 from sysbags.errors import IncompatibleSystemsError, ParameterError
 from sysbags.kernels.embedding import StreamEmbedding
+from sysbags.systems.collection import systems_at
 from sysbags.systems.system import System
 
 
@@ -27,6 +29,7 @@ def pairwise_distances(
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
     embedding: StreamEmbedding | None = None,
+    exact_nearest: int = 0,
     out: Any = None,
     memory: str | int | None = None,
     client: Any = None,
@@ -55,6 +58,9 @@ def pairwise_distances(
     embedding : StreamEmbedding, optional
         Approximate the kernel, see `cross_gram`; what the embedding loses is estimated, so that near
         duplicates are near.
+    exact_nearest : int, default=0
+        With an embedding: the distances of each system to so many, those that are nearest in it, are exact.
+        With 20 and an embedding of 1,000 landmarks, 99 % of the ten nearest are found (docs/scale.md).
     out : path or array-like, optional
         Where the distances are written: the path of a .npy file, which is returned as a memory map, or an
         array such as one of Zarr, which is returned. With a path, a call that was interrupted continues when
@@ -91,12 +97,18 @@ def pairwise_distances(
     work = tile_work(systems, others, None, embedding, n_jobs, memory, client)
     rows, columns = work.rows.stack, work.columns.stack
     weights = resolve_weights(rows, metric, lambda_a, lambda_mu)
+    if check_integer(exact_nearest, "exact_nearest", minimum=0) and out is not None:
+        raise ParameterError("exact_nearest needs all distances in memory, so out must be None")
     seed = seed_of(random_state)
     _check_defined(rows, None if work.symmetric else columns, metric, weights)
     parameters = {"metric": metric, "weights": list(weights), "seed": seed}
     output = work.output("distances", out, {"": ()}, parameters)
     shared = (work.rows.kernel, metric, weights, seed)
     (squared,) = work.compute(_tile_distances, shared, output, "distances")
+    if exact_nearest and embedding is not None:
+        pairs = work.rows.systems, work.columns.systems, metric, weights, seed
+        with use_client(client):
+            _replace_nearest(squared, exact_nearest, work.symmetric, n_jobs, pairs)
     return cast(Array, squared)
 
 
@@ -110,6 +122,42 @@ def _tile_distances(
     gram = tile_gram(tile, kernel, restore=True)
     lambda_a, lambda_mu = weights
     return (distance_matrix(gram, metric, lambda_a=lambda_a, lambda_mu=lambda_mu, random_state=seed),)
+
+
+def _replace_nearest(
+    squared: Array, count: int, symmetric: bool, n_jobs: int | None, shared: tuple[Any, ...]
+) -> None:
+    """Replace the smallest distances of each row, and if symmetric of each column, by exact ones."""
+    apart = np.where(np.eye(len(squared), dtype=bool), np.inf, squared) if symmetric else squared
+    wanted = np.zeros(squared.shape, dtype=bool)
+    np.put_along_axis(wanted, np.argsort(apart, axis=1, kind="stable")[:, :count], True, axis=1)
+    if symmetric:
+        wanted = np.triu(wanted | wanted.T, 1)
+
+    def put(k: int, found: Array) -> None:
+        i, columns = rows[k]
+        squared[i, columns] = found
+        if symmetric:
+            squared[columns, i] = found
+
+    rows = [(i, np.flatnonzero(row)) for i, row in enumerate(wanted) if row.any()]
+    run(_exact_row, rows, n_jobs, "exact distances", shared=shared, consume=put, remote=True)
+
+
+def _exact_row(
+    row: tuple[int, IntArray],
+    systems: Sequence[System],
+    others: Sequence[System],
+    metric: str,
+    weights: tuple[float, float],
+    seed: int,
+) -> Array:
+    """Return the exact distances of a system to some others."""
+    place, columns = row
+    gram = cross_gram(systems_at(systems, np.array([place])), systems_at(others, columns))
+    lambda_a, lambda_mu = weights
+    found = distance_matrix(gram, metric, lambda_a=lambda_a, lambda_mu=lambda_mu, random_state=seed)
+    return np.asarray(found[0])
 
 
 def _check_defined(

@@ -38,13 +38,14 @@ def project(system: System, embedding: StreamEmbedding) -> System:
         )
     if embedding.landmarks_ is None:
         return system
+    landmarks = embedding.landmarks_.astype(np.float64)
     products = feature_product(
-        embedding.landmarks_, system.samples, np.column_stack([system.alpha, system.beta]), system.kernel
+        landmarks, system.samples, np.column_stack([system.alpha, system.beta]), system.kernel
     )
     coefficients = scipy.linalg.cho_solve((np.asarray(embedding.factor_), True), products)
     return replace(
         system,
-        samples=embedding.landmarks_,
+        samples=landmarks,
         alpha=coefficients[:, :-1],
         beta=coefficients[:, -1],
         _observer_gram=system.observer_gram,

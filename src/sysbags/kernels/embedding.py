@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -26,7 +27,7 @@ from sysbags.kernels.functions import (
 
 CANDIDATES = 5  # frames that are drawn for each landmark
 FEWEST_CANDIDATES, MOST_CANDIDATES = 1000, 5000  # as the kernel between all of them is in memory
-NEGLIGIBLE = 1e-9  # of the trace: below this the candidates are spanned by the landmarks, in float32
+NEGLIGIBLE = 1e-9  # of the squared norm: below this a candidate is spanned by the landmarks, in float32
 LARGE_LOSS = 0.1  # of the squared norm of training frames
 BLOCK = 1 << 22  # kernel values at a time
 
@@ -58,10 +59,10 @@ class StreamEmbedding(TransformerMixin, SequenceEstimator):  # type: ignore[misc
 
     Attributes
     ----------
-    landmarks_ : (m, p) array or None
+    landmarks_ : (m, p) array of float32, or None
         None for kernels with an explicit feature map.
     factor_ : (m, m) array or None
-        R, lower triangular.
+        R, lower triangular, computed from the landmarks.
     components_ : (d, c) array or None
         The principal directions, largest first; their columns are orthonormal.
     lost_ : float
@@ -91,8 +92,7 @@ class StreamEmbedding(TransformerMixin, SequenceEstimator):  # type: ignore[misc
     System(order=2, size=40, bag_length=50, kernel='linear')
     """
 
-    landmarks_: Array | None
-    factor_: Array | None
+    landmarks_: npt.NDArray[np.float32] | None
     components_: Array | None
     lost_: float
 
@@ -146,16 +146,18 @@ class StreamEmbedding(TransformerMixin, SequenceEstimator):  # type: ignore[misc
         if self.components is not None:
             check_integer(self.components, "components")
         explicit = feature_map(kernel)
-        self.landmarks_ = self.factor_ = self.components_ = None
+        self.landmarks_ = self.components_ = None
         self.lost_ = 0.0
+        self.__dict__.pop("factor_", None)
         if explicit is not None and self.components is None:
             return self
         rng = np.random.default_rng(seed_of(self.random_state))
         drawn = min(max(CANDIDATES * count, FEWEST_CANDIDATES), MOST_CANDIDATES)
-        candidates = _draw(sizes, read, max(count, drawn), rng)
+        frames = _draw(sizes, read, max(count, drawn), rng)
+        candidates = frames.astype(np.float32).astype(np.float64)  # landmarks have single precision
         if explicit is None:
             chosen, features, total = pivoted_landmarks(candidates, kernel, count, rng, n_jobs=self.n_jobs)
-            self.landmarks_, self.factor_ = candidates[chosen], np.tril(features[chosen])
+            self.landmarks_ = candidates[chosen].astype(np.float32)
         else:
             features = np.asarray(explicit(candidates))
             total = float(np.square(features).sum())
@@ -167,6 +169,12 @@ class StreamEmbedding(TransformerMixin, SequenceEstimator):  # type: ignore[misc
             held = variances[::-1][: self.components].sum()
         self.lost_ = float(np.clip(1.0 - held / total, 0.0, 1.0)) if total > 0.0 else 0.0
         return self
+
+    @cached_property
+    def factor_(self) -> Array | None:
+        """The Cholesky factor of the kernel between landmarks."""
+        check_is_fitted(self, "lost_")
+        return None if self.landmarks_ is None else landmark_factor(self.landmarks_, self.kernel)
 
     def features(self, bags: Array) -> Array:
         """Return the coordinates of histograms before `components`, (N, d)."""
@@ -180,9 +188,10 @@ class StreamEmbedding(TransformerMixin, SequenceEstimator):  # type: ignore[misc
         """Return the kernel of landmarks with valid histograms, (m, N), or explicit features, transposed."""
         check_is_fitted(self, "lost_")
         if self.landmarks_ is not None:
+            landmarks = self.landmarks_.astype(np.float64)
             if isinstance(self.kernel, str):  # what is checked is not checked again
-                return histogram_matrix(self.landmarks_, bags, self.kernel, np.float64, None)
-            return kernel_matrix(self.landmarks_, bags, self.kernel)
+                return histogram_matrix(landmarks, bags, self.kernel, np.float64, None)
+            return kernel_matrix(landmarks, bags, self.kernel)
         explicit = feature_map(self.kernel)
         assert explicit is not None  # or there were landmarks
         return np.asarray(explicit(bags)).T
@@ -276,18 +285,25 @@ def pivoted_landmarks(
     them; and the sum of the squared norms of the candidates.
     """
     gram = kernel_matrix(candidates, kernel=kernel, n_jobs=n_jobs)
-    left = np.diagonal(gram).copy()
-    total = float(left.sum())
+    norms = np.diagonal(gram)
+    left = norms.copy()
     columns = np.zeros((len(candidates), min(size, len(candidates))))
     chosen: list[int] = []
-    while len(chosen) < columns.shape[1] and left.sum() > NEGLIGIBLE * total:
+    while len(chosen) < columns.shape[1] and left.any():
         k, pivot = len(chosen), int(rng.choice(len(left), p=left / left.sum()))
         column = gram[pivot] - columns[:, :k] @ columns[pivot, :k]
         columns[:, k] = column / np.sqrt(column[pivot])
-        left = np.maximum(left - columns[:, k] ** 2, 0.0)
+        left -= columns[:, k] ** 2
+        left[left <= NEGLIGIBLE * norms] = 0.0
         left[pivot] = 0.0
         chosen.append(pivot)
-    return np.array(chosen), columns[:, : len(chosen)], total
+    return np.array(chosen), columns[:, : len(chosen)], float(norms.sum())
+
+
+def landmark_factor(landmarks: npt.NDArray[Any], kernel: KernelLike) -> Array:
+    """Return the Cholesky factor of the kernel between landmarks."""
+    with ONE_BLAS_THREAD:  # the same bits for any number of threads
+        return np.asarray(np.linalg.cholesky(kernel_matrix(landmarks.astype(np.float64), kernel=kernel)))
 
 
 def _draw(

@@ -19,7 +19,7 @@ from sysbags.distances.pairwise import distance_matrix
 from sysbags.distances.tiles import Tiling
 from sysbags.errors import ParameterError
 from sysbags.kernels.embedding import StreamEmbedding
-from sysbags.systems.collection import LazySystems, check_same_space, check_systems
+from sysbags.systems.collection import check_same_space, check_systems, systems_at
 from sysbags.systems.system import System
 
 # For each neighbour that is asked for: exact distances, alignments in the embedding, and nuclear norms.
@@ -242,8 +242,7 @@ class SystemIndex:
 
     def _take(self, places: IntArray) -> list[System]:
         """Return systems at some places."""
-        systems = self.systems
-        return systems.read(places) if isinstance(systems, LazySystems) else [systems[i] for i in places]
+        return systems_at(self.systems, places)
 
     def _bounds(self, gram: CrossGram, places: IntArray, lambda_mu: float | None = None) -> Array:
         """Return lower bounds of the distances of some systems, as far as the CrossGram is exact."""

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sysbags._common.parallel import ONE_BLAS_THREAD, run, use_client
+from sysbags._common.parallel import run, use_client
 from sysbags._common.types import Array, IntArray
 from sysbags.distances.embedding import EmbeddedSystems, embed, fit_embedding
 from sysbags.distances.gram import SystemStack
 from sysbags.errors import FileError
 from sysbags.kernels.embedding import StreamEmbedding
-from sysbags.kernels.functions import kernel_matrix
 from sysbags.library.index import SystemIndex
 from sysbags.library.reading import LARGE
 from sysbags.library.schema import checksum, pack, unpack
@@ -226,7 +225,7 @@ def _fit_when_due(library: Library) -> None:
     embedding = _fitted(systems)
     arrays = {"lost": np.array(embedding.lost_)}
     if embedding.landmarks_ is not None:  # samples of the library, which have single precision
-        arrays["landmarks"] = embedding.landmarks_.astype("<f4").T
+        arrays["landmarks"] = embedding.landmarks_.astype("<f4", copy=False).T
     data = pack(arrays)
     with library.transaction() as connection:
         present = connection.execute("SELECT id, fitted_on FROM embeddings").fetchone()
@@ -258,14 +257,10 @@ def read_embedding(library: Library) -> tuple[int, StreamEmbedding | None]:
         )
     arrays = unpack(row[1])
     embedding = StreamEmbedding(settings.identifier.kernel, settings.landmarks)
-    embedding.landmarks_ = embedding.factor_ = embedding.components_ = None
+    embedding.landmarks_ = embedding.components_ = None
     embedding.lost_ = float(arrays["lost"])
     if "landmarks" in arrays:
-        landmarks = np.ascontiguousarray(arrays["landmarks"].T, dtype=np.float64)
-        with ONE_BLAS_THREAD:  # the same bits for any number of threads
-            kernel = kernel_matrix(landmarks, kernel=embedding.kernel)
-            factor = np.asarray(np.linalg.cholesky(kernel), dtype=np.float64)
-        embedding.landmarks_, embedding.factor_ = landmarks, factor
+        embedding.landmarks_ = np.ascontiguousarray(arrays["landmarks"].T, dtype=np.float32)
     return row[0], embedding
 
 

@@ -21,6 +21,7 @@ from sysbags.bags.registry import CLASSES
 from sysbags.classifiers.registry import CLASSIFIERS
 from sysbags.errors import FileError, ParameterError
 from sysbags.kernels import FEATURE_MAPS, KERNELS
+from sysbags.kernels.embedding import landmark_factor
 
 Parts = tuple[dict[str, Any], dict[str, Any]]
 
@@ -61,7 +62,6 @@ KINDS = {
         "sysbags.kernels.embedding",
         {
             "landmarks_": "float m p?",
-            "factor_": "float m m?",
             "components_": "float m c?",
             "lost_": "number",
         },
@@ -182,21 +182,19 @@ def _has_parameters(kind_class: Any) -> bool:
     return hasattr(kind_class, "get_params")
 
 
-def _check_embedding(kernel: Any, landmarks_: Any, factor_: Any, components_: Any, lost_: Any) -> None:
-    """Raise an error unless landmarks and factor are those of an embedding for the kernel."""
+def _check_embedding(kernel: Any, landmarks_: Any, **_: Any) -> None:
+    """Raise an error unless landmarks are those of an embedding for the kernel."""
     if kernel not in KERNELS:
         raise ParameterError(f"kernel is {kernel!r}, but it must be one of {', '.join(KERNELS)}")
     explicit = FEATURE_MAPS[kernel] is not None
-    if (landmarks_ is None, factor_ is None) != (explicit, explicit):
-        raise ParameterError(
-            f"a StreamEmbedding has landmarks and a factor unless the kernel, {kernel}, is a map"
-        )
+    if (landmarks_ is None) != explicit:
+        raise ParameterError(f"a StreamEmbedding has landmarks unless the kernel, {kernel}, is a map")
     if landmarks_ is not None:
         check_stream(landmarks_, kernel, name="landmarks_")
-        if np.triu(factor_, 1).any() or np.diag(factor_).min() <= 0.0:
-            raise ParameterError(
-                "factor_ of a StreamEmbedding is not lower triangular with a positive diagonal"
-            )
+        try:
+            landmark_factor(landmarks_, kernel)
+        except np.linalg.LinAlgError:
+            raise ParameterError("landmarks_ of a StreamEmbedding depend on each other") from None
 
 
 def _portable_network(bag: Any) -> dict[str, Any]:

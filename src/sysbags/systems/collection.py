@@ -75,6 +75,11 @@ def space_of(systems: Sequence[System]) -> System | LazySystems:
     return systems if isinstance(systems, LazySystems) else systems[0]
 
 
+def systems_at(systems: Sequence[System], places: IntArray) -> list[System]:
+    """Return the systems at some places, read at once where they are on disk."""
+    return systems.read(places) if isinstance(systems, LazySystems) else [systems[k] for k in places]
+
+
 def sizes_of(systems: Sequence[System]) -> IntArray:
     """Return the numbers of samples of systems; nothing is read for it."""
     return systems.sizes if isinstance(systems, LazySystems) else np.array([one.size for one in systems])

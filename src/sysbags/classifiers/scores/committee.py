@@ -198,8 +198,7 @@ def penalised_inverse(squared: Array, penalties: Array) -> Array:
     lower[np.diag_indices_from(lower)] *= 0.5
     inverse = lower + lower.T
     sums = inverse.sum(axis=1)
-    inverse -= np.outer(sums, sums / sums.sum())
-    return np.asarray(inverse)
+    return np.asarray(scipy.linalg.blas.dger(-1.0 / sums.sum(), sums, sums, a=inverse, overwrite_a=1))
 
 
 def held_out_scores(inverse: Array, wanted: Array, sizes: IntArray, *, pairs: bool = True) -> Array:
@@ -225,29 +224,30 @@ def held_out_scores(inverse: Array, wanted: Array, sizes: IntArray, *, pairs: bo
         Row f has scores without fold f and the own fold; the last row those without the own fold. With
         `pairs` False there is the last row only, (1, K, C).
     """
-    count, size, items = len(sizes), int(sizes.max()), len(wanted)
+    count, size = len(sizes), int(sizes.max())
     inside = np.arange(size) < sizes[:, None]
-    rows = np.full((count, size), items)  # smaller folds are filled up with an item that is tied to no other
-    rows[inside] = np.arange(items)
-    padded, coefficients = np.zeros((items + 1, items + 1)), np.zeros((items + 1, wanted.shape[1]))
-    padded[:-1, :-1], coefficients[:-1] = inverse, inverse @ wanted
-
-    def solved(left_out: IntArray) -> Array:
-        blocks = padded[left_out[:, :, None], left_out[:, None, :]]
-        number, place = np.nonzero(left_out == items)
-        blocks[number, place, place] = 1.0
-        return np.asarray(np.linalg.solve(blocks, coefficients[left_out]))
-
-    alone = wanted - solved(rows)[inside]
+    places = np.flatnonzero(inside)  # smaller folds are filled up with items that are tied to no other
+    padded, padded_right = np.eye(count * size), np.zeros((count * size, wanted.shape[1]))
+    padded[np.ix_(places, places)], padded_right[places] = inverse, inverse @ wanted
+    blocks = padded.reshape(count, size, count, size).swapaxes(1, 2)  # of two folds
+    right, every = padded_right.reshape(count, size, -1), np.arange(count)
+    own = blocks[every, every]
+    solved = np.linalg.solve(own, right)
+    alone = wanted - solved[inside]
     if not pairs:
         return np.asarray(alone[None])
+    # Of two folds the first is eliminated.
     first, second = np.tril_indices(count, -1)
-    both = solved(np.concatenate([rows[first], rows[second]], axis=1))
+    across = blocks[second, first]
+    ahead = np.linalg.inv(own)[first] @ blocks[first, second]
     found = np.zeros((count, count, size, wanted.shape[1]))  # what is left out, and what is predicted
-    found[second, first], found[first, second] = both[:, :size], both[:, size:]
+    found[first, second] = np.linalg.solve(
+        own[second] - across @ ahead, right[second] - across @ solved[first]
+    )
+    found[second, first] = solved[first] - ahead @ found[first, second]
     scores = wanted - found[:, inside]
-    owners = np.repeat(np.arange(count), sizes)
-    scores[owners, np.arange(items)] = alone
+    owners = np.repeat(every, sizes)
+    scores[owners, np.arange(len(wanted))] = alone
     return np.concatenate([scores, alone[None]])
 
 

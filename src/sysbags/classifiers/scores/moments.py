@@ -77,25 +77,28 @@ class Moments:
                [1.403, 0.   ]])
         """
 
+        known = others._vectors()
+
         def block(start: int) -> Array:
-            return self.subset(slice(start, start + BLOCK))._squared(others)
+            part = self.subset(slice(start, start + BLOCK))
+            pairs = list(zip(part._vectors(), known, strict=True))
+            terms = [_squared(*own, *other) for own, other in pairs[:2]]
+            (unit, norms), (other_unit, other_norms) = pairs[2]
+            alike = unit @ other_unit.T
+            scaled = np.outer(part.norms, others.norms) * alike
+            terms.append(_nonnegative(part.norms**2 * norms, others.norms**2 * other_norms, scaled))
+            return np.stack([*terms, _nonnegative(norms, other_norms, alike)])
 
         blocks = run(block, range(0, len(self.norms), BLOCK), n_jobs, "distances")
         return np.concatenate(blocks, axis=1)
 
-    def _squared(self, others: Moments) -> Array:
-        alike = _products(self.covariances, others.covariances)
-        # Rounded to float16, they have norms of nearly 1.
-        own, other = (np.square(one.covariances.astype(np.float64)).sum(axis=1) for one in (self, others))
-        scaled = np.outer(self.norms, others.norms) * alike
-        return np.stack(
-            [
-                _squared(self.averages, others.averages),
-                _squared(self.course, others.course),
-                _nonnegative(self.norms**2 * own, others.norms**2 * other, scaled),
-                _nonnegative(own, other, alike),
-            ]
-        )
+    def _vectors(self) -> list[tuple[Array, Array]]:
+        """Return what distances are between, in double precision, with the squared norms.
+
+        Rounded to float16, covariances have norms of nearly 1.
+        """
+        double = (one.astype(np.float64) for one in (self.averages, self.course, self.covariances))
+        return [(one, np.einsum("kd,kd->k", one, one)) for one in double]
 
 
 def moments(path: Array, lags: IntArray, averages: Array | None = None) -> Moments:
@@ -166,13 +169,8 @@ def lag_grid(shortest: int) -> IntArray:
     return np.array([0, *(1 << k for k in range(longest.bit_length()))])
 
 
-def _products(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> Array:
-    return np.asarray(first.astype(np.float64) @ second.astype(np.float64).T)
-
-
-def _squared(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> Array:
-    norms, other_norms = (np.square(one.astype(np.float64)).sum(axis=1) for one in (first, second))
-    return _nonnegative(norms, other_norms, _products(first, second))
+def _squared(first: Array, norms: Array, second: Array, other_norms: Array) -> Array:
+    return _nonnegative(norms, other_norms, first @ second.T)
 
 
 def _nonnegative(norms: Array, other_norms: Array, products: Array) -> Array:
