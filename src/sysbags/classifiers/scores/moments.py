@@ -76,7 +76,6 @@ class Moments:
         array([[0.   , 1.403],
                [1.403, 0.   ]])
         """
-
         known = others._vectors()
 
         def block(start: int) -> Array:
