@@ -2,7 +2,7 @@
 
 `python -m benchmarks.scale [FOLDER] [--rows search,distances,...] [--systems 10000] [--page docs/scale.md]`:
 the search is among so many systems, and the large library has so many; leave-one-out and memory are of
-half as many, pivots of a fifth, distances of a tenth, the small library has a hundredth. With a folder of
+half as many, distances of a tenth, the small library has a hundredth. With a folder of
 real clips (one folder per class) search and distances are measured on parts of them, too. With `--page` the
 tables also replace those of the page.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.machine import print_table
 from benchmarks.scale.libraries import adding_rows, file_rows, leave_one_out_rows, memory_rows
 from benchmarks.scale.matrices import cluster_rows, distance_rows
-from benchmarks.scale.search import pivot_rows, search_rows
+from benchmarks.scale.search import search_rows
 
 PACKAGES = ("numpy", "scipy", "numba", "distributed")
 
@@ -30,7 +30,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--rows", default="search,pivots,distances,leave-one-out,files,adding,cluster,memory")
+    parser.add_argument("--rows", default="search,distances,leave-one-out,files,adding,cluster,memory")
     parser.add_argument("--systems", type=int, default=10_000)
     parser.add_argument("--queries", type=int, default=20)
     parser.add_argument("--page", type=Path)
@@ -38,7 +38,6 @@ def main() -> None:
     count, half = arguments.systems, max(2, arguments.systems // 2)
     rows: dict[str, Callable[[], Iterator[str]]] = {
         "search": lambda: search_rows(count, arguments.queries, arguments.folder),
-        "pivots": lambda: pivot_rows(count // 5, arguments.queries, arguments.folder),
         "distances": lambda: distance_rows(count // 10, arguments.folder),
         "leave-one-out": lambda: leave_one_out_rows(half),
         "files": lambda: file_rows(arguments.folder),

@@ -10,7 +10,6 @@ choice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +21,13 @@ from sysbags._common.parallel import run
 from sysbags._common.types import Array
 from sysbags.bags import LocalBinaryPatterns
 from sysbags.datasets import class_folders, make_streams
-from sysbags.distances.gram import SystemStack
-from sysbags.library import SystemIndex, embed, fit_embedding
+from sysbags.library import SystemIndex, fit_embedding
 from sysbags.systems.system import System
 
 ORDER, NEIGHBOURS, LANDMARKS = 5, 10, 500
 WEIGHTS: dict[str, Any] = {"lambda_a": 0.25, "lambda_mu": 10.0}
 SCANNED = 300  # systems of a scan that is timed
 NOISE = 0.02
-PIVOTS = 16
 SEED = 41  # no choice was made with it
 
 
@@ -92,28 +89,6 @@ def search_rows(systems: int, queries: int, folder: Path | None) -> Iterator[str
     yield "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: |"
     for name, streams in named_sets(systems + queries, folder):
         yield from measure(name, streams, queries)
-
-
-def pivot_rows(systems: int, queries: int, folder: Path | None) -> Iterator[str]:
-    """Lines of the table of what is left to compare by the embedding's bounds and by pivots."""
-    yield "| streams | systems | left by the embedding | left by pivots | left by both | pivots, s |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
-    for name, streams in named_sets(systems + queries, folder):
-        known: list[System] = run(lambda stream: sysbags.identify(stream, ORDER), streams, -1, "systems")
-        asked, kept = known[:queries], known[queries:]
-        make = partial(SystemIndex, kept, embedding=fit_embedding(kept, LANDMARKS), n_jobs=-1, **WEIGHTS)
-        without, _ = seconds(make)
-        spent, index = seconds(partial(make, pivots=PIVOTS))
-        scan = sysbags.pairwise_distances(kept, asked, n_jobs=-1, **WEIGHTS)
-        places, left = np.arange(len(kept)), []
-        for query, distances in zip(asked, scan.T, strict=True):
-            embedded, stack = embed(index.embedding, [query]), SystemStack.of([query])
-            farthest = np.sort(distances)[NEIGHBOURS - 1]
-            by_embedding = index._safe_bounds(places, stack, embedded) <= farthest
-            by_pivots = index._pivot_bounds(places, query) <= farthest
-            left.append([by_embedding.mean(), by_pivots.mean(), (by_embedding & by_pivots).mean()])
-        cells = " | ".join(f"{100.0 * share:.2f} %" for share in np.mean(left, axis=0))
-        yield f"| {name} | {len(kept)} | {cells} | {spent - without:.0f} |"
 
 
 def named_sets(count: int, folder: Path | None) -> Iterator[tuple[str, list[Array]]]:

@@ -45,50 +45,6 @@ def test_exact_search_is_the_scan(seed, size, k, lambda_a, lambda_mu, normal_for
     assert (bounds <= scan).all()
 
 
-@given(
-    seed=st.integers(0, 10**6),
-    lambda_a=st.sampled_from([0.0, 0.25, 5.0]),
-    lambda_mu=st.sampled_from([0.0, 1.0, 10.0]),
-    pivots=st.integers(1, 4),
-)
-@settings(max_examples=20, deadline=None)
-def test_pivots_do_not_change_an_exact_search(seed, lambda_a, lambda_mu, pivots):
-    """Bounds by the triangle inequality are below the distances, also with an embedding that loses much."""
-    query, *systems = systems_of(seed, orders=(2, 2))
-    weights = {"lambda_a": lambda_a, "lambda_mu": lambda_mu}
-    index = SystemIndex(systems, embedding=fit_embedding(systems, 2), pivots=pivots, **weights)
-    scan = sysbags.pairwise_distances(systems, [query], **weights)[:, 0]
-    order = np.lexsort((np.arange(len(scan)), scan))[:1]
-    np.testing.assert_array_equal(index.search(query, 1, exact=True).indices, order)
-    assert (index._pivot_bounds(np.arange(len(systems)), query) <= scan).all()
-
-
-def test_pivots_exclude_what_the_embedding_cannot():
-    """Two distant groups and an embedding of one landmark: the bounds of the embedding exclude nothing."""
-    systems = systems_of(0, per_class=40, orders=(2, 2))
-    far = [
-        sysbags.identify(system.samples[:, ::-1] ** 4 / (system.samples[:, ::-1] ** 4).sum(1)[:, None], 2)
-        for system in systems[:100]
-    ]
-    found = [
-        SystemIndex(systems[1:] + far, embedding=fit_embedding(far, 1), lambda_mu=10.0, pivots=pivots).search(
-            systems[0], 2, exact=True
-        )
-        for pivots in (0, 4)
-    ]
-    np.testing.assert_array_equal(found[0].indices, found[1].indices)
-    assert found[1].blocks < found[0].blocks
-
-
-def test_pivots_need_one_order():
-    systems = systems_of(0, per_class=2, orders=(2, 2))
-    other = sysbags.identify(systems[0].samples, 3)
-    with pytest.raises(ParameterError, match="one order"):
-        SystemIndex([*systems, other], pivots=2)
-    found = SystemIndex(systems[1:], pivots=2).search(other, 1, exact=True)
-    assert found.indices == np.argmin(sysbags.pairwise_distances(systems[1:], [other])[:, 0])
-
-
 def test_few_blocks_where_systems_differ():
     """Ten copies of a system with other noise among two hundred that are far away."""
     query, *others = systems_of(0, per_class=70)
@@ -120,12 +76,6 @@ def test_how_an_index_is_shown():
     index = SystemIndex(systems, embedding=fit_embedding(systems, 5), lambda_mu=2.0)
     assert repr(index) == f"SystemIndex(systems={len(systems)}, landmarks=5, lambda_a=0.25, lambda_mu=2.0)"
     assert repr(index.embedding) == "StreamEmbedding(size=5)"
-
-
-def test_another_metric_has_no_pivots():
-    systems = systems_of(0, per_class=2)
-    with pytest.raises(ParameterError, match="pivots need the metric alignment, not martin"):
-        SystemIndex(systems, metric="martin", pivots=2)
     assert "metric='martin', lambda_a" in repr(SystemIndex(systems, metric="martin"))
 
 

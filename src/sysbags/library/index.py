@@ -27,8 +27,7 @@ SHORTLIST, ALIGNED, BOUNDED = 2, 8, 30
 COARSE = 128  # coordinates of the embedding for the first look; landmarks are in the order of their use
 CHUNK = 16  # exact distances at a time, while bounds are compared
 TILING = Tiling(blocks=2)  # of so few: more tiles would take longer
-ROUND_OFF = 1e-5  # of the squared norms, of exact distances in double precision
-HALF = 6e-4  # the same for embedded observers: a library stores them with 11 bits, an error of 2^-11 = 4.9e-4
+HALF = 6e-4  # of the squared norms: embedded observers in a library have 11 bits, an error of 2^-11 = 4.9e-4
 
 
 class Neighbours(NamedTuple):
@@ -84,9 +83,7 @@ class SystemIndex:
 
     The lower bound of a squared distance is ``||C_1||^2 + ||C_2||^2 - 2 (||M||_* + e)``, where e is what the
     embedding may have lost of the nuclear norm, and the weighted bounds of its other parts: of the
-    transitions by their spectra, and of the embedded means. Between systems of one order the distance, which
-    is the root, obeys the triangle inequality, ``|d(x, p) - d(p, y)| <= d(x, y)``, which gives a second bound
-    for each of some pivots p.
+    transitions by their spectra, and of the embedded means.
 
     That is for the metric "alignment". Another metric is computed in the embedding for all systems, and
     exactly for a shortlist, or with ``exact=True`` for all.
@@ -105,9 +102,6 @@ class SystemIndex:
         Weights of the transition and of the mean, or of what the metric has in their place.
     random_state : int, Generator or None, default=0
         For the embedding and the starts of alignments.
-    pivots : int, default=0
-        Compute the exact distances of so many systems to all others, once. Exact searches then exclude more.
-        It pays for more searches than there are pivots, if bounds exclude little otherwise.
     n_jobs : int, optional
         Threads; the result does not depend on it.
     client : distributed.Client, optional
@@ -143,7 +137,6 @@ class SystemIndex:
         lambda_a: float = 0.25,
         lambda_mu: float = 0.0,
         random_state: int | np.random.Generator | None = 0,
-        pivots: int = 0,
         n_jobs: int | None = None,
         client: Any = None,
     ) -> None:
@@ -162,8 +155,6 @@ class SystemIndex:
         self._stack = SystemStack.of(self.systems)
         self._norms = self._stack.norms
         self._spectra = transition_spectra(self._stack.transition)
-        with use_client(client):
-            self._pivots, self._to_pivots = self._choose_pivots(check_integer(pivots, "pivots", minimum=0))
 
     def __repr__(self) -> str:
         lambda_a, lambda_mu = self.weights
@@ -220,9 +211,6 @@ class SystemIndex:
         if exact and blocks < len(others):
             rest = np.setdiff1d(others, shortlist)
             bounds = self._safe_bounds(rest, query_stack, embedded)
-            if np.count_nonzero(bounds <= distances[-1]) > len(self._pivots) > 0:
-                bounds = np.maximum(bounds, self._pivot_bounds(rest, query))
-                blocks += len(self._pivots)
             order = np.argsort(bounds, kind="stable")
             for start in range(0, len(rest), CHUNK):
                 chunk = order[start : start + CHUNK]
@@ -240,10 +228,6 @@ class SystemIndex:
         alignments = len(some) + blocks
         return Neighbours(found, distances, certificates, blocks, alignments, 1.0 - blocks / len(others))
 
-    def _take(self, places: IntArray) -> list[System]:
-        """Return systems at some places."""
-        return systems_at(self.systems, places)
-
     def _bounds(self, gram: CrossGram, places: IntArray, lambda_mu: float | None = None) -> Array:
         """Return lower bounds of the distances of some systems, as far as the CrossGram is exact."""
         lambda_a, usual = self.weights
@@ -260,50 +244,13 @@ class SystemIndex:
 
     def _exact(self, places: IntArray, query: System, count: int) -> tuple[IntArray, Array, Array]:
         """Return the nearest of some systems: places, distances and certificates."""
-        distances, certificates = self._compared(places, self._take(places), query)
+        tiling = TILING if len(places) < len(self.systems) else None
+        gram = cross_gram(systems_at(self.systems, places), [query], n_jobs=self.n_jobs, tiling=tiling)
+        distances = certificates = self.matrix(gram)[:, 0]
+        if self.metric == "alignment":
+            certificates = np.minimum(self._bounds(gram, places)[:, 0], distances)
         best = np.lexsort((places, distances))[:count]
         return places[best], distances[best], certificates[best]
-
-    def _compared(self, places: IntArray, systems: Sequence[System], query: System) -> tuple[Array, Array]:
-        """Return exact distances of the systems at some places, and certificates."""
-        tiling = TILING if len(places) < len(self.systems) else None
-        gram = cross_gram(systems, [query], n_jobs=self.n_jobs, tiling=tiling)
-        distances = self.matrix(gram)[:, 0]
-        if self.metric != "alignment":
-            return distances, distances
-        return distances, np.minimum(self._bounds(gram, places)[:, 0], distances)
-
-    def _choose_pivots(self, count: int) -> tuple[IntArray, Array]:
-        """Return pivots far from each other, and roots of their distances and certificates to all systems."""
-        if count and self.metric != "alignment":
-            raise ParameterError(
-                f"pivots need the metric alignment, not {self.metric}: the triangle inequality holds for it"
-            )
-        if count and np.ptp(self._stack.orders):
-            raise ParameterError("pivots need systems of one order: the triangle inequality holds for them")
-        every = np.arange(len(self.systems))
-        places: list[int] = []
-        roots = np.empty((min(count, len(every)), 2, len(every)))
-        nearest = np.full(len(every), np.inf)
-        for row in roots:
-            places.append(int(np.argmax(nearest)))
-            row[:] = _roots(*self._compared(every, self.systems, self._take(every[places[-1:]])[0]))
-            nearest = np.minimum(nearest, row[0])
-        return np.array(places, dtype=np.int64), roots
-
-    def _pivot_bounds(self, places: IntArray, query: System) -> Array:
-        """Return lower bounds of the squared distances, by the triangle inequality."""
-        if query.order != self._stack.transition.shape[1]:
-            return np.zeros(len(places))
-        pivots = self._pivots
-        distance, certificate = _roots(*self._compared(pivots, self._take(pivots), query))
-        distances, certificates = self._to_pivots[:, :, places].transpose(1, 0, 2)
-        bounds = np.maximum(certificate[:, None] - distances, certificates - distance[:, None]).max(axis=0)
-        # Near 0 the root of a squared distance has half as many correct digits.
-        lambda_a, lambda_mu = self.weights
-        squares = np.einsum("kij,kij->k", self._stack.transition, self._stack.transition)
-        largest = (self._norms @ [1.0, lambda_mu] + lambda_a * squares).max() + distance.max() ** 2
-        return np.asarray(np.maximum(bounds, 0.0) ** 2 - ROUND_OFF * largest)
 
     def _coarse(self, query: System, embedded: EmbeddedSystems) -> Array:
         """Return what systems are compared by first: bounds from Frobenius norms in a few coordinates."""
@@ -352,11 +299,6 @@ class SystemIndex:
         return np.asarray(bounds - HALF * (norms + own + weight_mu * (means + own_mean)))
 
 
-def _roots(distances: Array, certificates: Array) -> tuple[Array, Array]:
-    """Return distances and their lower bounds from squared ones, which round-off may make negative."""
-    return np.sqrt(np.maximum(distances, 0.0)), np.sqrt(np.maximum(certificates, 0.0))
-
-
 def _smallest(values: Array, count: int, places: IntArray) -> IntArray:
     """Return the places of the smallest values, in their order."""
     if count < len(values):
@@ -374,4 +316,4 @@ def _narrowed(places: IntArray, gram: CrossGram, values: Array, count: int) -> t
 def _neighbours(place: int, index: SystemIndex, count: int) -> Neighbours:
     """Return the nearest of the other systems for the system at a place."""
     here = np.array([place])
-    return index._search(index._take(here)[0], index.embedded.subset(here), count, False, place)
+    return index._search(systems_at(index.systems, here)[0], index.embedded.subset(here), count, False, place)
