@@ -17,6 +17,7 @@ from sysbags.classifiers.scores.committee import (
     WIDTHS,
     Member,
     _subset_of_regressors,
+    better_predictions,
     candidates,
     choose_committee,
     committee_scores,
@@ -197,8 +198,30 @@ def test_lags_are_a_geometric_grid():
     assert lag_grid(1).tolist() == [0]
 
 
+def test_of_noise_the_accuracy_is_that_of_chance():
+    """Also with the choice between all candidates and averages: the larger of two is too optimistic."""
+    rng, folds, found = np.random.default_rng(0), np.arange(40) % 5, []
+    for _ in range(64):
+        points = rng.standard_normal((4, 40, 6))
+        terms = np.square(points[:, :, None] - points[:, None]).sum(axis=3)
+        codes = rng.integers(0, 2, 40)
+        pair = choose_committee(terms, codes, folds, np.ones(40))
+        predictions = *(one.predictions for one in pair), better_predictions(*pair, folds)
+        first, second, nested = (float(np.mean(one == codes)) for one in predictions)
+        found.append((nested, max(first, second)))
+    (nested, larger), errors = np.mean(found, axis=0), np.std(found, axis=0) / 8
+    assert abs(nested - 0.5) < 2 * errors[0]
+    assert larger - 0.5 > 3 * errors[1]
+
+
 def test_averages_alone_never_win_against_what_is_saved(model):
-    assert model.accuracy_ >= model.averages_accuracy_
+    codes = np.unique(model.labels_, return_inverse=True)[1]
+    folds = balanced_folds(codes, np.arange(len(codes)), 0)
+    pair = choose_committee(model._terms(model.moments_), codes, folds, class_weights(codes))
+    right = [int((one.predictions == codes).sum()) for one in pair]
+    np.testing.assert_array_equal(
+        model.term_weights_, [member.weights for member in pair[right[1] > right[0]].members]
+    )
     rng = np.random.default_rng(0)  # averages tell all, and time is noise
     streams = [rng.dirichlet(5 * np.ones(6) + 20 * np.eye(6)[k % 2], size=12) for k in range(24)]
     found = sysbags.StreamClassifier(size=30).fit(streams, np.arange(24) % 2)

@@ -31,6 +31,7 @@ from sysbags.classifiers.scores.committee import (
     MOST_ITEMS,
     CommitteeFit,
     Member,
+    better_predictions,
     choose_committee,
     committee_scores,
     fit_committee,
@@ -100,7 +101,8 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     estimate_ : (3, E) array of int, or None
         What nested cross-validation in at most ten folds predicts: the indices of the training clips, of many
         a part, and the codes of their classes as predicted by the classifier, and by averages over time
-        alone. None if there is a single group.
+        alone. For each fold everything is chosen by the others, also whether averages are all that is used.
+        None if there is a single group.
     accuracy_, averages_accuracy_ : float or None
         The accuracies of the estimate, and of averages over time alone.
     tried_ : int
@@ -242,11 +244,11 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         choice, averages = choose_committee(
             terms, codes, folds, weights, bags=bags, combined=self.combinations, n_jobs=self.n_jobs
         )
-        self.accuracy_ = float(np.mean(choice.predictions == codes))
-        self.averages_accuracy_ = float(np.mean(averages.predictions == codes))
-        if self.averages_accuracy_ > self.accuracy_:
-            choice, self.accuracy_ = averages, self.averages_accuracy_
-        self.estimate_ = np.array([indices, choice.predictions, averages.predictions])
+        predictions = better_predictions(choice, averages, folds)
+        self.estimate_ = np.array([indices, predictions, averages.predictions])
+        self.accuracy_, self.averages_accuracy_ = np.mean(self.estimate_[1:] == codes, axis=1).tolist()
+        if self.averages_accuracy_ > np.mean(choice.predictions == codes):
+            choice = averages
         self.tried_ = choice.tried
         scores = log_shares(np.where(_left(codes, folds), choice.scores, -np.inf))
         distances = np.einsum("mt,tkl->kl", [member.weights for member in choice.members], terms)

@@ -213,8 +213,6 @@ def train_moments(given: LabelledClips, request: Request, context: RunContext) -
         make_method(name, MOMENTS, "systems", model.classes_[codes], estimated, None, seconds, settings)
         for name, codes in zip((title, f"{title}, averages alone"), predicted, strict=True)
     )
-    if averages.rate.right > method.rate.right:
-        method = replace(averages, name=title)
     steps = [("bags", bag.set_params(n_jobs=None)), ("classify", model.set_params(n_jobs=None))]
     return TrainedModel(
         pipeline=Pipeline(steps),

@@ -66,6 +66,19 @@ class Member(NamedTuple):
         return gaussian_distances(total, self.width) if self.width > 0.0 else np.asarray(total)
 
 
+class _Tried(NamedTuple):
+    """A candidate: its scores without the own fold, and by what it is ranked.
+
+    There is one row per fold that is left out, and a last one for none.
+    """
+
+    member: Member
+    scores: Array  # (K, C)
+    found: IntArray  # (F + 1, K), the classes that are predicted
+    right: IntArray  # (F + 1, F), rightly predicted items of each fold
+    errors: Array  # (F + 1, F)
+
+
 class Choice(NamedTuple):
     """The members of a committee, and what they predict for items that they have not seen.
 
@@ -76,6 +89,9 @@ class Choice(NamedTuple):
         The committee's scores without the fold of each item.
     predictions : (K,) array of int
         By committees that were chosen without the fold of each item.
+    right : (F,) array of int
+        How many items outside each fold are predicted rightly by committees that have seen neither the fold
+        nor that of the item. Of two folds it is by committees that have seen the fold.
     tried : int
         The number of candidates.
     """
@@ -83,6 +99,7 @@ class Choice(NamedTuple):
     members: list[Member]
     scores: Array
     predictions: IntArray
+    right: IntArray
     tried: int
 
 
@@ -143,6 +160,7 @@ def choose_committee(
     wanted = targets(codes, int(codes.max()) + 1)
     owners = np.repeat(np.arange(count), sizes)
     outside = np.array([owners != fold for fold in [*(range(count) if nested else ()), count]])
+    starts, every_item = np.cumsum(sizes) - sizes, np.arange(len(codes))
     settings: list[tuple[Array, float]] = list(candidates(terms, bags, (*AVERAGES, *combined)))
     ridges: Sequence[float] = RIDGES
     most = MEMBERS
@@ -150,7 +168,7 @@ def choose_committee(
         settings, ridges = [one for one in settings if one[1] == 0.0], (USUAL_RIDGE,)
         most = len(settings)
 
-    def tried(setting: tuple[Array, float]) -> list[tuple[Member, Array, Array, Array]]:
+    def tried(setting: tuple[Array, float]) -> list[_Tried]:
         squared = Member(*setting, 0.0).squared(terms)
         unit = half_mean(squared) or 1.0  # where all distances are 0, any penalty gives the same
         found = []
@@ -158,24 +176,49 @@ def choose_committee(
             inverse = penalised_inverse(squared, ridge * unit / sample_weights)
             # Ties stay ties: round-off of a score contains the label of its own item.
             scores = np.round(held_out_scores(inverse, wanted, sizes, pairs=nested), DIGITS)
-            right = (scores.argmax(axis=2) == codes) & outside
-            errors = np.square(scores - wanted).mean(axis=2) * outside
-            rates = right.sum(axis=1) / outside.sum(axis=1)
-            found.append((Member(*setting, ridge), scores[-1], rates, errors.sum(axis=1)))
+            labels = scores.argmax(axis=2)
+            right = np.add.reduceat(((labels == codes) & outside).astype(np.int64), starts, axis=1)
+            errors = np.add.reduceat(np.square(scores - wanted).mean(axis=2) * outside, starts, axis=1)
+            found.append(_Tried(Member(*setting, ridge), scores[-1], labels, right, errors))
         return found
 
     every = [one for some in run(tried, settings, n_jobs, "settings") for one in some]
     back = np.argsort(order)
 
-    def voted(some: list[tuple[Member, Array, Array, Array]]) -> Choice:
-        members, held_out, rates, errors = zip(*some, strict=True)
-        # One row per fold that is left out, and a last one for none.
-        ranks = np.lexsort((np.array(errors).T, -np.array(rates).T))[:, :most]
-        voting = np.array([np.mean([held_out[k] for k in row], axis=0) for row in ranks])
-        predictions = voting.argmax(axis=2)[owners if nested else 0, np.arange(len(codes))]
-        return Choice([members[k] for k in ranks[-1]], voting[-1][back], predictions[back], len(members))
+    def voted(some: list[_Tried]) -> Choice:
+        found, right, errors = (np.array(part) for part in list(zip(*some, strict=True))[2:])
+        ranks = _ranked(right.sum(axis=2), errors.sum(axis=2), most)
+        voting = np.array([np.mean([some[k].scores for k in row], axis=0) for row in ranks])
+        predictions = voting.argmax(axis=2)[owners if nested else 0, every_item]
+        elsewhere = []
+        for fold in range(count):
+            labels = predictions
+            if nested:  # the vote of members that are chosen without the own fold of each item, too
+                hits, misses = (
+                    sums[:, fold].sum(axis=1)[:, None] - sums[:, fold] for sums in (right, errors)
+                )
+                votes = np.zeros_like(wanted)
+                for members in _ranked(hits, misses, most)[owners].T:
+                    votes[every_item, found[members, fold, every_item]] += 1
+                labels = votes.argmax(axis=1)
+            elsewhere.append((labels == codes)[owners != fold].sum())
+        chosen = [some[k].member for k in ranks[-1]]
+        return Choice(chosen, voting[-1][back], predictions[back], np.array(elsewhere), len(some))
 
-    return voted(every), voted([one for one in every if one[0].is_of_averages])
+    return voted(every), voted([one for one in every if one.member.is_of_averages])
+
+
+def _ranked(right: Array, errors: Array, most: int) -> IntArray:
+    """Return the best of M candidates, for each column of (M, F) arrays."""
+    return np.asarray(np.lexsort((errors.T, -right.T))[:, :most])
+
+
+def better_predictions(choice: Choice, averages: Choice, folds: IntArray) -> IntArray:
+    """Return for each fold what the choice predicts, or averages alone if they are better without the fold.
+
+    The accuracy is that of one procedure: the larger of two accuracies would be optimistic.
+    """
+    return np.where((averages.right > choice.right)[folds], averages.predictions, choice.predictions)
 
 
 def usual_members(terms: Array, bags: int, combined: Sequence[Sequence[str]]) -> list[Member]:
