@@ -10,6 +10,7 @@ import numpy as np
 
 import sysbags.evaluate
 from sysbags import align, cross_gram, frechet_mean, identify, pairwise_distances
+from sysbags.classifiers.base import Explanation
 from sysbags.classifiers.calibration import Calibration
 from sysbags.datasets import TEXTURES, make_frames, make_streams
 from sysbags.evaluate.candidates import Systems, SystemSet, matching_grids, system_candidates
@@ -61,11 +62,15 @@ def make_evaluation(
         _method("LBP systems, Martin", "nearest medoid", "systems", _by_lot(clips, used, rng), clips, 0.4),
         _method("LBP-TOP", "1-NN", "comparator", _by_lot(clips, used, rng), clips, 0.0002),
     )
-    methods = (methods[0], replace(methods[1], make_confidence=lambda: confidence), *methods[2:])
+    explanations = _explanations(main, between, clips, confidence)
+    explained = replace(
+        methods[1], make_confidence=lambda: confidence, make_explanations=lambda: explanations
+    )
+    methods = (methods[0], explained, *methods[2:])
     details = Details(
         curves=_curves(rng),
         systems=tuple(systems),
-        relations=_relations(systems, clips, used, distances, neighbours),
+        relations=_relations(systems, distances, neighbours),
         atlas=tuple(_mean(label, systems, clips, rng) for label in used),
     )
     return Evaluation(
@@ -117,6 +122,7 @@ def with_evil_names(evaluation):
         replace(
             method,
             make_confidence=lambda: confidence,
+            make_explanations=None,
             name=EVIL[1],
             classifier=EVIL[0],
             predictions=tuple(names[name] for name in method.predictions),
@@ -151,6 +157,18 @@ def _confidence(between, clips, classes):
         p_values=calibration.p_values(-squared, squared),
         smallest_alpha=calibration.smallest_alpha,
     )
+
+
+def _explanations(main, between, clips, confidence):
+    """Those of the nearest clip of another source; the distance to the predicted class has two parts."""
+    labels = np.array([clip.label for clip in clips])
+    found = []
+    for label, row, probabilities in zip(main, between, confidence.probabilities, strict=True):
+        distances = {name: row[labels == name].min() for name in confidence.classes}
+        parts = {"averages": 0.25 * distances[label], "covariances": 0.75 * distances[label]}
+        likely = dict(zip(confidence.classes, probabilities.tolist(), strict=True))
+        found.append(Explanation(label=label, distances=distances, parts=parts, probabilities=likely))
+    return tuple(found)
 
 
 def _by_lot(clips, classes, rng, share=0.7):
@@ -194,27 +212,13 @@ def _parts(first, second):
     return [parts["transition"], parts["observer"], parts["mean"]]
 
 
-def _relations(systems, clips, classes, distances, count):
+def _relations(systems, distances, count):
     centred = distances - distances.mean(axis=0)
     values, vectors = np.linalg.eigh(-0.5 * (centred - centred.mean(axis=1, keepdims=True)))
     plane = vectors[:, :-3:-1] * np.sqrt(np.maximum(values[:-3:-1], 0.0))
-    others = distances + np.diag(np.full(len(clips), np.inf))
+    others = distances + np.diag(np.full(len(systems), np.inf))
     nearest = others.argsort(axis=1)[:, :count]
-    means = {}
-
-    def parts_of(k, label):
-        left_out = clips[k].source if clips[k].label == label else None
-        members = [
-            s for s, c in zip(systems, clips, strict=True) if c.label == label and c.source != left_out
-        ]
-        if not members:
-            return [np.nan] * 3
-        if (label, left_out) not in means:
-            means[label, left_out] = frechet_mean(members, LAMBDA_A, LAMBDA_MU).system
-        return _parts(systems[k], means[label, left_out])
-
     to_neighbours = [[_parts(systems[k], systems[j]) for j in row] for k, row in enumerate(nearest)]
-    to_classes = [[parts_of(k, label) for label in classes] for k in range(len(clips))]
     return Relations(
         lambda_a=LAMBDA_A,
         lambda_mu=LAMBDA_MU,
@@ -222,7 +226,6 @@ def _relations(systems, clips, classes, distances, count):
         plane=plane,
         neighbours=nearest,
         neighbour_parts=np.array(to_neighbours),
-        class_parts=np.array(to_classes),
     )
 
 

@@ -43,7 +43,7 @@ def findings(outcome):
         "systems": [(s.transition.tobytes(), s.alpha.tobytes()) for s in evaluation.details.systems],
         "distances": evaluation.details.relations.distances.tobytes(),
         "plane": evaluation.details.relations.plane.tobytes(),
-        "parts": evaluation.details.relations.class_parts.tobytes(),
+        "parts": evaluation.details.relations.neighbour_parts.tobytes(),
         "atlas": [(page.members, page.dynamics.tobytes()) for page in evaluation.details.atlas],
         "grid": outcome.details.get("grid"),
     }

@@ -193,10 +193,8 @@ write_report(folder / "report.html", result)
 #   three clips of waves are not. Select a cell to see its clips.
 # * **Confidence.** Are the probabilities honest? In the plot, points on the diagonal are. The table
 #   says how often the prediction sets held the true class, and how many classes they had.
-# * **Weights.** The accuracy against each weight of the alignment distance. Where a curve is flat,
-#   the weight does not matter.
 # * **Map** and **chosen clip.** Each point is a clip, near ones are alike, and wrong ones have a
-#   ring. Select a point to see the nearest clips, the distances to the class means, and the states of
+#   ring. Select a point to see why it was classified so, the nearest clips on the map, and the states of
 #   the system over time.
 # * **Most confused pairs of classes.** The clips that are wrong, side by side. This is where you find
 #   wrong labels.

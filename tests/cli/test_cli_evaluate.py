@@ -66,8 +66,8 @@ def test_predictions_are_those_of_a_loop_over_the_clips(capsys, place):
 def test_the_json_holds_everything(capsys, place):
     output = evaluate(capsys, place, *FIXED, "--report", place / "r.html")
     assert set(output) == {
-        *("title", "protocol", "groups", "classes", "clips", "skipped", "methods", "confusion", "curves"),
-        *("most_frequent_accuracy", "neighbours", "atlas", "confidence", "facts", "seconds", "files"),
+        *("title", "protocol", "groups", "classes", "clips", "skipped", "methods", "confusion"),
+        *("averages_accuracy", "most_frequent_accuracy", "neighbours", "atlas", "confidence", "facts", "seconds", "files"),
     }
     assert (output["title"], output["classes"], output["groups"]) == ("set", TEXTURES, list(range(8)))
     assert output["protocol"] == "one clip left out at a time (8 clips)"
@@ -245,7 +245,7 @@ def test_the_same_bits_for_any_number_of_threads(capsys, place):
         )
         for jobs in (1, 2)
     )
-    for name in ("confusion", "curves", "neighbours", "atlas"):
+    for name in ("confusion", "neighbours", "atlas"):
         assert first[name] == second[name]
     assert [line["predictions"] for line in first["methods"]] == [
         line["predictions"] for line in second["methods"]

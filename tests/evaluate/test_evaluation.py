@@ -204,20 +204,13 @@ def test_what_is_shown_belongs_to_the_main_method(compared, systems):
     expected = alignment_distance(systems[0], systems[1], *WEIGHTS)
     assert compared.details.relations.distances[0, 1] == pytest.approx(expected, rel=1e-12)
     assert [mean.label for mean in compared.details.atlas] == list(compared.classes)
-    assert {(c.weight, c.classifier) for c in compared.details.curves} == {
-        (weight, classifier)
-        for weight in ("lambda_a", "lambda_mu")
-        for classifier in ("nearest-system", "nearest-mean")
-    }
-    for curve in compared.details.curves:
-        assert curve.fixed == (WEIGHTS[1] if curve.weight == "lambda_a" else WEIGHTS[0])
     for system, original in zip(compared.details.systems, systems, strict=True):
         np.testing.assert_array_equal(system.transition, original.transition)
     assert compared.facts["notes"] == [
         "other people's methods were left out: they need clips, but there are streams"
     ]
     assert compared.facts["bag"] == "streams"
-    assert compared.seconds.keys() >= {"systems and kernel", "curves", "map", "atlas"}
+    assert compared.seconds.keys() >= {"systems and kernel", "map", "atlas"}
 
 
 SETTINGS = [(grid, a, mu) for grid in GRIDS for a in grid.lambda_a for mu in grid.lambda_mu]
@@ -316,18 +309,13 @@ def test_what_is_shown_of_another_metric_is_the_alignment_distance_in_natural_un
     assert [m.name for m in result.methods] == ["stream systems, normalized lagged covariances"]
     systems = [identify(stream, ORDER, normal_form="unit-variance") for stream in data[0]]
     weights = scaled_weights(cross_gram(systems).rows)
-    shown = result.facts["alignment distance of curves, map and atlas"]
+    shown = result.facts["alignment distance of map and atlas"]
     assert shown["normal form"] == "unit-variance"
     assert (shown["lambda_a"], shown["lambda_mu"]) == pytest.approx(weights, rel=1e-9)
     # The form is changed here and identified anew there: a few steps of round-off.
     for k in (1, 7):
         expected = alignment_distance(systems[0], systems[k], *weights)
         assert result.details.relations.distances[0, k] == pytest.approx(expected, rel=1e-7)
-    for curve in result.details.curves:
-        place = ("lambda_a", "lambda_mu").index(curve.weight)
-        multiples = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-        np.testing.assert_allclose(curve.values, np.array(multiples) * weights[place], rtol=1e-9)
-        assert curve.fixed == pytest.approx(weights[1 - place], rel=1e-9)
     assert {system.normal_form for system in result.details.systems} == {"unit-variance"}
     model = NearestMean(metric="normalized-covariance", lambda_a=0.9, lambda_mu=0.5)
     for k, predicted in enumerate(result.predictions):
@@ -345,7 +333,7 @@ def test_what_is_shown_is_the_usual_choice(data):
     chosen = run(data, lambda_a=None, lambda_mu=None, methods=["nearest-mean"])
     usual = chosen.methods[0].settings
     assert usual["metric"] == "alignment"
-    shown = chosen.facts["alignment distance of curves, map and atlas"]
+    shown = chosen.facts["alignment distance of map and atlas"]
     assert shown.keys() == {"normal form", "lambda_a", "lambda_mu"}
     for name, value in shown.items():
         counts = usual[name] if isinstance(usual[name], dict) else {as_text(usual[name]): 1}
@@ -580,7 +568,6 @@ def test_clips_are_evaluated_as_their_streams(clips):
     ]
     assert result.protocol == expected.protocol == "one clip left out at a time (9 clips)"
     np.testing.assert_array_equal(result.details.relations.distances, expected.details.relations.distances)
-    assert result.details.curves == expected.details.curves
     assert result.facts["notes"] == []
     assert result.facts["bag"] == "LocalBinaryPatterns()"
 
@@ -702,19 +689,19 @@ def test_details_are_computed_when_they_are_asked_for(data, monkeypatch):
     result = run(data)
     document = json.loads(json_text(result.to_dict()))
     assert calls == []
-    assert not document.keys() & {"curves", "neighbours", "atlas"}
-    assert not document["seconds"].keys() & {"curves", "map", "atlas"}
+    assert not document.keys() & {"neighbours", "atlas"}
+    assert not document["seconds"].keys() & {"map", "atlas"}
     for ask in (lambda: result.details, lambda: result.to_dict(details=True)):
         with pytest.raises(StreamError, match="no atlas today"):
             ask()
     monkeypatch.undo()
     assert result.details is result.details
-    assert result.seconds.keys() >= {"curves", "map"}
+    assert result.seconds.keys() >= {"map", "atlas"}
 
 
 def test_the_document(compared):
     plain, document = compared.to_dict(), json.loads(json_text(compared.to_dict(details=True)))
-    assert document.keys() - plain.keys() == {"confidence", "curves", "neighbours", "atlas"}
+    assert document.keys() - plain.keys() == {"confidence", "neighbours", "atlas"}
     assert {k: v for k, v in document.items() if k in plain and k not in ("facts", "seconds")} == json.loads(
         json.dumps({k: v for k, v in plain.items() if k not in ("facts", "seconds")})
     )
@@ -736,13 +723,6 @@ def test_the_document(compared):
         assert line["rate"] == {
             name: getattr(method.rate, name) for name in ("right", "total", "low", "high")
         }
-    for line, curve in zip(document["curves"], compared.details.curves, strict=True):
-        assert (line["weight"], line["classifier"], line["fixed"]) == (
-            curve.weight,
-            curve.classifier,
-            curve.fixed,
-        )
-        assert (line["values"], line["accuracies"]) == (list(curve.values), list(curve.accuracies))
     assert document["neighbours"] == compared.details.relations.neighbours.tolist()
     for page, mean in zip(document["atlas"], compared.details.atlas, strict=True):
         assert page["class"] == mean.label
@@ -751,7 +731,7 @@ def test_the_document(compared):
         assert np.array(page["eigenvalues"]) @ [1.0, 1.0j] == pytest.approx(mean.eigenvalues)
     assert document["facts"]["seconds for a pair after the kernel"] > 0.0
     assert document["facts"]["order"] == ORDER
-    assert document["seconds"].keys() >= {"systems", "systems and kernel", "curves", "map", "atlas"}
+    assert document["seconds"].keys() >= {"systems", "systems and kernel", "map", "atlas"}
 
 
 def test_the_table_as_a_frame(compared):

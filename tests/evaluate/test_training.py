@@ -105,7 +105,9 @@ def test_the_estimate_is_that_of_an_evaluation(clips, kind, groups):
     paths, labels, cache = clips
     options = {**COVARIANCES, "bags": both(), "cache": cache}
     trained = train(paths, labels, groups, classifier=kind, **options)
-    [method] = evaluate(paths, labels, groups, methods=[kind], **options).methods
+    method, averages = evaluate(paths, labels, groups, methods=[kind], **options).methods
+    assert trained.averages.predictions == averages.predictions
+    assert trained.averages.name == averages.name == "LBP + colour averaged over time"
     assert trained.method.predictions == method.predictions
     assert trained.method.settings == method.settings
     assert trained.method.rate == method.rate
@@ -133,7 +135,7 @@ def test_the_classifier_of_streams_is_the_default(clips, groups):
     rows = evaluate(paths, labels, groups, bags=both(), cache=cache, methods=["moments"]).methods
     assert [(row.name, row.kind) for row in rows] == [
         ("LBP + colour streams", "systems"),
-        ("LBP + colour averaged over time", "comparator"),
+        ("LBP + colour averaged over time", "averages"),
     ]
     units = np.arange(len(labels)) if groups is None else np.unique(groups, return_inverse=True)[1]
     if len(np.unique(units)) <= 10:  # each group is a fold

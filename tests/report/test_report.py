@@ -151,7 +151,15 @@ def test_data_round_trip(evaluation, shots, text):
     near = evaluation.details.relations
     # Three significant digits are kept, four in the plane: relative errors up to half a unit of the last.
     np.testing.assert_allclose(stored["neighbour_parts"], near.neighbour_parts, rtol=5e-3, atol=1e-12)
-    np.testing.assert_allclose(stored["class_parts"], near.class_parts, rtol=5e-3, atol=1e-12)
+    for method, one in zip(evaluation.methods, stored["explanations"], strict=True):
+        if method.explanations is None:
+            assert one is None
+            continue
+        assert one["names"] == ["averages", "covariances"]
+        for name in ("distances", "probabilities", "parts"):
+            expected = [list(getattr(each, name).values()) for each in method.explanations]
+            np.testing.assert_allclose(one[name], expected, rtol=5e-3, atol=1e-12)
+    assert [one is not None for one in stored["explanations"]] == [False, True, False, False]
     np.testing.assert_allclose(stored["plane"], near.plane, rtol=5e-4, atol=1e-12)
 
 
@@ -167,15 +175,18 @@ def test_names_cannot_break_out(evaluation, shots):
 
 
 def test_a_class_without_others_and_systems_without_states(evaluation):
-    parts = evaluation.details.relations.class_parts.copy()
-    parts[0, 0] = np.nan
+    main = evaluation.methods[1]
+    first, *others = main.explanations
+    first = dataclasses.replace(first, distances=first.distances | {evaluation.classes[0]: np.inf})
+    found = (first, *others)
     single_group_classes = changed(
         evaluation,
-        relations=dataclasses.replace(evaluation.details.relations, class_parts=parts),
+        methods=(dataclasses.replace(main, make_explanations=lambda: found),),
+        main=0,
         systems=tuple(dataclasses.replace(system, states=None) for system in evaluation.details.systems),
     )
     compact = report.compact(single_group_classes)
-    assert compact["class_parts"][0][0] == [None, None, None]
+    assert compact["explanations"][0]["distances"][0][0] is None
     assert set(compact["systems"][0]) == {"eigenvalues"}
 
 
@@ -228,9 +239,8 @@ def test_atlas(evaluation):
 def test_420_clips_stay_small(evaluation):
     times = 21
     tall = {"distances": np.zeros((0, 0))}  # never needed
-    for name in ("plane", "neighbours", "neighbour_parts", "class_parts"):
+    for name in ("plane", "neighbours", "neighbour_parts"):
         tall[name] = np.repeat(getattr(evaluation.details.relations, name), times, axis=0)
-    tall["class_parts"] = np.repeat(tall["class_parts"], 5, axis=1)  # as if of 20 classes
     tall["neighbour_parts"] = np.repeat(tall["neighbour_parts"], 2, axis=1)
     states = np.random.default_rng(0).standard_normal((500, 3))
     system = dataclasses.replace(evaluation.details.systems[0], states=states)
@@ -238,7 +248,12 @@ def test_420_clips_stay_small(evaluation):
         evaluation,
         clips=evaluation.clips * times,
         methods=tuple(
-            dataclasses.replace(method, predictions=method.predictions * times, make_confidence=None)
+            dataclasses.replace(
+                method,
+                predictions=method.predictions * times,
+                make_confidence=None,
+                make_explanations=lambda: evaluation.methods[1].explanations * times,
+            )
             for method in evaluation.methods
         ),
         systems=(system,) * 420,

@@ -20,7 +20,7 @@ PANELS = {
     "confidence": "svg circle.dot",
     "weights": "svg path.line",
     "map": "#map-box g.clip",
-    "clip": "#clip-means .stack i",
+    "clip": "#clip-classes .stack i",
     "pairs": "details .thumb img",
     "atlas": "article canvas",
     "runtimes": ".seconds .length",
@@ -192,17 +192,27 @@ def test_a_clip_is_chosen_by_the_select_box(browser, file, evaluation):
     near = [evaluation.clips[j].name for j in evaluation.details.relations.neighbours[item]]
     shown = "[...document.querySelectorAll('#clip-neighbours .name')].map(e => e.textContent)"
     assert browser.evaluate(shown) == near
-    # The bars of the class means, nearest first, are as long as their parts.
-    parts = evaluation.details.relations.class_parts[item]
-    first = parts[parts.sum(axis=1).argmin()]
+    # The classes are explained by the classifier that made the prediction, the most probable first.
+    reason = evaluation.methods[evaluation.main].explanations[item]
+    rows = browser.evaluate(
+        "[...document.querySelectorAll('#clip-classes li')].map(row =>"
+        " [row.querySelector('.text').textContent, row.querySelector('.tag')?.textContent,"
+        " ...[...row.querySelectorAll('.number')].map(e => e.textContent)])"
+    )
+    likely = sorted(evaluation.classes, key=lambda name: -float(f"{reason.probabilities[name]:.3g}"))
+    assert [row[0] for row in rows] == likely
+    assert [row[0] for row in rows if row[1] == "predicted"] == [reason.label]
+    for name, _, distance, probability in rows:
+        assert float(distance) == pytest.approx(reason.distances[name], rel=1e-2)
+        assert float(probability[:-2]) == pytest.approx(100 * reason.probabilities[name], abs=0.1)
     widths = browser.evaluate(
-        "[...document.querySelector('#clip-means .stack').children].map(e => e.getBoundingClientRect().width)"
+        "[...document.querySelectorAll('#clip-classes .stack:not(.whole) i')]"
+        ".map(e => e.getBoundingClientRect().width)"
     )
-    total_width = browser.evaluate("document.querySelector('#clip-means .stack').clientWidth")
-    largest = max(
-        parts.sum(axis=1).max(), evaluation.details.relations.neighbour_parts[item].sum(axis=1).max()
-    )
-    assert widths == pytest.approx(first / largest * total_width, abs=2)
+    room = browser.evaluate("document.querySelector('#clip-classes .stack').clientWidth")
+    largest = max(reason.distances.values())
+    assert widths == pytest.approx([part / largest * room for part in reason.parts.values()], abs=2)
+    assert browser.evaluate("document.getElementById('clip-method').options.length") == 1
     browser.evaluate("document.getElementById('clip-before').click()")
     assert chosen(browser) == before
 
@@ -357,7 +367,7 @@ def test_no_neighbour_is_marked_where_sources_are_unknown(browser, evaluation, t
     path.write_text(page, encoding="utf-8")
     browser.open(path)
     assert browser.evaluate("document.querySelectorAll('#clip-neighbours li').length") == 4
-    assert browser.evaluate("document.querySelectorAll('#clip .tag').length") == 0
+    assert browser.evaluate("document.querySelectorAll('#clip-neighbours .tag').length") == 0
 
 
 @pytest.mark.parametrize("width", [360, 1280])

@@ -122,6 +122,8 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     # A model file from before there were embeddings has neither.
     embeddings_: list[StreamEmbedding] | None = None
     embedding_errors_: Array | None = None
+    # Set by `evaluate.train`: cross-validated, of averages alone, and of the most frequent class.
+    accuracies_: Array | None = None
     weights_: Array
     scales_: Array
     _embedded: list[EmbeddedStack | None] | None = None  # what clips are compared with, when first needed
@@ -165,6 +167,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
             ``cross_gram`` of the systems of each bag, where it is there: the kernel is not evaluated again.
         """
         self._check()
+        self.accuracies_ = None
         bags = self._start(systems, grams)
         classes, codes = check_labels(labels, len(bags[0]))
         members, self.labels_ = self._learn(TrainingClips(bags, classes, codes, grams))

@@ -205,6 +205,8 @@ def _show(outcome: Evaluation, skipped: int) -> None:
     )
     heads = ["method", "classifier", "accuracy", "95 % interval", "p", "seconds"]
     show_table(heads, [_row(method) for method in outcome.methods])
+    if outcome.averages is not None:
+        say(f"Averages over time alone: {100 * outcome.averages.rate.share:.1f} %")
     say(f"Always predicting the most frequent class: {100 * outcome.most_frequent_accuracy:.1f} %")
     confidence = outcome.confidence_summary
     if confidence is not None:

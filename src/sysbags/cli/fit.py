@@ -115,9 +115,7 @@ def _size(compress: str) -> int | str | None:
 
 
 def _facts(trained: TrainedModel, out: Path, by_source: bool, stages: Stages) -> dict[str, Any]:
-    from sysbags.evaluate.results import most_frequent_share
-
-    items, method, averages = trained.items, trained.method, trained.averages
+    items, method = trained.items, trained.method
     labels, model = items.labels.tolist(), trained.pipeline[-1]
     loss = getattr(model, "embedding_loss_", None)
     return {
@@ -133,8 +131,8 @@ def _facts(trained: TrainedModel, out: Path, by_source: bool, stages: Stages) ->
         "right": method.rate.right,
         "estimated": method.rate.total,
         "accuracy": method.rate.share,
-        "averages_accuracy": None if averages is None else averages.rate.share,
-        "most_frequent_accuracy": most_frequent_share(labels),
+        "averages_accuracy": trained.averages.rate.share,
+        "most_frequent_accuracy": trained.most_frequent_accuracy,
         "accuracy_interval": [method.rate.low, method.rate.high],
         "embedding": None if loss is None else loss._asdict(),
         "compression": trained.compression._asdict(),
@@ -174,8 +172,7 @@ def _show(facts: dict[str, Any]) -> None:
         f"accuracy by nested cross-validation, {how}: {100 * facts['accuracy']:.1f} % "
         f"({facts['right']} of {facts['estimated']}; 95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
     )
-    if facts["averages_accuracy"] is not None:
-        say(f"averages over time alone: {100 * facts['averages_accuracy']:.1f} %")
+    say(f"averages over time alone: {100 * facts['averages_accuracy']:.1f} %")
     say(f"always predicting the most frequent class: {100 * facts['most_frequent_accuracy']:.1f} %")
     compression = facts["compression"]
     size = ""

@@ -62,6 +62,7 @@ def _saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
 
     from sysbags.classifiers.base import by_bag
     from sysbags.classifiers.streams import StreamClassifier, compared
+    from sysbags.evaluate.results import most_frequent_share
     from sysbags.means.frechet import FrechetMean
     from sysbags.storage import describe, load
     from sysbags.systems.system import System
@@ -97,6 +98,9 @@ def _saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
             "compared": compared(last, names),
             "accuracy": last.accuracy_,
             "averages_accuracy": last.averages_accuracy_,
+            "most_frequent_accuracy": None
+            if last.estimate_ is None
+            else most_frequent_share(last.labels_.tolist()),
         } | _calibration(last)
     if not hasattr(last, "weights_"):
         return facts, []
@@ -107,6 +111,9 @@ def _saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
     facts["classes"] = [str(name) for name in last.classes_]
     if last.embedding_loss_ is not None:
         facts["embedding"] = last.embedding_loss_._asdict()
+    if last.accuracies_ is not None:
+        known = ("accuracy", "averages_accuracy", "most_frequent_accuracy")
+        facts |= dict(zip(known, last.accuracies_.tolist(), strict=True))
     facts |= _calibration(last)
     bags = by_bag(last.members_)
     names = [name for name, _ in steps["bags"].named_bags()] if len(bags) > 1 and "bags" in steps else []

@@ -82,8 +82,9 @@ def evaluate(
         too. Ignored for streams.
     methods : sequence of {"moments", "kernel-ridge", "nearest-mean", "nearest-system", "auto"}, optional
         By default all but "auto", which chooses among the classifiers of systems. "moments" is the classifier
-        of streams, beside which averages over time alone are shown; it is left out by default if the settings
-        say something of systems. It leaves groups out in at most ten folds.
+        of streams; it is left out by default if the settings say something of systems. It leaves groups out
+        in at most ten folds. Averages over time alone are always shown, classified by "moments" or by kernel
+        ridge.
     settings : Settings, optional
         Order, kernel, metric, weights and whether to tune; by default metric and weights are chosen, and the
         rest is usual. With an embedding, a note and `facts["embedding"]` say what is lost.
@@ -125,6 +126,7 @@ def evaluate(
     stream systems, alignment kernel-ridge 8
     stream systems, alignment nearest-mean 8
     stream systems, alignment nearest-system 8
+    stream averaged over time kernel-ridge 8
     >>> result.predictions.shape, result.confusion.shape
     ((8,), (2, 2))
     """
@@ -281,12 +283,7 @@ def _evaluate_trials(
         else:
             shown_clips = replace(shown_clips, protocol="leave-one-out")
         described = _describe(shown_clips, request, context)
-        found = Experiment(given.title, described, request, context).details(shown)
-        # A class that is not tested has no mean.
-        places = np.searchsorted(merged.classes, np.unique(described.items.labels))
-        parts = np.full((len(described.items.clips), len(merged.classes), 3), np.nan)
-        parts[:, places] = found.relations.class_parts
-        return replace(found, relations=replace(found.relations, class_parts=parts))
+        return Experiment(given.title, described, request, context).details(shown)
 
     return replace(merged, make_details=details)
 

@@ -15,7 +15,7 @@ from sysbags._common.types import Array
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.registry import CLASSES
 from sysbags.bags.streams import clip_streams, good
-from sysbags.classifiers.registry import MOMENTS
+from sysbags.classifiers.registry import CLASSIFIERS, MOMENTS
 from sysbags.classifiers.scores.committee import AVERAGES
 from sysbags.distances.alignment_matrix import alignment_matrix
 from sysbags.distances.embedding import fit_embedding, landmark_count
@@ -31,7 +31,7 @@ from sysbags.evaluate.candidates import (
     tuning_candidates,
 )
 from sysbags.evaluate.comparators import comparator_methods
-from sysbags.evaluate.details import curves, relations
+from sysbags.evaluate.details import relations
 from sysbags.evaluate.features import ClipFeatures, cached_gram
 from sysbags.evaluate.methods import (
     MethodSpec,
@@ -49,12 +49,11 @@ from sysbags.evaluate.settings import Request
 from sysbags.systems.identification import descending_orders, identify_first
 
 AVERAGE_CLASSIFIERS = ("1-NN", "nearest-mean", "kernel-ridge", "logistic regression")
-MULTIPLES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # of the scaled weights, for curves
 TIMED_PAIRS = 2000  # are aligned to measure what one takes
 
 
 class Shown(NamedTuple):
-    """The setting of the alignment distance that curves, map and atlas are of."""
+    """The setting of the alignment distance that map and atlas are of."""
 
     bags: BagTransformer | None
     order: int | str
@@ -120,7 +119,7 @@ class Experiment:
             methods.append(method)
         shown = self._shown(main)
         loss = EmbeddingLoss.of(*zip(*self._embedded, strict=True)) if self._embedded else None
-        # Of several bags, curves, map and atlas show the first.
+        # Of several bags, map and atlas show the first.
         bags = [shown.bags, *list(self.request.bags.values())[1:]]
         texts = ["streams" if bag is None else " ".join(str(bag).split()) for bag in bags]
         evaluation = Evaluation(
@@ -138,7 +137,7 @@ class Experiment:
                 "bag": AND.join(texts),
                 "order": shown.order,
                 "kernel": shown.kernel,
-                "alignment distance of curves, map and atlas": {
+                "alignment distance of map and atlas": {
                     "normal form": shown.normal_form,
                     "lambda_a": shown.lambda_a,
                     "lambda_mu": shown.lambda_mu,
@@ -168,21 +167,26 @@ class Experiment:
         return Shown(bags, order, kernel, form, *weights)
 
     def methods(self) -> list[MethodSpec]:
-        """The classifiers that are asked for, with all bags; of several bags kernel ridge first."""
+        """The classifiers that are asked for, with all bags, and averages over time alone.
+
+        Of several bags kernel ridge comes first.
+        """
         request = self.request
         title = f"{request.main_bag[0]} systems"
         of_systems = [name for name in request.methods if name != MOMENTS]
         specs = system_methods(title, "systems", self.bags, of_systems, request.settings.grids)
         if len(self.bags) > 1:
             specs.sort(key=lambda spec: spec.classifier != "kernel-ridge")
+        title = AND.join(request.bags)
+        averaged = f"{title} averaged over time"
         if MOMENTS not in request.methods:
-            return specs
-        title, every = AND.join(request.bags), [self.main.streams, *self.further]
-        kernel = request.settings.usual_kernel
+            return [*specs, *mean_methods(averaged, "averages", self.bags, ["kernel-ridge"])]
+        every, kernel = [self.main.streams, *self.further], request.settings.usual_kernel
+        names = list(request.bags)
         return [
-            moments_method(f"{title} streams", every, self.items, kernel),
+            moments_method(f"{title} streams", names, every, self.items, kernel),
             *specs,
-            moments_method(f"{title} averaged over time", every, self.items, kernel, AVERAGES),
+            moments_method(averaged, names, every, self.items, kernel, AVERAGES),
         ]
 
     def _specs(self) -> list[MethodSpec]:
@@ -222,7 +226,9 @@ class Experiment:
             [np.stack([stream.mean(axis=0) for stream in version]) for version in streams]
             for streams in (self.main.streams, *self.further)
         ]
-        specs = mean_methods(f"{name} systems, means alone", self.systems)
+        known = () if MOMENTS in self.request.methods or self.further else ("kernel-ridge",)
+        others = [each for each in CLASSIFIERS if each not in known]
+        specs = mean_methods(f"{name} systems, means alone", "comparator", {name: self.systems}, others)
         title = f"{name} bags averaged over time"
         specs += vector_methods(title, averages[0], self.items, AVERAGE_CLASSIFIERS, "chi2")
         if self.further:
@@ -279,7 +285,7 @@ class Experiment:
         return SystemSet(systems, cached.gram)
 
     def details(self, shown: Shown) -> Details:
-        """Compute curves, map and class means, for one setting of the alignment distance."""
+        """Compute map and class means, for one setting of the alignment distance."""
         items, stages = self.items, self.stages
         common: dict[str, Any] = {"random_state": items.random_state, "n_jobs": items.n_jobs}
         systems = self.systems
@@ -288,34 +294,14 @@ class Experiment:
                 orders = descending_orders([shown.order])
                 systems = self._systems(self._streams(shown.bags), shown.kernel, orders)
         sets = systems.sets(shown.normal_form)
-        grids: dict[str, Any] = {}
-        if shown.normal_form == "unit-variance":
-            units = scaled_weights(sets[0].gram.rows)
-            grids = {
-                name: [unit * multiple for multiple in MULTIPLES]
-                for name, unit in zip(("grid_a", "grid_mu"), units, strict=True)
-            }
         weights = shown.lambda_a, shown.lambda_mu
-        with stages("curves"):
-            lines = curves(
-                [system_set.gram for system_set in sets],
-                items.labels,
-                items.groups,
-                codebook_folds=items.codebook_folds if len(sets) > 1 else None,
-                lambda_a=weights[0],
-                lambda_mu=weights[1],
-                classifiers=("nearest-system", "nearest-mean"),
-                **grids,
-                **common,
-            )
         # With codebooks, what is shown is that of the first.
         first, gram = sets[0]
         with stages("map"):
-            places = relations(gram, items.codes, items.groups, *weights, **common)
+            places = relations(gram, *weights, **common)
         with stages("atlas"):
             means = atlas(first, gram, items.labels, *weights, **common)
         return Details(
-            curves=lines,
             systems=tuple(first),
             relations=places,
             atlas=means,

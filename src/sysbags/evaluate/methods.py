@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
+from sysbags.classifiers.base import Explanation
 from sysbags.classifiers.calibration import Calibration
 from sysbags.classifiers.registry import CLASSIFIERS, MOMENTS
 from sysbags.classifiers.scores import Predictor, ScorePredictor
@@ -38,11 +39,12 @@ class MethodSpec:
 
     name: str  # what clips are described by
     classifier: str
-    kind: str  # "systems" or "comparator"
+    kind: str  # "systems", "averages" or "comparator"
     # The most usual first. Of several, `nested_choice` takes one for each group, without that group.
     candidates: Callable[[], Iterable[Candidate]] = field(repr=False)
     # Where it is not computed from the scores of the candidates.
     confidence: Callable[[], Confidence | None] | None = field(default=None, repr=False)
+    explanations: Callable[[], tuple[Explanation, ...] | None] | None = field(default=None, repr=False)
 
 
 def evaluate_method(
@@ -82,18 +84,58 @@ def evaluate_method(
         time.perf_counter() - started,
         chosen_settings,
     )
+    method = replace(method, make_confidence=spec.confidence or _confidence(spec, predictors, chosen, items))
     return replace(
-        method, make_confidence=spec.confidence or _confidence(spec, predictors, chosen, items)
+        method, make_explanations=spec.explanations or _explanations(method, predictors, chosen, items)
     ), usual
+
+
+def _with_scores(kind: str, predictors: Sequence[Predictor], chosen: IntArray) -> list[ScorePredictor]:
+    """Return the predictors that were chosen, in their order; none if some have no scores of all clips."""
+    used = [predictors[k] for k in np.unique(chosen)]
+    kept = [predictor for predictor in used if isinstance(predictor, ScorePredictor)]
+    return [] if kind == "comparator" or len(kept) < len(used) else kept
+
+
+def _explanations(
+    method: Method, predictors: Sequence[Predictor], chosen: IntArray, items: EvaluationSet
+) -> Callable[[], tuple[Explanation, ...] | None] | None:
+    """Return what gives the distances that clips were classified by, and their probabilities."""
+    kept, places = _with_scores(method.kind, predictors, chosen), np.unique(chosen, return_inverse=True)[1]
+    if not kept:
+        return None
+    names = np.unique(items.groups) if items.test_group is None else np.array([items.test_group])
+    distances = np.stack([predictor.distances() for predictor in kept])[
+        places[np.searchsorted(names, items.groups[items.tested])], items.tested
+    ]
+    classes = np.unique(items.labels).tolist()
+
+    def explanations() -> tuple[Explanation, ...]:
+        sure = method.confidence
+
+        def by_class(values: Array) -> dict[str, float]:
+            return dict(zip(classes, values.tolist(), strict=True))
+
+        return tuple(
+            Explanation(
+                label=label,
+                distances=by_class(distances[k]),
+                parts={},
+                probabilities=None if sure is None else by_class(sure.probabilities[k]),
+                p_values=None if sure is None else by_class(sure.p_values[k]),
+            )
+            for k, label in enumerate(method.predictions)
+        )
+
+    return explanations
 
 
 def _confidence(
     spec: MethodSpec, predictors: Sequence[Predictor], chosen: IntArray, items: EvaluationSet
 ) -> Callable[[], Confidence | None] | None:
     """Return what computes the confidence of systems, where their predictors have scores."""
-    used, places = np.unique(chosen, return_inverse=True)
-    kept = [predictor for predictor in (predictors[k] for k in used) if isinstance(predictor, ScorePredictor)]
-    if spec.kind != "systems" or len(kept) < len(used):
+    kept, places = _with_scores(spec.kind, predictors, chosen), np.unique(chosen, return_inverse=True)[1]
+    if not kept:
         return None
     if items.test_group is None:
         return partial(nested_confidence, kept, places, items)
@@ -223,11 +265,14 @@ def baseline_methods(
     ]
 
 
-def mean_methods(name: str, systems: Systems) -> list[MethodSpec]:
+def mean_methods(
+    name: str, kind: str, bags: Mapping[str, Systems], classifiers: Iterable[str]
+) -> list[MethodSpec]:
     """Return the means of systems without dynamics: averages of streams in the kernel's feature space."""
-    squared = [mean_term(gram) for _, gram in systems.sets("orthonormal")]
-    candidates = partial(squared_candidates, names=[name], bags=[squared], items=systems.items)
-    return _rows(name, "comparator", CLASSIFIERS, candidates)
+    squared = [[mean_term(gram) for _, gram in systems.sets("orthonormal")] for systems in bags.values()]
+    items = next(iter(bags.values())).items
+    candidates = partial(squared_candidates, names=list(bags), bags=squared, items=items)
+    return _rows(name, kind, classifiers, candidates)
 
 
 def vector_methods(

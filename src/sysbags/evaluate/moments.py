@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -10,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
-from sysbags._common.types import Array, IntArray
+from sysbags._common.types import Array, IntArray, PerBag
+from sysbags.classifiers.base import Explanation
 from sysbags.classifiers.registry import MOMENTS
 from sysbags.classifiers.scores import NO_PREDICTION
-from sysbags.classifiers.scores.committee import COMBINATIONS
+from sysbags.classifiers.scores.committee import AVERAGES, COMBINATIONS
 from sysbags.classifiers.scores.folds import balanced_folds
-from sysbags.classifiers.scores.ridge import log_shares
 from sysbags.classifiers.streams import StreamClassifier
 from sysbags.evaluate.methods import MethodSpec
 from sysbags.evaluate.results import Confidence
@@ -24,6 +25,7 @@ from sysbags.evaluate.splits import EvaluationSet
 
 def moments_method(
     name: str,
+    names: Sequence[str],
     bags: Sequence[Sequence[Sequence[Array]]],
     items: EvaluationSet,
     kernel: str,
@@ -31,19 +33,20 @@ def moments_method(
 ) -> MethodSpec:
     """Return the row of the classifier of streams, fitted without the clips that it predicts.
 
-    The streams of each bag are there once or once per codebook fold. Several groups may be left out together,
-    in at most ten folds.
+    The streams of each bag are there once or once per codebook fold; `names` are those of the bags. Several
+    groups may be left out together, in at most ten folds.
     """
     model = StreamClassifier(
         kernel, combinations=combinations, random_state=items.random_state, n_jobs=items.n_jobs
     )
-    predictor = HeldOutStreams(bags, items, model)
+    predictor = HeldOutStreams(names, bags, items, model)
     return MethodSpec(
         name=name,
         classifier=MOMENTS,
-        kind="systems" if combinations == COMBINATIONS else "comparator",
+        kind="averages" if combinations == AVERAGES else "systems",
         candidates=lambda: [({}, predictor)],
         confidence=predictor.confidence,
+        explanations=predictor.explanations,
     )
 
 
@@ -51,9 +54,13 @@ class HeldOutStreams:
     """The predictions of `StreamClassifier` for clips that were left out when it was fitted."""
 
     def __init__(
-        self, bags: Sequence[Sequence[Sequence[Array]]], items: EvaluationSet, model: StreamClassifier
+        self,
+        names: Sequence[str],
+        bags: Sequence[Sequence[Sequence[Array]]],
+        items: EvaluationSet,
+        model: StreamClassifier,
     ) -> None:
-        self._bags, self._items, self._model = bags, items, model
+        self._names, self._bags, self._items, self._model = names, bags, items, model
 
     def predict(self, excluding: int | None = None) -> IntArray:
         """Return the class code of each item, see `Predictor`; nothing is chosen between several of these."""
@@ -61,7 +68,7 @@ class HeldOutStreams:
 
     def confidence(self) -> Confidence | None:
         """Return probabilities and p-values by calibrations without the clips; None where there is none."""
-        _, probabilities, p_values, smallest = self._found
+        _, probabilities, p_values, smallest, _ = self._found
         tested = self._items.tested
         if np.isnan(probabilities[tested]).any():
             return None
@@ -73,10 +80,30 @@ class HeldOutStreams:
             smallest_alpha=smallest,
         )
 
+    def explanations(self) -> tuple[Explanation, ...] | None:
+        """Return why each tested clip is predicted so; None where one of them is not predicted."""
+        names, found = np.unique(self._items.labels).tolist(), self._found[-1]
+        if not all(k in found for k in self._items.tested):
+            return None
+
+        def named(values: dict[int, float] | None) -> dict[str, float] | None:
+            return None if values is None else {names[code]: value for code, value in values.items()}
+
+        return tuple(
+            replace(
+                found[k],
+                label=names[found[k].label],
+                distances=named(found[k].distances) or {},
+                probabilities=named(found[k].probabilities),
+                p_values=named(found[k].p_values),
+            )
+            for k in self._items.tested.tolist()
+        )
+
     @cached_property
-    def _found(self) -> tuple[IntArray, Array, Array, float]:
+    def _found(self) -> tuple[IntArray, Array, Array, float, dict[int, Explanation]]:
         items = self._items
-        codes, smallest = items.codes, 0.0
+        codes, smallest, explanations = items.codes, 0.0, dict[int, Explanation]()
         predictions = np.full(len(codes), NO_PREDICTION)
         probabilities, p_values = np.full((2, len(codes), int(codes.max()) + 1), np.nan)
         for fold, inside in enumerate(self._folds()):
@@ -87,17 +114,16 @@ class HeldOutStreams:
             model = clone(self._model)
             units = None if items.sources is None else items.sources[training]
             model.fit(self._streams(training, fold), codes[training], units)
-            new = self._streams(tested, fold)
-            compared = model.compare(new)
-            predictions[tested] = model.classes_[compared.codes]
+            found = model.explain(self._streams(tested, fold))
+            explanations |= zip(tested.tolist(), found, strict=True)
+            predictions[tested] = [one.label for one in found]
             if model.calibration_ is not None:
-                scores = log_shares(compared.scores)
                 places = np.ix_(tested, model.classes_)
                 smallest = max(smallest, model.calibration_.smallest_alpha)
                 probabilities[tested], p_values[tested] = 0.0, model.calibration_.smallest_alpha
-                confidence = model.calibration_.confidence(scores, compared.distances)
-                probabilities[places], p_values[places] = confidence
-        return predictions, probabilities, p_values, smallest
+                probabilities[places] = [list((one.probabilities or {}).values()) for one in found]
+                p_values[places] = [list((one.p_values or {}).values()) for one in found]
+        return predictions, probabilities, p_values, smallest, explanations
 
     def _folds(self) -> list[npt.NDArray[np.bool_]]:
         """Return which items are predicted together."""
@@ -115,4 +141,4 @@ class HeldOutStreams:
         bags = [versions[fold % len(versions)] for versions in self._bags]
         if len(bags) == 1:
             return [bags[0][k] for k in indices]
-        return [tuple(bag[k] for bag in bags) for k in indices]
+        return [PerBag((bag[k] for bag in bags), self._names) for k in indices]

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common.types import Array, IntArray
+from sysbags.classifiers.base import Explanation
 from sysbags.errors import ParameterError, SysbagsError
 from sysbags.statistics.rates import Rate, confidence_summary
 from sysbags.systems.system import System
@@ -67,7 +68,7 @@ class Method:
 
     name: str  # what clips were described by, such as "LBP systems, alignment" or "LBP-TOP"
     classifier: str  # one of `CLASSIFIERS`, or "nearest medoid", "1-NN", "linear SVM", ...
-    kind: str  # "systems" or "comparator"
+    kind: str  # "systems", "averages" or "comparator"
     predictions: tuple[str, ...]
     rate: Rate
     p_value: float | None = None  # of McNemar's test against the main method; None for that method itself
@@ -76,15 +77,23 @@ class Method:
     settings: Mapping[str, Any] = field(default_factory=dict)
     trials: Mapping[str, float] = field(default_factory=dict)  # the accuracy in each, for official splits
     make_confidence: Callable[[], Confidence | None] | None = field(default=None, repr=False, compare=False)
+    make_explanations: Callable[[], tuple[Explanation, ...] | None] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     @cached_property
     def confidence(self) -> Confidence | None:
         """Probabilities and p-values, computed when they are first asked for; None if there are none."""
         return None if self.make_confidence is None else self.make_confidence()
 
+    @cached_property
+    def explanations(self) -> tuple[Explanation, ...] | None:
+        """Why each clip is predicted so, by the classifier without its group; None if that is not known."""
+        return None if self.make_explanations is None else self.make_explanations()
+
     def to_dict(self) -> dict[str, Any]:
-        """Return all but the confidence as lists, numbers and text."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "make_confidence"}
+        """Return all but confidence and explanations as lists, numbers and text."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if not f.name.startswith("make_")}
         return values | {"rate": asdict(self.rate)}
 
 
@@ -119,8 +128,6 @@ class Relations:
     plane: Array  # (K, 2), classical multidimensional scaling of them
     neighbours: IntArray  # (K, N), the nearest other clips of each, nearest first
     neighbour_parts: Array  # (K, N, 3), of those distances: transition, observer and mean, weighted
-    # (K, C, 3), the same for the Frechet mean of each class without the clip's group; NaN if no clip is left.
-    class_parts: Array
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -137,12 +144,12 @@ class ClassMean:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Details:
-    """What there is to see beside the accuracies, at the weights that the main method chose most often."""
+    """What there is to see beside the accuracies: systems, and their alignment distances at some weights."""
 
-    curves: tuple[Curve, ...]
     systems: tuple[System, ...]  # one for each clip, of the main method
     relations: Relations
     atlas: tuple[ClassMean, ...]
+    curves: tuple[Curve, ...] = ()  # of experiments that are about weights
     facts: Mapping[str, Any] = field(default_factory=dict)  # further lines for people
 
 
@@ -185,7 +192,7 @@ class Evaluation:
     >>> streams, labels = make_streams(classes=2, per_class=4, frames=30, bins=8)
     >>> result = evaluate(streams, labels, settings=Settings(order=2, lambda_a=0.25, lambda_mu=0.0))
     >>> result.classes, len(result.clips), [method.classifier for method in result.methods]
-    (('0', '1'), 8, ['kernel-ridge', 'nearest-mean', 'nearest-system'])
+    (('0', '1'), 8, ['kernel-ridge', 'nearest-mean', 'nearest-system', 'kernel-ridge'])
     >>> result.accuracy > result.most_frequent_accuracy, result.confusion.sum(axis=1)
     (True, array([4, 4]))
     """
@@ -221,6 +228,11 @@ class Evaluation:
         return self.methods[self.main].rate.share
 
     @property
+    def averages(self) -> Method | None:
+        """Averages over time alone, by a classifier like the main method's; None if they are not there."""
+        return next((method for method in self.methods if method.kind == "averages"), None)
+
+    @property
     def most_frequent_accuracy(self) -> float:
         """Accuracy of always predicting the most frequent class."""
         return most_frequent_share([clip.label for clip in self.clips])
@@ -248,7 +260,7 @@ class Evaluation:
 
     @cached_property
     def details(self) -> Details:
-        """Curves, systems, map and class means; computed when they are first asked for."""
+        """Systems, map and class means; computed when they are first asked for."""
         return self.make_details()
 
     def to_frame(self) -> Any:
@@ -279,8 +291,8 @@ class Evaluation:
         Parameters
         ----------
         details : bool, default=False
-            Also the confidence of the main method, the curves, the nearest clips and the class means, which
-            may have to be computed first.
+            Also the confidence of the main method, the nearest clips and the class means, which may have to
+            be computed first.
         """
         document: dict[str, Any] = {
             "title": self.title,
@@ -293,6 +305,7 @@ class Evaluation:
                 {**method.to_dict(), "share": method.rate.share, "main": k == self.main}
                 for k, method in enumerate(self.methods)
             ],
+            "averages_accuracy": None if self.averages is None else self.averages.rate.share,
             "most_frequent_accuracy": self.most_frequent_accuracy,
             "confusion": self.confusion.tolist(),
             "facts": dict(self.facts),
@@ -301,7 +314,6 @@ class Evaluation:
         if details:
             document |= {
                 "confidence": self.confidence_summary,
-                "curves": [asdict(curve) for curve in self.details.curves],
                 "neighbours": self.details.relations.neighbours.tolist(),
                 "atlas": [
                     {

@@ -40,7 +40,7 @@ from sysbags.evaluate.evaluation import (
 from sysbags.evaluate.experiment import Experiment
 from sysbags.evaluate.methods import evaluate_method, make_method
 from sysbags.evaluate.reading import LabelledClips, RunContext
-from sysbags.evaluate.results import Method
+from sysbags.evaluate.results import Method, most_frequent_share
 from sysbags.evaluate.selection import choose
 from sysbags.evaluate.settings import Request, Settings
 from sysbags.evaluate.splits import EvaluationSet, protocol_groups
@@ -70,6 +70,10 @@ class TrainedModel:
     method : Method
         The honest estimate: cross-validated, with everything that was chosen chosen anew without the clips
         that are predicted.
+    averages : Method
+        That of averages over time alone.
+    most_frequent_accuracy : float
+        Of always predicting the most frequent class, on the same clips.
     settings : dict
         What was chosen for the model.
     tried : int
@@ -104,13 +108,14 @@ class TrainedModel:
 
     pipeline: Pipeline
     method: Method
+    averages: Method
+    most_frequent_accuracy: float
     settings: dict[str, Any]
     tried: int
     items: EvaluationSet = field(repr=False)
     compression: Compression
     failures: Mapping[Path, SysbagsError]
     single_group_classes: tuple[str, ...]
-    averages: Method | None = None
     chosen: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -218,6 +223,7 @@ def train_moments(given: LabelledClips, request: Request, context: RunContext) -
         pipeline=Pipeline(steps),
         method=method,
         averages=averages,
+        most_frequent_accuracy=most_frequent_share(estimated.labels.tolist()),
         settings=settings,
         tried=model.tried_,
         items=items,
@@ -239,8 +245,9 @@ def train_systems(
         best, _ = choose(predictors, items.codes, [setting.get("bags") for setting in tried])
         chosen = tried[best]
     with stage("estimate"):
-        [spec] = experiment.methods()
+        spec, alone = experiment.methods()
         method, _ = evaluate_method(replace(spec, candidates=lambda: candidates), items, None)
+        averages, _ = evaluate_method(alone, items, None)
     with stage("classifier"):
         model = _classifier(chosen, items, experiment.request.settings.embedding)
         parts = _final_parts(experiment, chosen)
@@ -259,6 +266,8 @@ def train_systems(
             found = Compression(check_integer(compress, "compress"), np.nan, 0, 0)
         if found.size is not None:
             model = model.compressed(found.size)
+    most_frequent = most_frequent_share(items.labels.tolist())
+    model.accuracies_ = np.array([method.rate.share, averages.rate.share, most_frequent])
     members = {name: part.bags for name, part in zip(_chosen(experiment, chosen), parts, strict=True)}
     bag = next(iter(members.values())) if len(members) == 1 else BagUnion(list(members.items()))
     if isinstance(bag, BagUnion):
@@ -274,6 +283,8 @@ def train_systems(
             [("bags", bag), ("systems", identifier), ("classify", model.set_params(n_jobs=None))]
         ),
         method=method,
+        averages=averages,
+        most_frequent_accuracy=most_frequent,
         settings=chosen,
         tried=len(tried),
         chosen=tuple(name for name in chosen if len({str(setting.get(name)) for setting in tried}) > 1),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sysbags.classifiers.base import Explanation
 from sysbags.datasets.folder import check_trial
 from sysbags.distances.projection import EmbeddingLoss
 from sysbags.errors import ParameterError
@@ -79,6 +80,7 @@ def merge_trials(results: Mapping[str, Evaluation]) -> Evaluation:
                 },
                 trials={name: row.rate.share for name, row in zip(results, rows, strict=True)},
                 make_confidence=partial(Confidence.stack, [row.confidence for row in rows], classes),
+                make_explanations=partial(_joined, [row.explanations for row in rows]),
             )
         )
     sizes = ", ".join(f"{name}: {len(evaluation.clips)}" for name, evaluation in results.items())
@@ -94,6 +96,12 @@ def merge_trials(results: Mapping[str, Evaluation]) -> Evaluation:
         | {"notes": list(dict.fromkeys(note for e in evaluations for note in e.facts["notes"]))}
         | _embedding_facts(evaluations),
     )
+
+
+def _joined(parts: Sequence[tuple[Explanation, ...] | None]) -> tuple[Explanation, ...] | None:
+    """Return the explanations of several lists of clips; None if one of them has none."""
+    known = [part for part in parts if part is not None]
+    return None if len(known) < len(parts) else tuple(one for part in known for one in part)
 
 
 def _embedding_facts(evaluations: Sequence[Evaluation]) -> dict[str, Any]:

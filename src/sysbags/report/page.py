@@ -18,7 +18,7 @@ from markupsafe import Markup
 from sysbags._common.parallel import run
 from sysbags._common.types import Array
 from sysbags.errors import ParameterError, VideoWarning
-from sysbags.evaluate.results import ClassMean, Clip, Evaluation
+from sysbags.evaluate.results import ClassMean, Clip, Evaluation, Method
 from sysbags.report.templates import SPACE, p_value, percent, render, static, write_page
 from sysbags.systems.system import System
 from sysbags.video import Frame, frames
@@ -40,6 +40,11 @@ COLUMNS = (  # of the table of methods, and how the script sorts them
     ("p", "rising"),
     ("Seconds", "rising"),
 )
+KINDS = {  # of methods, and what the best of each is called in the summary
+    "averages": "Averages over time alone",
+    "systems": "Best other method on systems",
+    "comparator": "Best comparator",
+}
 DEPARTURES = "departures from the paper"  # a line of the settings that belongs under the title
 FRAMES = 64  # at most in memory, of which the middle one becomes the picture
 JPEG_QUALITY = 72
@@ -132,7 +137,7 @@ def compact(evaluation: Evaluation) -> dict[str, Any]:
         "plane": numbers(relations.plane, 4),
         "neighbours": relations.neighbours.tolist(),
         "neighbour_parts": numbers(relations.neighbour_parts),
-        "class_parts": numbers(relations.class_parts),
+        "explanations": [_explanations(method, evaluation.classes) for method in evaluation.methods],
         "systems": [_system(system) for system in evaluation.details.systems],
         "atlas": [{"code": code[mean.label]} | _mean(mean) for mean in evaluation.details.atlas],
     }
@@ -161,6 +166,23 @@ def quantised(values: Array) -> dict[str, Any]:
 
 def _plane(values: npt.NDArray[np.complex128]) -> list[list[float]]:
     return [[round(value.real, 3), round(value.imag, 3)] for value in values.tolist()]
+
+
+def _explanations(method: Method, classes: Sequence[str]) -> dict[str, Any] | None:
+    """Return the distance of each clip to each class, the parts of one of them, and the probabilities."""
+    found = method.explanations
+    if found is None:
+        return None
+    parts = list(dict.fromkeys(name for one in found for name in one.parts))
+    likely = [one.probabilities for one in found]
+    return {
+        "distances": numbers([[one.distances.get(name, np.nan) for name in classes] for one in found]),
+        "probabilities": None
+        if None in likely
+        else numbers([[(one or {}).get(name, 0.0) for name in classes] for one in likely]),
+        "names": parts,
+        "parts": numbers([[one.parts.get(name, 0.0) for name in parts] for one in found]),
+    }
 
 
 def _system(system: System) -> dict[str, Any]:
@@ -196,7 +218,7 @@ def _tiles(evaluation: Evaluation) -> list[tuple[str, str, str, str]]:
     """
     main = evaluation.methods[evaluation.main]
     tiles = []
-    for kind, title in (("systems", "Best other method on systems"), ("comparator", "Best comparator")):
+    for kind, title in KINDS.items():
         others = [m for k, m in enumerate(evaluation.methods) if m.kind == kind and k != evaluation.main]
         if not others:
             continue

@@ -61,7 +61,7 @@ def dyntex(layout: LayoutClips, options: Options, stages: Stages) -> Outcome:
             return Details(
                 curves=lines,
                 systems=tuple(systems),
-                relations=relations(gram, items.codes, items.groups, *weights, **common),
+                relations=relations(gram, *weights, **common),
                 atlas=atlas(systems, gram, items.labels, *weights, **common),
             )
 

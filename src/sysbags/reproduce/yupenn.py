@@ -82,7 +82,7 @@ def yupenn(layout: LayoutClips, options: Options, stages: Stages) -> Outcome:
             return Details(
                 curves=_curves(grid),
                 systems=tuple(clips.systems[0]),
-                relations=relations(grams[0], items.codes, items.groups, *UNTUNED, **common),
+                relations=relations(grams[0], *UNTUNED, **common),
                 atlas=atlas(clips.systems[0], grams[0], items.labels, *UNTUNED, **common),
             )
 

@@ -194,11 +194,9 @@ def choose_committee(
         for fold in range(count):
             labels = predictions
             if nested:  # the vote of members that are chosen without the own fold of each item, too
-                hits, misses = (
-                    sums[:, fold].sum(axis=1)[:, None] - sums[:, fold] for sums in (right, errors)
-                )
+                others = [part[:, fold].sum(axis=1)[:, None] - part[:, fold] for part in (right, errors)]
                 votes = np.zeros_like(wanted)
-                for members in _ranked(hits, misses, most)[owners].T:
+                for members in _ranked(others[0], others[1], most)[owners].T:
                     votes[every_item, found[members, fold, every_item]] += 1
                 labels = votes.argmax(axis=1)
             elsewhere.append((labels == codes)[owners != fold].sum())

@@ -118,9 +118,7 @@ function curvesOf(weight) {
   return make("figure", {}, title, legendOf(names), box, numbersTable(curves, weight));
 }
 
-const figures = Object.keys(INDICES).map(curvesOf).filter(Boolean);
-find("curves").append(...figures);
-if (!figures.length) find("weights-note").textContent = "This evaluation has no curves.";
+find("curves")?.append(...Object.keys(INDICES).map(curvesOf).filter(Boolean));
 
 /** Eigenvalues and the unit circle, in a square of so many pixels. */
 function unitCircle(values, size, title) {

@@ -1,11 +1,14 @@
 // The chosen clip: its picture, its distances and its states.
 
-/** A distance as a bar of its three parts, on the scale of the largest. */
-function stack(parts, largest) {
-  const text = PARTS.map((name, k) => `${name} ${number(parts[k])}`).join(", ");
-  const pieces = parts.map((part, k) => make("i", { class: `part${k}`, "--size": `${(100 * part) / largest}%` }));
-  return make("span", { class: "stack", role: "img", "aria-label": text, title: text }, ...pieces);
+/** A distance as a bar of its parts, on the scale of the largest. */
+function stack(parts, largest, names = PARTS, kind = "stack") {
+  const text = names.map((name, k) => `${name} ${number(parts[k])}`).join(", ");
+  const pieces = parts.map((part, k) => make("i", { class: `part${k % HUES}`, "--size": `${(100 * part) / largest}%` }));
+  return make("span", { class: kind, role: "img", "aria-label": text, title: text }, ...pieces);
 }
+
+/** The name of a part beside its colour. */
+const keyed = (k, text) => make("span", { class: "label" }, make("i", { class: `part${k % HUES} swatch` }), text);
 
 const total = (parts) => parts.reduce((sum, part) => sum + part, 0);
 
@@ -29,24 +32,43 @@ function neighbourRows(clip, largest) {
   });
 }
 
-function meanRows(clip, largest) {
-  const known = classes.map((_, code) => code).filter((code) => data.class_parts[clip][code][0] !== null);
-  const distance = (code) => total(data.class_parts[clip][code]);
-  known.sort((first, second) => distance(first) - distance(second));
-  const rows = known.map((code) => {
-    const parts = data.class_parts[clip][code];
+/** Each class with the clip's distance to it and its probability, the most probable or else the nearest first. */
+function classRows(clip, method) {
+  const { distances, probabilities, parts } = data.explanations[method];
+  const [away, likely, pieces] = [distances[clip], probabilities?.[clip], parts[clip]];
+  const predicted = data.predictions[method][clip];
+  const far = (code) => away[code] ?? Infinity;
+  const order = classes.map((_, code) => code);
+  order.sort((a, b) => (likely ? likely[b] - likely[a] : 0) || far(a) - far(b));
+  const largest = Math.max(...away.filter((value) => value !== null)) || 1;
+  return order.map((code) => {
     const own = code === truth[clip];
+    const split = code === predicted && pieces.length;
+    const bar = split
+      ? stack(pieces, largest, data.explanations[method].names)
+      : stack([away[code] ?? 0], largest, ["squared distance"], "stack whole");
+    const tag = code === predicted ? make("span", { class: "tag" }, "predicted") : null;
     return make(
       "li",
       { class: own ? "own" : null },
-      make("span", { class: "name" }, labelled(code), own ? make("span", { class: "hidden" }, " (its own class)") : null),
-      stack(parts, largest),
-      make("span", { class: "number" }, number(total(parts))),
+      make("span", { class: "name" }, labelled(code), own ? make("span", { class: "hidden" }, " (its own class)") : null, tag),
+      bar,
+      make("span", { class: "number" }, away[code] === null ? "none" : number(away[code])),
+      make("span", { class: "number" }, likely ? percent(likely[code]) : ""),
     );
   });
-  if (known.includes(truth[clip])) return rows;
-  const alone = `No distance to the mean of ${classes[truth[clip]]}: all its clips are in the group of this clip.`;
-  return [...rows, make("li", { class: "note" }, alone)];
+}
+
+/** What the colours in the bar of the predicted class mean, and their numbers. */
+function partsOf(clip, method) {
+  const { names, parts } = data.explanations[method];
+  if (!names.length) return [];
+  const values = parts[clip];
+  const whole = total(values) || 1;
+  return [
+    "The distance to the predicted class is the sum of ",
+    ...names.flatMap((name, k) => [keyed(k, `${name} ${percent(values[k] / whole, 0)}`), " "]),
+  ];
 }
 
 function cardOf(clip) {
@@ -136,26 +158,36 @@ function makeClip() {
   find("clip-before").addEventListener("click", () => step(-1));
   find("clip-after").addEventListener("click", () => step(1));
   find("clip-key").append(
-    "Squared distances, each the sum of ",
-    ...PARTS.flatMap((name, k) => [make("span", { class: "label" }, make("i", { class: `part${k} swatch` }), name), " "]),
+    "Squared alignment distances, each the sum of ",
+    ...PARTS.flatMap((name, k) => [keyed(k, name), " "]),
     "(",
     make("span", { class: "together" }, weightName("lambda_a"), ` = ${short(data.lambda_a)}`),
     ", ",
     make("span", { class: "together" }, weightName("lambda_mu"), ` = ${short(data.lambda_mu)}).`),
   );
+  const method = find("clip-method");
+  data.methods.forEach((name, k) => {
+    if (data.explanations[k]) method.append(make("option", { value: k, selected: k === data.main }, name));
+  });
+  find("clip-reasons").hidden = !method.options.length;
+  const explain = () => {
+    if (!method.options.length) return;
+    find("clip-classes").replaceChildren(...classRows(chosen, Number(method.value)));
+    find("clip-parts").replaceChildren(...partsOf(chosen, Number(method.value)));
+  };
+  method.addEventListener("change", explain);
   painted(find("clip-states"), paintStates);
   painted(find("clip-portrait"), paintPortrait);
   painted(find("clip-eigenvalues"), paintEigenvalues);
   listeners.push((clip) => {
     choice.value = clip;
     find("clip-card").replaceChildren(...cardOf(clip));
-    const available = [...data.class_parts[clip].filter((parts) => parts[0] !== null), ...data.neighbour_parts[clip]];
-    const largest = Math.max(...available.map(total)) || 1;
+    explain();
+    const largest = Math.max(...data.neighbour_parts[clip].map(total)) || 1;
     find("clip-neighbours-note").textContent = data.neighbours[clip].some((other) => sameSource(clip, other))
       ? "Clips with the tag “same source” were cut from the same recording as the chosen clip."
       : "";
     find("clip-neighbours").replaceChildren(...neighbourRows(clip, largest));
-    find("clip-means").replaceChildren(...meanRows(clip, largest));
     const { steps, frames } = data.systems[clip];
     const cut = frames > steps ? `, for the first ${steps} of ${frames} frames` : "";
     find("clip-states-note").textContent = steps
