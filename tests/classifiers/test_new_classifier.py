@@ -104,7 +104,7 @@ def registered(monkeypatch):
 def test_it_is_evaluated_without_the_group(registered):
     streams, labels = make_streams(classes=3, per_class=4, frames=30, bins=8, noise=1.0)
     result = evaluate(streams, labels, order=2, methods=["nearest-density"], metric="alignment")
-    assert [method.classifier for method in result.methods] == ["nearest-density"]
+    assert [method.classifier for method in result.methods] == ["nearest-density", "kernel-ridge"]
     assert result.methods[0].confidence is not None
     assert result.accuracy > result.most_frequent_accuracy
     every = evaluate(streams, labels, order=2, methods=["auto"], metric="alignment")

@@ -82,10 +82,14 @@ def test_fit_says_what_it_did(capsys, classes, tmp_path):
     )
     assert re.search(
         r"^accuracy by nested cross-validation, leave-one-clip-out: \S+ % \(\d of 6; 95 % interval \S+ to "
-        r"\S+ %\)\nalways predicting the most frequent class: 50\.0 %$",
+        r"\S+ %\)\naverages over time alone: \S+ %\nalways predicting the most frequent class: 50\.0 %$",
         out,
         re.M,
     )
+    shown = call_json(capsys, "inspect", tmp_path / "m")
+    for text, value in re.findall(r"(accuracy|averages|always)[^\n]*: (\S+) %", out):
+        name = {"averages": "averages_accuracy", "always": "most_frequent_accuracy"}.get(text, text)
+        assert f"{100 * shown[name]:.1f}" == value
     assert str(tmp_path / "m") in out
     assert "frames and bags" in out
     words = ("--metric", "covariance", "--lambda-a", 0.5, "--lambda-mu", 0, "--classifier", "nearest-mean")

@@ -140,12 +140,12 @@ def test_averages_know_nothing_of_time(compared, data):
     def to_mean(k, members):
         return chi2(means[k], np.mean([means[j] for j in members], axis=0))
 
-    assert of(compared, "averaged", "1-NN") == nearest(means, data[1], to_vector)
-    assert of(compared, "averaged", "nearest-mean") == nearest(means, data[1], to_mean)
+    assert of(compared, "bags averaged", "1-NN") == nearest(means, data[1], to_vector)
+    assert of(compared, "bags averaged", "nearest-mean") == nearest(means, data[1], to_mean)
     rng = np.random.default_rng(0)
     shuffled = run(data, [stream[rng.permutation(len(stream))] for stream in data[0]], compare=True)
     for classifier in ("1-NN", "nearest-mean", "kernel-ridge", "logistic regression"):
-        assert of(shuffled, "averaged", classifier) == of(compared, "averaged", classifier)
+        assert of(shuffled, "bags averaged", classifier) == of(compared, "bags averaged", classifier)
     assert not np.allclose(shuffled.details.relations.distances, compared.details.relations.distances)
 
 
@@ -177,7 +177,7 @@ def test_means_alone_know_nothing_of_dynamics(compared, data):
         ]
     choice = nested_choice(predictors, codes, GROUPS)
     expected = names[nested_predictions(predictors, choice, GROUPS)]
-    assert of(compared, "means alone", "kernel-ridge") == expected.tolist()
+    assert of(compared, "stream averaged", "kernel-ridge") == expected.tolist()
 
 
 def test_rates_and_tests_are_against_the_first_line(compared, data):
@@ -188,7 +188,9 @@ def test_rates_and_tests_are_against_the_first_line(compared, data):
     for line in compared.methods:
         assert line.rate == rate(right[id(line)], GROUPS)
         assert line is main or line.p_value == mcnemar(right[id(main)], right[id(line)])
-    assert [line.kind for line in rest].count("comparator") == 3 + 4
+    assert [line.kind for line in rest].count("comparator") == 2 + 4
+    assert compared.averages.kind == "averages"
+    assert compared.to_dict()["averages_accuracy"] == compared.averages.rate.share
     assert len({(line.name, line.classifier) for line in compared.methods}) == len(compared.methods) == 16
     assert compared.groups == tuple(GROUPS)
     assert compared.protocol == "one source left out at a time (12 sources)"
@@ -284,19 +286,21 @@ def test_settings_of_means_are_chosen_without_the_tested_group(data, grams, chos
 
 def test_each_metric_has_its_own_rows(data, chosen):
     """They are what an evaluation of one metric in one form has."""
-    rows = [(m.name, m.classifier) for m in chosen.methods]
+    methods = [method for method in chosen.methods if method is not chosen.averages]
+    rows = [(m.name, m.classifier) for m in methods]
     assert len(set(rows)) == len(rows)
     classifiers = ("kernel-ridge", "nearest-mean", "nearest-system")
     titles = ["", *(f", {grid.title}" for grid in GRIDS)]
     assert rows[:15] == [
         (f"stream systems{title}", classifier) for title in titles for classifier in classifiers
     ]
-    assert len(rows) == 15 + 6 + 3 + 4  # baselines, means alone, averages
+    assert len(rows) == 15 + 6 + 2 + 4  # baselines, means alone, averages
     for k, grid in enumerate(GRIDS):
         alone = run(
             data, lambda_a=None, lambda_mu=None, metric=grid.metric, normal_form=grid.normal_form
         ).methods
-        for method, row in zip(alone, chosen.methods[3 * k + 3 : 3 * k + 6], strict=True):
+        assert alone[3].predictions == chosen.averages.predictions
+        for method, row in zip(alone[:3], methods[3 * k + 3 : 3 * k + 6], strict=True):
             assert (method.name, method.classifier) == (row.name, row.classifier)
             assert (method.predictions, method.settings) == (row.predictions, row.settings)
             assert method.settings["metric"] == grid.metric
@@ -306,7 +310,10 @@ def test_each_metric_has_its_own_rows(data, chosen):
 def test_what_is_shown_of_another_metric_is_the_alignment_distance_in_natural_units(data):
     """Of the metrics of covariances there are no parts to show."""
     result = run(data, lambda_a=0.9, lambda_mu=0.5, metric="normalized-covariance", methods=["nearest-mean"])
-    assert [m.name for m in result.methods] == ["stream systems, normalized lagged covariances"]
+    assert [m.name for m in result.methods] == [
+        "stream systems, normalized lagged covariances",
+        "stream averaged over time",
+    ]
     systems = [identify(stream, ORDER, normal_form="unit-variance") for stream in data[0]]
     weights = scaled_weights(cross_gram(systems).rows)
     shown = result.facts["alignment distance of map and atlas"]
@@ -559,7 +566,7 @@ def test_clips_are_evaluated_as_their_streams(clips):
     result = evaluate([str(path) for path in paths], labels, **FIXED)
     streams = LocalBinaryPatterns().transform(paths)
     expected = evaluate(streams, labels, **FIXED)
-    assert [m.name for m in result.methods] == ["LBP systems, alignment"] * 3
+    assert [m.name for m in result.methods] == ["LBP systems, alignment"] * 3 + ["LBP averaged over time"]
     for method, expected_method in zip(result.methods, expected.methods, strict=True):
         assert (method.predictions, method.rate) == (expected_method.predictions, expected_method.rate)
         assert (method.p_value, method.settings) == (expected_method.p_value, expected_method.settings)
@@ -852,7 +859,7 @@ def test_the_text_of_a_result_is_its_table():
     result = evaluate(streams, labels, order=2, lambda_a=0.25, lambda_mu=0.0, title="two classes")
     first, *rows = repr(result).splitlines()
     assert first == "Evaluation of two classes: 8 clips, 2 classes"
-    assert len(rows) == len(result.methods) == 3
+    assert len(rows) == len(result.methods) == 4
     assert rows[2].startswith("  stream systems, alignment, nearest-system: ")
 
 

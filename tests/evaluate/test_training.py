@@ -161,7 +161,7 @@ def test_an_evaluation_predicts_what_a_model_of_the_rest_predicts(clips, kind):
     """The weight is chosen by the same rule: nothing but the clip that is predicted is missing."""
     paths, labels, cache = clips
     options = {"order": 2, "lambda_a": 0.25, "bags": LocalBinaryPatterns(), "cache": cache}
-    [method] = evaluate(paths, labels, methods=[kind], **options).methods
+    method, _ = evaluate(paths, labels, methods=[kind], **options).methods
     for k, label in enumerate(method.predictions):
         rest = [j for j in range(len(paths)) if j != k]
         trained = train([paths[j] for j in rest], labels[rest], classifier=kind, compress=None, **options)
@@ -213,7 +213,7 @@ def test_a_clip_that_a_further_bag_cannot_use_is_skipped(clips, tmp_path):
         assert str(error).startswith("the bag late: ")
         assert "short.mp4" in str(error)
     assert len(result.clips) == len(trained.items.clips) == 12
-    [method] = evaluate(paths, labels, bags=bags, methods=["nearest-system"], cache=cache, **PAPER).methods
+    method, _ = evaluate(paths, labels, bags=bags, methods=["nearest-system"], cache=cache, **PAPER).methods
     assert trained.method.predictions == result.methods[0].predictions == method.predictions
 
 

@@ -274,7 +274,8 @@ def test_trials_that_leave_one_group_out_agree_with_groups(data, metric):
     by_trial = run(data, trials=trials, **options)
     assert by_group.protocol == "one source left out at a time (9 sources)"
     assert by_trial.groups == tuple(np.repeat(range(9), 2))
-    for method, again in zip(by_group.methods, by_trial.methods, strict=True):
+    # The last are averages, whose unit of distances is that of the training clips in trials.
+    for method, again in zip(by_group.methods[:2], by_trial.methods[:2], strict=True):
         assert (method.predictions, method.rate) == (again.predictions, again.rate)
         assert method.p_value == again.p_value
         right = np.array(method.predictions) == data[1]
