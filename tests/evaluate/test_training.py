@@ -146,6 +146,11 @@ def test_the_classifier_of_streams_is_the_default(clips, groups):
         )
         expected = twin.predict([streams[k] for k in np.flatnonzero(inside)])
         assert [rows[0].predictions[k] for k in np.flatnonzero(inside)] == expected.tolist()
+        reasons = twin.explain([streams[k] for k in np.flatnonzero(inside)])
+        for k, one in zip(np.flatnonzero(inside), reasons, strict=True):
+            found = rows[0].explanations[k]
+            assert (found.label, found.parts) == (one.label, pytest.approx(one.parts))
+            assert found.distances == pytest.approx(one.distances)
 
 
 def test_auto_takes_the_more_accurate_of_streams_and_systems(clips):
@@ -165,7 +170,10 @@ def test_an_evaluation_predicts_what_a_model_of_the_rest_predicts(clips, kind):
     for k, label in enumerate(method.predictions):
         rest = [j for j in range(len(paths)) if j != k]
         trained = train([paths[j] for j in rest], labels[rest], classifier=kind, compress=None, **options)
-        assert trained.pipeline.predict([paths[k]])[0] == label
+        [reason] = trained.pipeline[-1].explain(trained.pipeline[:-1].transform([paths[k]]))
+        assert reason.label == method.explanations[k].label == label
+        # Means are iterated to six digits.
+        assert method.explanations[k].distances == pytest.approx(reason.distances, rel=1e-4)
 
 
 def test_words_are_learnt_from_all_clips(clips):
