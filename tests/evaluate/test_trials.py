@@ -139,7 +139,9 @@ def test_kernel_ridge_is_fitted_to_the_training_clips(data):
     weights = {"lambda_a": 0.8, "lambda_mu": 5.0}
     result = run(data, methods=["kernel-ridge"], metric="normalized-covariance", **weights)
     chosen, varying = [], set()
-    for name, predicted in zip(TRIALS, predictions(result, classifier="kernel-ridge"), strict=True):
+    for name, predicted in zip(
+        TRIALS, predictions(result, result.methods[0].name, "kernel-ridge"), strict=True
+    ):
         expected, settings, accuracies = slow_ridge(data[0], data[1], SOURCES, TRIALS[name], weights)
         assert predicted == expected
         chosen.append(settings)
