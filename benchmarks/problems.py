@@ -6,12 +6,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+import sysbags
 from sysbags._common.types import Array
+from sysbags.datasets import make_streams
 
 __all__ = ["KINDS", "LAMBDA_A", "SIZES", "Kind", "Pair", "make_pairs", "objective"]
 
-Kind = Literal["random", "related"]
-KINDS: tuple[Kind, ...] = ("random", "related")
+Kind = Literal["random", "related", "identified"]
+KINDS: tuple[Kind, ...] = ("random", "related", "identified")
 SIZES = (5, 10, 20)
 LAMBDA_A = 0.25
 SPECTRAL_NORM = 0.999  # identified systems sit at the stability bound more often than not
@@ -31,8 +33,9 @@ def make_pairs(kind: Kind, n: int, count: int, *, seed: int = 0) -> list[Pair]:
 
     Parameters
     ----------
-    kind : {"random", "related"}
-        Two independent systems, or a system and a randomly rotated noisy copy of it.
+    kind : {"random", "related", "identified"}
+        Two independent systems, a system and a randomly rotated noisy copy of it, or the systems of two
+        generated streams.
     n : int
         Order of both systems.
     count : int
@@ -41,7 +44,8 @@ def make_pairs(kind: Kind, n: int, count: int, *, seed: int = 0) -> list[Pair]:
         A longer list begins with the shorter list of the same seed.
     """
     rng = np.random.default_rng([seed, n, KINDS.index(kind)])
-    return [_random_pair(n, rng) if kind == "random" else _related_pair(n, rng) for _ in range(count)]
+    make = {"random": _random_pair, "related": _related_pair, "identified": _identified_pair}[kind]
+    return [make(n, rng) for _ in range(count)]
 
 
 def objective(pair: Pair, rotation: Array, lambda_a: float = LAMBDA_A) -> float:
@@ -63,6 +67,13 @@ def _related_pair(n: int, rng: np.random.Generator) -> Pair:
     A2 = _stable(Q @ _perturbed(A1, rng) @ Q.T)
     C2 = _orthonormal(_perturbed(C1, rng)) @ Q.T
     return Pair(A1, A2, C1.T @ C2)
+
+
+def _identified_pair(n: int, rng: np.random.Generator) -> Pair:
+    streams, _ = make_streams(classes=2, per_class=1, random_state=int(rng.integers(2**31)))
+    first, second = (sysbags.identify(stream, n) for stream in streams)
+    M = sysbags.cross_gram([first], [second]).observer[0, 0]
+    return Pair(first.transition.copy(), second.transition.copy(), M)
 
 
 def _stable(matrix: Array) -> Array:

@@ -388,7 +388,7 @@ def test_ascend_ends_at_critical_points_not_below_the_start(n, finish):
     problem, work, state = spread(A, A2, M), workspace(n), states(n)
     report, orders = np.zeros((2, 2, LANES)), start_tables(n, None, 0)[1]
     state[0] = abreast(Q)
-    ascend(problem, A, state, work, orders, 1.0, True, np.inf, -np.inf, finish, 500, report)
+    ascend(problem, A, state, work, orders, 1.0, 0, 0, np.inf, -np.inf, finish, 500, report)
     for lane, q in enumerate(apart(state[0])):
         value = rho(A, A2, M, q, 1.0)
         assert value == pytest.approx(report[0, 0, lane], abs=EXACT)

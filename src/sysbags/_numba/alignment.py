@@ -13,7 +13,7 @@ import numpy as np
 
 from sysbags._common.types import Array, IntArray
 from sysbags._numba import compiled
-from sysbags._numba.dense import square_norm, svd
+from sysbags._numba.dense import remove_trace, square_norm, svd
 from sysbags._numba.newton import (
     gradient,
     newton,
@@ -24,6 +24,7 @@ from sysbags._numba.newton import (
     transpose,
     workspace,
 )
+from sysbags._numba.proof import proves
 from sysbags._numba.vectors import LANES, fill, load, magnitude, multiply_add, pick, store
 
 
@@ -102,7 +103,9 @@ def sweep(A: Array, B: Array, MQt: Array, Qt: Array, pairs: IntArray, scan: bool
 
 Flag = bool | np.bool_
 
-SCANNED_SWEEPS, PLAIN_SWEEPS = 3, 2
+FAR_SWEEPS, NEAR_SWEEPS, QUICK_SWEEPS = (5, 3), (1, 1), (3, 1)
+"""First sweeps, and how many of them scan the angle: from a random start, from the best rotation of the
+observers, which more sweeps would leave for worse optima (measured), and where these are all that is done."""
 MAX_ROUNDS = 500
 TOLERANCE = 1e-7
 """Slope, relative to the problem's scale, at which a start has converged; the value's error is its square."""
@@ -112,8 +115,10 @@ PATIENCE = 12.0
 """Measured: less loses winners, more spends most of the time on losers."""
 EFFORT = 700
 """Newton rounds times the order after which no more starts are made, unless all are asked for."""
-QUICK_SWEEPS, QUICK_SHARE = (3, 1), 0.65
-"""Sweeps, and those with a scan, that are enough for an embedding up to this share (measured)."""
+QUICK_SHARE = 0.35
+"""Up to this share `QUICK_SWEEPS` are enough for an embedding (measured)."""
+PROVEN_ORDER = 10
+"""Up to this order a proof takes less time than more starts."""
 BENIGN_SHARE = 0.2
 """Below this share of the transitions in the cost, local optima are rare (measured)."""
 
@@ -173,7 +178,8 @@ def ascend(
     work: Array,
     orders: IntArray,
     scale: float,
-    warm: Flag,
+    count: int,
+    scanned: int,
     patience: float,
     so_far: float,
     finish: Flag,
@@ -182,8 +188,8 @@ def ascend(
 ) -> tuple[int, int]:
     """Bring every lane of ``state[0]`` to a critical point.
 
-    Values go to ``report[0, 0]``, squared slopes to ``report[1, 0]``. `warm` lanes start close to their
-    optimum and need no sweeps first. A lane is given up where it lies farther below the best (`so_far`
+    Values go to ``report[0, 0]``, squared slopes to ``report[1, 0]``. There are `count` sweeps first, and
+    `scanned` of them scan the angle. A lane is given up where it lies farther below the best (`so_far`
     or among the lanes) than `patience` times what it seems to have left to rise. With `finish` false
     there are sweeps alone, the paper's way. Returns the numbers of sweeps and of rounds after the first, of
     which there are `most_rounds` at most.
@@ -193,9 +199,6 @@ def ascend(
     values, active, slopes = report[0, 0], report[0, 1], report[1, 0]
     refresh(problem, Q, B, MQ, work)
     sweeps, rounds = 0, 0
-    count, scanned = 0 if warm else SCANNED_SWEEPS + PLAIN_SWEEPS, SCANNED_SWEEPS
-    if most_rounds == 0:
-        count, scanned = QUICK_SWEEPS
     while True:
         if count > 0:
             sweeps_of(A, state, work, orders, sweeps, count, scanned)
@@ -268,19 +271,21 @@ def align_many(
     A, A2, M = np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
     work, state, report = workspace(n), states(n), np.empty((2, 2, LANES))
     patience = np.inf if thorough else PATIENCE
-    warm = np.bool_(False)
     for k in range(pairs.shape[0]):
         for i in range(n):
             for j in range(n):
                 A[i, j] = first[pairs[k, 0], i, j] * lambda_a
                 A2[i, j] = second[pairs[k, 1], i, j]
                 M[i, j] = observer[k, i, j]
+        # No rotation changes the traces, which are most of the transitions of slow or finely sampled streams.
+        constant = n * remove_trace(A) * remove_trace(A2)
         problem = spread(A, A2, M)
         size_a, size_m = np.sqrt(square_norm(A) * square_norm(A2)), np.sqrt(square_norm(M))
         scale = size_a + size_m + 1e-300
         best, slope, nuclear, sweeps, agreed, tried = -np.inf, 0.0, 0.0, 0, 0, 0
         required, spent, groups, most_rounds = 1, 0, starts.shape[0], MAX_ROUNDS
-        if not np.isfinite(scale):
+        count, scanned = FAR_SWEEPS
+        if not np.isfinite(scale + constant):
             best, slope, nuclear, groups = np.nan, np.nan, np.nan, 0
         for group in range(groups):
             for i in range(n):
@@ -288,14 +293,31 @@ def align_many(
                     store(state[0], i, j, load(starts[group], i, j))
             if group == 0:
                 # Without observers their best rotations mean nothing: random starts are better spread.
-                nuclear = polar_starts(M, state[0]) if size_m > 0.0 else 0.0
+                if size_m > 0.0:
+                    nuclear = polar_starts(M, state[0])
+                    count, scanned = NEAR_SWEEPS
                 # The larger the transitions' share of the cost, the more local optima there are.
                 share = size_a / (size_a + nuclear + 1e-300)
                 required = 1 + int(np.ceil(15.0 * max(0.0, share - BENIGN_SHARE)))
                 if quick and share <= QUICK_SHARE:
                     most_rounds = 0
+                    count, scanned = QUICK_SWEEPS
+            else:
+                count, scanned = FAR_SWEEPS
             group_sweeps, rounds = ascend(
-                problem, A, state, work, orders, scale, warm, patience, best, finish, most_rounds, report
+                problem,
+                A,
+                state,
+                work,
+                orders,
+                scale,
+                count,
+                scanned,
+                patience,
+                best,
+                finish,
+                most_rounds,
+                report,
             )
             tried += LANES
             spent += rounds
@@ -312,5 +334,9 @@ def align_many(
                             rotations[k, i, j] = state[0, i, j, lane]
             if most_rounds == 0 or (not thorough and (agreed >= required or spent * n >= EFFORT)):
                 break
-        reports[k, 0], reports[k, 1], reports[k, 2] = best, nuclear, slope
+            # More starts are for pairs that are open.
+            provable = group == 0 and not thorough and n <= PROVEN_ORDER
+            if provable and proves(A, A2, M, rotations[k], SAME_VALUE * scale):
+                break
+        reports[k, 0], reports[k, 1], reports[k, 2] = best + constant, nuclear, slope
         reports[k, 3], reports[k, 4], reports[k, 5] = sweeps, agreed, tried

@@ -40,6 +40,18 @@ def square_norm(matrix: Array) -> float:
 
 
 @compiled(wrapper=False)
+def remove_trace(A: Array) -> float:
+    """Subtract from the diagonal its mean, in place, and return the mean."""
+    n = A.shape[0]
+    mean = 0.0
+    for i in range(n):
+        mean += A[i, i] / n
+    for i in range(n):
+        A[i, i] -= mean
+    return mean
+
+
+@compiled(wrapper=False)
 def orthogonalise(work: Array, right: Array) -> None:
     """Make the rows of `work` orthogonal by Jacobi rotations, in place; `right` is rotated alike."""
     n = work.shape[0]

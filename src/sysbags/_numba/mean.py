@@ -113,9 +113,7 @@ def realign(mean: Array, A: Array, blocks: Array, Q: Array, orders: IntArray, va
                     problem[3, i, j, lane] = blocks[t, i, j]
                     state[0, i, j, lane] = Q[t, i, j]
         enabled = np.bool_(True)
-        ascend(
-            problem, mean, state, work, orders, scale, enabled, np.inf, -np.inf, enabled, MAX_ROUNDS, report
-        )
+        ascend(problem, mean, state, work, orders, scale, 0, 0, np.inf, -np.inf, enabled, MAX_ROUNDS, report)
         for lane in range(min(LANES, members - begin)):
             t = begin + lane
             values[t] = report[0, 0, lane]

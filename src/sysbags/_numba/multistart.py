@@ -15,7 +15,7 @@ import numpy as np
 from sysbags._common.types import Array, IntArray
 from sysbags._numba import compiled
 from sysbags._numba.alignment import SAME_VALUE, TOLERANCE, ascend, states
-from sysbags._numba.dense import square_norm
+from sysbags._numba.dense import remove_trace, square_norm
 from sysbags._numba.newton import (
     gradient,
     multiply,
@@ -235,18 +235,6 @@ def climb_from_all(
     return agreed, following
 
 
-@compiled(wrapper=False)
-def remove_trace(A: Array) -> float:
-    """Subtract from the diagonal its mean, in place, and return the mean."""
-    n = A.shape[0]
-    mean = 0.0
-    for i in range(n):
-        mean += A[i, i] / n
-    for i in range(n):
-        A[i, i] -= mean
-    return mean
-
-
 @compiled()
 def align_transitions(
     A: Array,
@@ -277,7 +265,7 @@ def align_transitions(
     agreed, tried = climb_from_all(problem, starts, scale, bound - constant, patient, work, state)
     # The error of the value is the square of the slope over a curvature, which may be small.
     finish, best = np.bool_(True), -np.inf
-    ascend(problem, A, state, work, orders, SHARP * scale, finish, np.inf, best, finish, SHARP_ROUNDS, lanes)
+    ascend(problem, A, state, work, orders, SHARP * scale, 0, 0, np.inf, best, finish, SHARP_ROUNDS, lanes)
     report[0], report[1], report[2] = lanes[0, 0, 0] + constant, 0.0, np.sqrt(lanes[1, 0, 0])
     report[3], report[4], report[5] = 0.0, agreed, tried
     for i in range(n):

@@ -392,7 +392,7 @@ def _ready(*matrices: Any) -> bool:
     if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:
         return False
     for matrix in matrices:
-        if type(matrix) is not np.ndarray or matrix.dtype is not FLOAT64 or matrix.shape != shape:
+        if type(matrix) is not np.ndarray or matrix.dtype != FLOAT64 or matrix.shape != shape:
             return False
         if not matrix.flags.c_contiguous:
             return False

@@ -27,32 +27,32 @@ EPS = float(np.finfo(np.float64).eps)
 def transition_bound(first: Array, second: Array) -> float:
     """Return an upper bound of ``tr(A1' Q' A2 Q)`` over all orthogonal Q.
 
-    The smaller of two bounds: von Neumann's ``sum_i s_i(A1) s_i(A2)``, and its sharper form for the
-    symmetric parts (eigenvalues with their signs) plus von Neumann's for the skew parts.
+    The smallest of three bounds: von Neumann's ``sum_i s_i(A1) s_i(A2)``; the same without the traces, which
+    no rotation changes; and its sharper form for the symmetric parts (eigenvalues with their signs) plus von
+    Neumann's for the skew parts.
     """
     return float(spectral_bound(transition_spectra(first), transition_spectra(second)))
 
 
 def transition_spectra(transitions: Array) -> Array:
-    """Return what `transition_bound` compares, (3, ..., n), for (..., n, n) transitions.
+    """Return what `transition_bound` compares, (4, ..., n), for (..., n, n) transitions.
 
-    These are the singular values, the eigenvalues of the symmetric part and the singular values of the skew
-    part.
+    These are the singular values, those without the trace, the eigenvalues of the symmetric part and the
+    singular values of the skew part.
     """
     mirrored = np.swapaxes(transitions, -1, -2)
-    return np.stack(
-        [
-            np.linalg.svd(transitions, compute_uv=False),
-            np.linalg.eigvalsh(0.5 * (transitions + mirrored)),
-            np.linalg.svd(0.5 * (transitions - mirrored), compute_uv=False),
-        ]
-    )
+    symmetric = np.linalg.eigvalsh(0.5 * (transitions + mirrored))
+    diagonal = symmetric.mean(axis=-1)[..., None, None] * np.eye(transitions.shape[-1])
+    others = transitions, transitions - diagonal, 0.5 * (transitions - mirrored)
+    plain, traceless, skew = (np.linalg.svd(matrices, compute_uv=False) for matrices in others)
+    return np.stack([plain, traceless, symmetric, skew])
 
 
 def spectral_bound(first: Array, second: Array) -> Array:
     """Return `transition_bound` of many transitions from their `transition_spectra`."""
-    plain, symmetric, skew = (first * second).sum(axis=-1)
-    return np.asarray(np.minimum(plain, symmetric + skew))
+    plain, traceless, symmetric, skew = (first * second).sum(axis=-1)
+    traces = first[2].sum(axis=-1) * second[2].mean(axis=-1)
+    return np.asarray(np.minimum(np.minimum(plain, traceless + traces), symmetric + skew))
 
 
 class _Problem(NamedTuple):

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from sysbags._common.types import Array
 from sysbags._common.validation import check_matrix, check_weight
 from sysbags.distances.alignment import align_blocks, pad
-from sysbags.distances.certificates import transition_bound
 from sysbags.distances.sgot import transport_cost
 from sysbags.errors import ParameterError
 
@@ -87,28 +86,13 @@ def euclidean_distance(
     n = max(len(one[0]), len(two[0]))
     (A1, B1), (A2, B2) = ((pad(A, n, n), pad(B, n, B.shape[1])) for A, B in (one, two))
     M = B1 @ B2.T
-    # Transitions of finely sampled series are near the identity, which no rotation changes. Without their
-    # traces and at unit scale, the search sees the rest with all digits.
-    traces = float(np.trace(A1) * np.trace(A2)) / n
-    T1, T2 = (A - np.trace(A) / n * np.eye(n) for A in (A1, A2))
-    scale = float(np.linalg.norm(T1) * np.linalg.norm(T2) + np.linalg.norm(M)) or 1.0
-    root = np.sqrt(scale)
     alignment = align_blocks(
-        T1 / root,
-        T2 / root,
-        M / scale,
-        lambda_a=1.0,
-        starts=starts,
-        certificate=certificate,
-        random_state=random_state,
+        A1, A2, M, lambda_a=1.0, starts=starts, certificate=certificate, random_state=random_state
     )
     Q = alignment.rotation
     # The differences and not 2 - 2 rho, which has lost half of the digits where it is nearly 0.
     score = float(np.sqrt(np.sum((A1 - Q.T @ A2 @ Q) ** 2) + np.sum((B1 - Q.T @ B2) ** 2)))
-    largest = min(
-        traces + scale * alignment.upper_bound, transition_bound(A1, A2) + float(np.linalg.norm(M, "nuc"))
-    )
-    lowest = float(np.sqrt(max(0.0, 2.0 - 2.0 * largest)))
+    lowest = float(np.sqrt(max(0.0, 2.0 - 2.0 * alignment.upper_bound)))
     return Score(score, min(score, lowest))
 
 

@@ -182,7 +182,7 @@ class NormalProcess(NamedTuple):
     embedding: StreamEmbedding
     observers: Array  # (R, n + 1, d), in the embedding
     stack: SystemStack  # their small matrices
-    spectra: Array  # (3, R, n), `transition_spectra` of them
+    spectra: Array  # (4, R, n), `transition_spectra` of them
     weights: tuple[float, float]  # with which the parts of the distances between normal windows are equal
     features: Array  # (R, L, d), of their bags
     norms: Array  # (R, L), squared norms of the same
