@@ -352,6 +352,16 @@ TABLE = {
         "bags of length 9",
     ),
     "fit a mean to streams": (lambda: sysbags.NearestMean().fit([STREAM], [0]), ParameterError, "systems[0]"),
+    "continuous labels of systems": (
+        lambda: sysbags.NearestMean().fit(SYSTEMS, [0.5, 1.0, 2.0]),
+        ParameterError,
+        "labels hold 0.5, but they must be classes",
+    ),
+    "continuous labels of streams": (
+        lambda: sysbags.StreamClassifier().fit(STREAM[None].repeat(3, axis=0), [1.0, 2.5, 2.5]),
+        ParameterError,
+        "labels hold 2.5, but they must be classes",
+    ),
     "mean without labels": (lambda: sysbags.NearestMean().fit(SYSTEMS, []), ParameterError, "shape (0,)"),
     "mean on no samples": (
         lambda: sysbags.NearestMean(compress=0).fit(SYSTEMS, [0, 1, 0]),

@@ -309,8 +309,8 @@ def test_fit_copies_the_bags_that_need_it(tmp_path):
 class Rows(ClassifierMixin, BaseEstimator):
     """Predicts the number of bins of the first bag."""
 
-    def fit(self, items, labels):
-        self.classes_ = np.unique(labels)
+    def fit(self, items, y):
+        self.classes_ = np.unique(y)
         return self
 
     def predict(self, items):

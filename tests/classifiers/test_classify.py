@@ -420,7 +420,7 @@ def test_same_bits_for_any_number_of_threads(training, queries, estimator, metri
 
 
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
-@pytest.mark.parametrize("labels", [[3, 1, 2], [True, False, True], ["b", "a", "c"], [0.5, 0.25, 0.75]])
+@pytest.mark.parametrize("labels", [[3, 1, 2], [True, False, True], ["b", "a", "c"], [2.0, 1.0, 3.0]])
 def test_labels_keep_their_kind(training, estimator, labels):
     systems = training[0][::3]
     predicted = estimator().fit(systems, labels).predict(systems)

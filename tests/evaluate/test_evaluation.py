@@ -468,7 +468,7 @@ class Words(BagTransformer):
     def __init__(self, n_jobs=None):
         self.n_jobs = n_jobs
 
-    def fit(self, videos, labels=None):
+    def fit(self, videos, y=None):
         type(self).fits += 1
         self.seen_ = np.zeros(9)
         self.seen_[[int(Path(video).stem) for video in videos]] = 1.0

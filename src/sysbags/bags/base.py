@@ -68,7 +68,7 @@ class BagTransformer(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
         """Turn frames into tuples of masses: those of this bag, then those of others that share a pass."""
         raise NotImplementedError
 
-    def fit(self: Self, videos: Sequence[Video], labels: Any = None) -> Self:
+    def fit(self: Self, videos: Sequence[Video], y: Any = None) -> Self:
         """Do nothing: by default there is nothing to learn."""
         return self
 

@@ -116,10 +116,10 @@ class PatchWords(NetworkBags, CodebookBags):
         self.frames = frames
         self.n_jobs = n_jobs
 
-    def fit(self, videos: Sequence[Video], labels: Any = None) -> PatchWords:
+    def fit(self, videos: Sequence[Video], y: Any = None) -> PatchWords:
         """Learn the codebook. An iterator of frames is consumed."""
         self._bandwidth()  # checked before the network runs
-        return super().fit(videos, labels)
+        return super().fit(videos, y)
 
     def learn(self, sample: Descriptors, centers: Array) -> PatchWords:
         """Set the codebook: the centers, scaled to length 1."""

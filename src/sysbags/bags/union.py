@@ -127,7 +127,7 @@ class BagUnion(BagTransformer):
         # `fit` and `stream` raise the error about values that are not bags; a property should not.
         return any(isinstance(bag, BagTransformer) and bag.requires_fit for _, bag in self.named_bags())
 
-    def fit(self, videos: Sequence[Video], labels: Any = None) -> BagUnion:
+    def fit(self, videos: Sequence[Video], y: Any = None) -> BagUnion:
         """Fit a copy of each bag; the threads of the union are for a bag that has none of its own."""
         rereadable = _rereadable(videos)
         self.bags_ = []
@@ -136,14 +136,14 @@ class BagUnion(BagTransformer):
             if copy.requires_fit:
                 jobs = copy.n_jobs
                 copy.set_params(n_jobs=self.n_jobs if jobs is None else jobs)
-                copy.fit(rereadable, labels).set_params(n_jobs=jobs)
+                copy.fit(rereadable, y).set_params(n_jobs=jobs)
             self.bags_.append(copy)
         return self
 
-    def fit_transform(self, videos: Sequence[Video], labels: Any = None, **_: Any) -> list[Any]:
+    def fit_transform(self, videos: Sequence[Video], y: Any = None, **_: Any) -> list[Any]:
         """Fit a copy of each bag, then turn each video into its streams."""
         rereadable = _rereadable(videos)
-        return self.fit(rereadable, labels).transform(rereadable)
+        return self.fit(rereadable, y).transform(rereadable)
 
     def read(self, source: Video, **fixed: Any) -> Iterator[Any]:
         """Read the frames of a video as tuples, one frame for each bag; the first tuple needs all bags.

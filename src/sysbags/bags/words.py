@@ -65,7 +65,7 @@ class CodebookBags(BagTransformer, ABC):
         """True, because `fit` learns the words."""
         return True
 
-    def fit(self: Self, videos: Sequence[Video], labels: Any = None) -> Self:
+    def fit(self: Self, videos: Sequence[Video], y: Any = None) -> Self:
         """Learn the codebook. An iterator of frames is consumed."""
         numbered = list(enumerate(check_videos(videos)))
         count = check_integer(self.words, "words")

@@ -149,7 +149,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     def fit(
         self,
         systems: Sequence[Item],
-        labels: npt.ArrayLike,
+        y: npt.ArrayLike,
         groups: npt.ArrayLike | None = None,
         *,
         grams: Sequence[CrossGram] | None = None,
@@ -160,7 +160,8 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         ----------
         systems : sequence of System, or of sequences of System
             One system per clip, or one per bag of each clip.
-        labels : (K,) array_like
+        y : (K,) array_like
+            The label of each clip.
         groups : (K,) array_like, optional
             What must not be split when `probability` is calibrated, such as the source of a clip.
         grams : sequence of CrossGram, optional
@@ -169,7 +170,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         self._check()
         self.accuracies_ = None
         bags = self._start(systems, grams)
-        classes, codes = check_labels(labels, len(bags[0]))
+        classes, codes = check_labels(y, len(bags[0]))
         members, self.labels_ = self._learn(TrainingClips(bags, classes, codes, grams))
         self._keep(members)
         self._calibrate(bags, classes[codes], groups)

@@ -82,7 +82,7 @@ class SystemIdentifier(TransformerMixin, SequenceEstimator):  # type: ignore[mis
         """False: each stream is identified on its own."""
         return False
 
-    def fit(self, streams: Sequence[npt.ArrayLike], labels: Any = None) -> SystemIdentifier:
+    def fit(self, streams: Sequence[npt.ArrayLike], y: Any = None) -> SystemIdentifier:
         """Do nothing: each stream is identified on its own."""
         return self
 

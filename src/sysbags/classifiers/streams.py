@@ -152,14 +152,15 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         numbers = zip(self.term_weights_, self.widths_.tolist(), self.ridges_.tolist(), strict=True)
         return [Member(*each) for each in numbers]
 
-    def fit(self, streams: Sequence[Any], labels: npt.ArrayLike, groups: npt.ArrayLike | None = None) -> Self:
+    def fit(self, streams: Sequence[Any], y: npt.ArrayLike, groups: npt.ArrayLike | None = None) -> Self:
         """Learn from streams and their labels.
 
         Parameters
         ----------
         streams : sequence of (N, p) array_like, or of tuples of these
             One stream per clip, or one per bag of each clip.
-        labels : (K,) array_like
+        y : (K,) array_like
+            The label of each clip.
         groups : (K,) array_like, optional
             What must not be split in cross-validation, such as the recording that a clip was cut from.
         """
@@ -170,7 +171,7 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
             for name in names:
                 check_choice(name, "combinations", TERMS)
         bags, seed = by_bag(streams), seed_of(self.random_state)
-        classes, codes = check_labels(labels, len(bags[0]))
+        classes, codes = check_labels(y, len(bags[0]))
         if len(classes) < 2:
             raise ParameterError(f"all clips have the class {classes[0]}, but there must be at least two")
         kernels = [check_kernel(kernel) for kernel in check_per_bag(self.kernel, "kernel", len(bags))]

@@ -118,7 +118,7 @@ class BagOfSystems(Comparator):
         self.frames = frames
         self.n_jobs = n_jobs
 
-    def fit(self, videos: Sequence[Video], labels: Any = None) -> BagOfSystems:
+    def fit(self, videos: Sequence[Video], y: Any = None) -> BagOfSystems:
         """Learn the codebook. An iterator of frames is consumed."""
         self._check()
         return self.learn(self.each(self.local, videos))

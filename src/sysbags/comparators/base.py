@@ -41,7 +41,7 @@ class Comparator(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
         """Turn one video into its vector, (p,)."""
         raise NotImplementedError
 
-    def fit(self: Self, videos: Sequence[Video], labels: Any = None) -> Self:
+    def fit(self: Self, videos: Sequence[Video], y: Any = None) -> Self:
         """Do nothing: by default there is nothing to learn."""
         return self
 

@@ -100,7 +100,7 @@ class TreeWords(Comparator):
         self.frames = frames
         self.n_jobs = n_jobs
 
-    def fit(self, videos: Sequence[Video], labels: Any = None) -> TreeWords:
+    def fit(self, videos: Sequence[Video], y: Any = None) -> TreeWords:
         """Learn the tree and its weights. An iterator of frames is consumed."""
         self._check()
         return self.learn(self.each(self.local, videos))

@@ -113,13 +113,13 @@ class StreamEmbedding(TransformerMixin, SequenceEstimator):  # type: ignore[misc
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, streams: Sequence[npt.ArrayLike], labels: Any = None) -> Self:
+    def fit(self, streams: Sequence[npt.ArrayLike], y: Any = None) -> Self:
         """Choose landmarks among the frames of streams, and their principal directions.
 
         Parameters
         ----------
         streams : sequence of (N, p) array_like
-        labels : ignored
+        y : ignored
         """
         checked = check_streams(streams, check_kernel(self.kernel))
         self.fit_drawn([len(stream) for stream in checked], checked.__getitem__)
