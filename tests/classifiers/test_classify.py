@@ -380,8 +380,6 @@ def test_the_unit_of_streams_changes_no_prediction(unit_variance, estimator, met
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
 def test_weights_that_are_no_numbers(training, unit_variance, estimator):
     systems, labels, _ = unit_variance
-    with pytest.raises(IncompatibleSystemsError, match='the weight "scale" needs the unit-variance form'):
-        estimator(lambda_mu="scale").fit(*training)
     with pytest.raises(ParameterError, match="lambda_mu is 'auto', but it must be a number that is 0 or"):
         estimator(lambda_mu="auto").fit(systems, labels)
     # Metrics without weights ignore them.

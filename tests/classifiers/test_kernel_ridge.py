@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 
 import numpy as np
@@ -20,7 +21,7 @@ from sysbags.classifiers.scores import half_mean
 from sysbags.classifiers.scores.ridge import Ridge, bordered, euclidean_part, gaussian_distances, targets
 from sysbags.datasets import make_streams
 from sysbags.distances.pairwise import pairwise_distances
-from sysbags.errors import DistanceWarning, IncompatibleSystemsError, ParameterError
+from sysbags.errors import DistanceWarning, ParameterError
 
 WEIGHTS = {"metric": "covariance", "lambda_a": 0.5, "lambda_mu": 2.0}
 ON_POINTS = {"metric": "covariance", "lambda_a": 0.5, "lambda_mu": 1.0}
@@ -610,6 +611,6 @@ def test_bad_systems(clips):
     model = KernelRidgeClassifier().fit(first, labels)
     with pytest.raises(ParameterError, match="there must be 1"):
         model.predict(list(zip(first, second, strict=True)))
-    paper = [sysbags.identify(system.samples, 2) for system in first]
-    with pytest.raises(IncompatibleSystemsError, match='the weight "scale" needs the unit-variance form'):
-        KernelRidgeClassifier().fit(paper, labels)
+    bare = [dataclasses.replace(sysbags.identify(system.samples, 2), states=None) for system in first]
+    with pytest.raises(ParameterError, match=r"systems\[0\] is in the orthonormal form and has no states"):
+        KernelRidgeClassifier().fit(bare, labels)

@@ -129,5 +129,5 @@ def test_the_other_form_is_refused_without_states_or_twice():
     with pytest.raises(ParameterError, match="gram must be the CrossGram of the 2 systems"):
         to_unit_variance(systems[:2], gram)
     bare = [System(theta.transition, theta.samples, theta.alpha, theta.beta) for theta in systems]
-    with pytest.raises(ParameterError, match=r"systems\[0\] has no states, but another form needs them"):
+    with pytest.raises(ParameterError, match=r"systems\[0\] is in the orthonormal form and has no states"):
         to_unit_variance(bare, gram)

@@ -49,7 +49,8 @@ def _check_histograms(array: Array, kernel: str, name: str) -> None:
         row, column = np.unravel_index(int(array.argmin()), array.shape)
         raise StreamError(
             f"{name} holds the negative entry {array[row, column]:.6g} at row {row}, column {column}, but "
-            f'the {kernel} kernel compares histograms: entries must be 0 or more (kernel="linear" takes any)'
+            f'the {kernel} kernel compares histograms: entries must be 0 or more (kernel="linear" takes any, '
+            "such as the paths of a StreamEmbedding)"
         )
     sums = array.sum(axis=1)
     wrong = np.flatnonzero(np.abs(sums - 1.0) > SUM_TOLERANCE)
@@ -101,9 +102,8 @@ def _real_array(value: Any, name: str, error: type[SysbagsError]) -> Array:
         try:
             array = array.astype(np.float64)
         except (ValueError, TypeError):
-            raise error(
-                f"{name} holds objects that are not numbers, but it must be an array of numbers"
-            ) from None
+            what = "holds objects that are not numbers" if array.ndim else f"is a {type(value).__name__}"
+            raise error(f"{name} {what}, but it must be an array of numbers") from None
     if array.dtype.kind not in "biuf":
         raise error(f"{name} holds {array.dtype} entries, but it must hold real numbers")
     return np.ascontiguousarray(array, dtype=np.float64) if array.ndim else array.astype(np.float64)

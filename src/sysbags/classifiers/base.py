@@ -23,8 +23,9 @@ from sysbags.distances import METRICS
 from sysbags.distances.alignment import align
 from sysbags.distances.embedding import embed, fit_embedding, fit_to_systems
 from sysbags.distances.gram import CrossGram, SystemStack, cross_gram, mean_term
-from sysbags.distances.pairwise import Weight, distance_matrix, resolve_weights
+from sysbags.distances.pairwise import SCALE, Weight, distance_matrix, resolve_weights
 from sysbags.distances.projection import EmbeddedStack, EmbeddingLoss, project
+from sysbags.distances.truncation import in_unit_variance
 from sysbags.errors import ParameterError
 from sysbags.kernels.embedding import StreamEmbedding
 from sysbags.systems.collection import check_systems
@@ -98,6 +99,10 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     variance of the bag: half the mean squared distance of two training clips. With one bag the distance is
     that of the metric.
 
+    Metrics of covariances and weights "scale" need systems in the unit-variance form. Systems in the
+    orthonormal form, the default of `identify`, are changed to it, in `fit` and for predictions; metrics that
+    take both forms compare systems as they are given.
+
     With an `embedding`, the kernel is evaluated between each clip and the landmarks instead of all pairs of
     clips, and all distances are approximate, with the error that `fit_embedding` states.
 
@@ -169,7 +174,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         """
         self._check()
         self.accuracies_ = None
-        bags = self._start(systems, grams)
+        bags = self._start(by_bag(systems), grams)
         classes, codes = check_labels(y, len(bags[0]))
         members, self.labels_ = self._learn(TrainingClips(bags, classes, codes, grams))
         self._keep(members)
@@ -288,14 +293,21 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
             raise ParameterError(
                 f"a clip has {len(bags)} systems, but there must be {len(self.weights_)} of them"
             )
-        return bags
+        return self._in_form(bags)
 
-    def _start(self, systems: Sequence[Item], grams: Sequence[CrossGram] | None) -> list[list[System]]:
-        """Check parameters and systems, set weights and scales, and return the systems bag by bag."""
+    def _in_form(self, bags: list[list[System]]) -> list[list[System]]:
+        """Change systems to the unit-variance form if the metric, or a weight "scale", needs it."""
+        metric = METRICS[self.metric]
+        scaled = metric.weighted and SCALE in (self.lambda_a, self.lambda_mu)
+        return [in_unit_variance(bag) for bag in bags] if metric.normal_form or scaled else bags
+
+    def _start(self, bags: list[list[System]], grams: Sequence[CrossGram] | None) -> list[list[System]]:
+        """Check parameters, set weights and scales, and return the systems in the form that is needed."""
         check_choice(self.metric, "metric", METRICS)
         if self.compress is not None:
             check_integer(self.compress, "compress")
-        bags = by_bag(systems)
+        if grams is None:
+            bags = self._in_form(bags)
         self._embed(bags)
         self.weights_ = np.array(
             [resolve_weights(SystemStack.of(bag), self.metric, self.lambda_a, self.lambda_mu) for bag in bags]

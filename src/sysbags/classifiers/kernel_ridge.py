@@ -68,7 +68,9 @@ class KernelRidgeClassifier(SystemClassifier):
         By default "normalized-covariance", which is Euclidean; see `sysbags.pairwise_distances`.
     lambda_a, lambda_mu : float or "scale", default="scale"
         Weights of the transition, or of the lags, and of the mean. "scale" gives all parts the same unit, see
-        `sysbags.distances.pairwise.scaled_weights`; it needs systems in the unit-variance form.
+        `sysbags.distances.pairwise.scaled_weights`. This and the two metrics of covariances are for the
+        unit-variance form: systems in the orthonormal form, the default of `SystemIdentifier`, are changed to
+        it exactly, as if they had been identified in it.
     ridge : float, default=0.1
         Penalty, above 0, relative to the variance: half the mean squared distance of two training clips.
     width : float, optional
@@ -129,7 +131,7 @@ class KernelRidgeClassifier(SystemClassifier):
     >>> import numpy as np, sysbags
     >>> from sysbags.datasets import make_streams
     >>> streams, labels = make_streams(classes=2, per_class=6, frames=30, bins=8)
-    >>> systems = sysbags.SystemIdentifier(order=2, normal_form="unit-variance").fit_transform(streams)
+    >>> systems = sysbags.SystemIdentifier(order=2).fit_transform(streams)
     >>> model = sysbags.KernelRidgeClassifier().fit(systems, labels)
     >>> model.coefficients_.shape, model.decision_function(systems[:3]).shape
     ((12, 2), (3,))

@@ -106,7 +106,8 @@ def check_systems(systems: Any, *, name: str = "systems") -> Sequence[System]:
     for i, system in enumerate(checked):
         if not isinstance(system, System):
             raise ParameterError(
-                f"{name}[{i}] is of type {type(system).__name__}, but it must be a System (see identify)"
+                f"{name}[{i}] is of type {type(system).__name__}, but it must be a System: identify, or a "
+                "SystemIdentifier before, makes one of a stream"
             )
         _check_pair(checked[0], system, f"{name}[0]", f"{name}[{i}]")
     return checked
