@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 import numpy as np
 import pytest
 
 import sysbags
 from helpers import make_stream, make_system
-from sysbags.errors import IncompatibleSystemsError, OrderError, ParameterError, StreamError, SysbagsError
-from sysbags.evaluate import leave_one_out
+from sysbags.errors import (
+    IncompatibleSystemsError,
+    OrderError,
+    ParameterError,
+    StreamError,
+    StreamWarning,
+    SysbagsError,
+)
+from sysbags.evaluate import Settings, leave_one_out
 from sysbags.means import covariance_mean
 
 STREAM = make_stream(np.random.default_rng(0))
@@ -53,6 +61,11 @@ TABLE = {
     # streams
     "stream of one dimension": (lambda: sysbags.identify(STREAM[0]), StreamError, "has 1 dimensions"),
     "stream of three": (lambda: sysbags.identify(STREAM[None]), StreamError, "has 3 dimensions"),
+    "time and bins exchanged": (
+        lambda: sysbags.identify(STREAM.T),
+        StreamError,
+        "its columns do, so time and bins are exchanged: rows must be time, so give streams.transpose",
+    ),
     "empty stream": (lambda: sysbags.identify(np.empty((0, 4))), StreamError, "is empty"),
     "ragged stream": (lambda: sysbags.identify([[1.0], [0.5, 0.5]]), StreamError, "ragged"),
     "stream of words": (lambda: sysbags.identify([["a", "b"]]), StreamError, "real numbers"),
@@ -409,3 +422,33 @@ def test_covariances_of_a_blind_system_are_refused(call):
     ]
     with pytest.raises(IncompatibleSystemsError, match="observer of zeros"):
         call(pair)
+
+
+SERIES = np.random.default_rng(0).standard_normal((8, 3, 40))  # (clips, channels, time)
+LABELS = ["a", "b"] * 4
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda series: sysbags.SystemIdentifier(2, "linear").transform(series),
+        lambda series: sysbags.SystemIdentifier(2, np.inner).transform(series),
+        lambda series: sysbags.StreamEmbedding("linear").fit(series),
+        lambda series: sysbags.StreamClassifier("linear").fit(series, LABELS),
+        lambda series: sysbags.evaluate.evaluate(series, LABELS, settings=Settings(kernel="linear")),
+    ],
+    ids=["identifier", "function", "embedding", "classifier", "evaluate"],
+)
+@pytest.mark.filterwarnings("ignore::sysbags.errors.DistanceWarning")
+def test_time_and_channels_exchanged(call):
+    with pytest.warns(StreamWarning, match=r"3 rows, frames, and 40 columns.* streams\.transpose\(0, 2, 1\)"):
+        call(SERIES)
+    with warnings.catch_warnings(action="error", category=StreamWarning):
+        call(SERIES.transpose(0, 2, 1))
+
+
+def test_few_frames_of_many_bins_are_no_reason_for_a_warning():
+    streams = np.random.default_rng(0).dirichlet(np.ones(30), size=(4, 8))
+    with warnings.catch_warnings(action="error"):
+        sysbags.SystemIdentifier(2).transform(streams)
+        sysbags.StreamEmbedding(size=32).fit(streams)

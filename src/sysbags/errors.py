@@ -11,6 +11,7 @@ __all__ = [
     "OrderError",
     "ParameterError",
     "StreamError",
+    "StreamWarning",
     "SysbagsError",
     "VideoError",
     "VideoWarning",
@@ -129,6 +130,24 @@ class DistanceWarning(UserWarning):
     ...     _ = model.fit(identifier.fit_transform(streams), 6 * ["a", "b"])
     >>> caught[0].category.__name__, model.negative_share_ > 0.05
     ('DistanceWarning', True)
+    """
+
+
+class StreamWarning(UserWarning):
+    """Streams seem to have time and channels exchanged.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np, sysbags
+    >>> series = np.random.default_rng(0).standard_normal((6, 3, 50))  # (clips, channels, time), as in aeon
+    >>> identifier = sysbags.SystemIdentifier(order=2, kernel="linear")
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     _ = identifier.transform(series)
+    >>> caught[0].category.__name__
+    'StreamWarning'
+    >>> identifier.transform(series.transpose(0, 2, 1))[0]
+    System(order=2, size=50, bag_length=3, kernel='linear')
     """
 
 

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sysbags._common.messages import warn
 from sysbags._common.types import Array, IntArray, KernelLike
-from sysbags.errors import ParameterError, StreamError, SysbagsError
+from sysbags.errors import ParameterError, StreamError, StreamWarning, SysbagsError
 
 SUM_TOLERANCE = 1e-6
+TRANSPOSE = "rows must be time, so give streams.transpose(0, 2, 1), or stream.T of a single one"
 
 
 def check_stream(stream: Any, kernel: KernelLike = "chi2", *, name: str = "stream") -> Array:
@@ -56,13 +58,29 @@ def _check_histograms(array: Array, kernel: str, name: str) -> None:
     wrong = np.flatnonzero(np.abs(sums - 1.0) > SUM_TOLERANCE)
     if wrong.size:
         total = sums[wrong[0]]
-        advice = (
-            "divide each row by its sum"
-            if total > 0.0
-            else "this frame has an empty bag, so drop it or give it a bag"
-        )
+        if np.abs(array.sum(axis=0) - 1.0).max() <= SUM_TOLERANCE:
+            advice = f"its columns do, so time and bins are exchanged: {TRANSPOSE}"
+        elif total > 0.0:
+            advice = "divide each row by its sum"
+        else:
+            advice = "this frame has an empty bag, so drop it or give it a bag"
         raise StreamError(
             f"row {wrong[0]} of {name} sums to {total:.6g}, but each histogram must sum to 1: {advice}"
+        )
+
+
+def warn_if_exchanged(streams: Any, kernel: Any) -> None:
+    """Warn of an array of streams that seems to be (clips, channels, time), as aeon has it.
+
+    Histogram kernels check the sum of each row instead, which shows more; see `check_stream`.
+    """
+    shape: Sequence[int] = getattr(streams, "shape", ())
+    if len(shape) == 3 and shape[1] < shape[2] and (kernel == "linear" or callable(kernel)):
+        warn(
+            f"streams have {shape[1]} rows, frames, and {shape[2]} columns, bins or channels; if these are "
+            f"channels and frames, as in aeon, {TRANSPOSE}",
+            StreamWarning,
+            stacklevel=3,
         )
 
 

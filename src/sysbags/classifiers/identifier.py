@@ -15,7 +15,7 @@ from sysbags._common.estimator import SequenceEstimator
 from sysbags._common.messages import Stages
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, KernelLike, PerBag
-from sysbags._common.validation import check_integer, check_per_bag, has_several_streams
+from sysbags._common.validation import check_integer, check_per_bag, has_several_streams, warn_if_exchanged
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.streams import attempt, clip_streams, good
 from sysbags.errors import ParameterError, SysbagsError
@@ -146,6 +146,7 @@ class SystemIdentifier(TransformerMixin, SequenceEstimator):  # type: ignore[mis
             except ValueError as error:
                 raise type(error)(f"stream {index}: {error}") from None
 
+        warn_if_exchanged(streams, self.kernel)
         return run(identified, list(enumerate(streams)), self.n_jobs, "systems")
 
     def __sklearn_is_fitted__(self) -> bool:

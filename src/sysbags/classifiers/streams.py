@@ -22,6 +22,7 @@ from sysbags._common.validation import (
     check_per_bag,
     has_several_streams,
     seed_of,
+    warn_if_exchanged,
 )
 from sysbags.classifiers.base import Explanation
 from sysbags.classifiers.calibration import Calibration, ConfidenceMixin
@@ -170,6 +171,7 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
                 raise ParameterError(f"combinations holds {names!r}, but it must hold sequences of names")
             for name in names:
                 check_choice(name, "combinations", TERMS)
+        warn_if_exchanged(streams, self.kernel)
         bags, seed = by_bag(streams), seed_of(self.random_state)
         classes, codes = check_labels(y, len(bags[0]))
         if len(classes) < 2:
@@ -278,6 +280,7 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     def _new_terms(self, streams: Sequence[Any]) -> Array:
         """Return the terms of the squared distances of new clips to those that are kept."""
         check_is_fitted(self, "intercepts_")
+        warn_if_exchanged(streams, self.kernel)
         bags = by_bag(streams)
         if len(bags) != len(self.embeddings_):
             raise ParameterError(

@@ -14,7 +14,7 @@ from sysbags._common.cache import Cache
 from sysbags._common.messages import Stages
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_stream, seed_of
+from sysbags._common.validation import check_stream, seed_of, warn_if_exchanged
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.streams import good
 from sysbags.classifiers.identifier import ClipSystems, check_classes, read_clips
@@ -130,6 +130,7 @@ def describe_streams(
     given: LabelledClips, kernel: str, identify_one: Callable[[Array], System], context: RunContext
 ) -> DescribedClips:
     """Check the streams and identify them."""
+    warn_if_exchanged(given.clips, kernel)
     streams = [check_stream(stream, kernel, name=f"clips[{k}]") for k, stream in enumerate(given.clips)]
     indices = list(range(len(streams)))
     with context.stages("systems"):

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from sysbags._common.estimator import SequenceEstimator
 from sysbags._common.parallel import ONE_BLAS_THREAD, run
 from sysbags._common.types import Array, IntArray, KernelLike
-from sysbags._common.validation import check_integer, check_stream, seed_of
+from sysbags._common.validation import check_integer, check_stream, seed_of, warn_if_exchanged
 from sysbags.errors import DistanceWarning, IncompatibleSystemsError, ParameterError
 from sysbags.kernels.functions import (
     check_kernel,
@@ -255,6 +255,7 @@ def check_streams(
         count = 0
     if not count:
         raise ParameterError("streams must be a sequence of at least one (N, p) array, rows are time")
+    warn_if_exchanged(streams, kernel)
     checked = [check_stream(item, kernel, name=f"streams[{k}]") for k, item in enumerate(streams)]
     expected = checked[0].shape[1] if length is None else length
     for k, stream in enumerate(checked):
