@@ -97,7 +97,7 @@ class CalibrationError(SysbagsError, AttributeError):
     Traceback (most recent call last):
         ...
     sysbags.errors.CalibrationError: predict_proba needs scores of items left out: fit with
-    probability=True, and with items of two groups at least
+    probability=True, which takes five more fits
     >>> hasattr(sysbags.NearestMean(), "predict_proba")
     False
     """

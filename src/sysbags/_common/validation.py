@@ -156,22 +156,13 @@ def check_labels(labels: Any, items: int, name: str = "labels") -> tuple[npt.NDA
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ParameterError(f"{name} hold a number that is not finite, but each item needs a class")
-    if array.dtype.kind == "f" and name == "labels":
-        _check_classes(array)
-    return classes, codes.astype(np.int64)
-
-
-def _check_classes(numbers: Array) -> None:
-    """Raise an error for continuous numbers."""
-    from sklearn.utils.multiclass import check_classification_targets  # takes a second to import
-
-    try:
-        check_classification_targets(numbers)
-    except ValueError:
+    # What scikit-learn calls continuous; its own check takes a second to import, and warns of large numbers.
+    if array.dtype.kind == "f" and name == "labels" and (array % 1.0).any():
         raise ParameterError(
-            f"labels hold {numbers[numbers % 1.0 != 0.0][0]:g}, but they must be classes, such as words or "
-            "whole numbers: continuous values are for regression"
-        ) from None
+            f"labels hold {array[array % 1.0 != 0.0][0]:g}, but they must be classes, such as words or whole "
+            "numbers: continuous values are for regression"
+        )
+    return classes, codes.astype(np.int64)
 
 
 def check_weight(value: Any, name: str) -> float:

@@ -81,6 +81,8 @@ class TrainingClips(NamedTuple):
     classes : (C,) array
     codes : (K,) array of int
         Index of the class of each clip.
+    groups : (K,) array of int
+        What must not be split when probabilities are calibrated; by default each clip is a group of its own.
     grams : sequence of CrossGram or None
         Of the systems of each bag, where it is there.
     """
@@ -88,6 +90,7 @@ class TrainingClips(NamedTuple):
     bags: list[list[System]]
     classes: npt.NDArray[Any]
     codes: IntArray
+    groups: IntArray
     grams: Sequence[CrossGram] | None
 
 
@@ -176,9 +179,13 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         self.accuracies_ = None
         bags = self._start(by_bag(systems), grams)
         classes, codes = check_labels(y, len(bags[0]))
-        members, self.labels_ = self._learn(TrainingClips(bags, classes, codes, grams))
+        units = np.arange(len(codes)) if groups is None else check_labels(groups, len(codes), "groups")[1]
+        clips = TrainingClips(bags, classes, codes, units, grams)
+        self.calibration_ = None
+        members, self.labels_ = self._learn(clips)
         self._keep(members)
-        self._calibrate(bags, classes[codes], groups)
+        if self.probability and self.calibration_ is None:
+            self._calibrate(clips)
         return self
 
     def _check(self) -> None:
@@ -436,19 +443,13 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         """Return scores in the form that probabilities are calibrated from; by default as they are."""
         return scores
 
-    def _calibrate(
-        self, bags: list[list[System]], labels: npt.NDArray[Any], groups: npt.ArrayLike | None
-    ) -> None:
-        """Calibrate by cross-validation, if that is asked for."""
-        self.calibration_ = None
-        if not self.probability:
-            return
+    def _calibrate(self, clips: TrainingClips) -> None:
+        """Calibrate by cross-validation."""
         twin = clone(self).set_params(probability=False, compress=None)
-        systems = list(zip(*bags, strict=True))
-        scores, distances = cross_fitted_scores(twin, systems, labels, groups, random_state=self.random_state)
-        units = np.arange(len(labels)) if groups is None else groups
-        codes = np.unique(labels, return_inverse=True)[1]
-        self.calibration_ = Calibration.fit(scores, distances, codes, units)
+        systems = list(zip(*clips.bags, strict=True))
+        labels, seed = clips.classes[clips.codes], self.random_state
+        scores, distances = cross_fitted_scores(twin, systems, labels, clips.groups, random_state=seed)
+        self.calibration_ = Calibration.fit(scores, distances, clips.codes, clips.groups)
 
     def _keep(self, bags: list[list[System]]) -> None:
         """Set what to compare with, with fewer samples if that is asked for, and the errors of that."""

@@ -205,10 +205,10 @@ class _Calibrated:
         if instance is None:
             return self._function
         if getattr(instance, "calibration_", None) is None:
-            raise CalibrationError(
-                f"{self._function.__name__} needs scores of items left out: fit with probability=True, and "
-                "with items of two groups at least"
-            )
+            what = "fit with items of one class in two groups at least"
+            if not getattr(instance, "probability", True):
+                what = "fit with probability=True, which takes five more fits"
+            raise CalibrationError(f"{self._function.__name__} needs scores of items left out: {what}")
         return MethodType(self._function, instance)
 
 

@@ -13,6 +13,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_choice, check_positive
 from sysbags.classifiers.base import Item, SystemClassifier, TrainingClips
+from sysbags.classifiers.calibration import Calibration
 from sysbags.classifiers.scores import (
     ClassScores,
     ScorePredictor,
@@ -85,8 +86,9 @@ class KernelRidgeClassifier(SystemClassifier):
         Approximate distances, which are faster for many clips: the number of landmarks that `fit` chooses
         among the training frames, one embedding per bag, or an embedding for the only bag, which is fitted
         unless it is already. By default distances are exact.
-    probability : bool, default=False
-        Calibrate probabilities and prediction sets in `fit`, by cross-validation in five folds.
+    probability : bool, default=True
+        Calibrate probabilities and prediction sets in `fit`, by the scores of each clip without its group.
+        They have a closed form, for which no distance is computed again.
     random_state : int, Generator or None, default=0
     n_jobs : int, optional
         Threads.
@@ -118,8 +120,8 @@ class KernelRidgeClassifier(SystemClassifier):
     embedding_errors_ : (K,) array
         The share of the squared norm of each training clip's observers that the embedding does not hold, the
         largest of its bags; 0 for exact distances.
-    calibration_ : Calibration
-        With `probability`.
+    calibration_ : Calibration or None
+        With `probability`; None if no class is in two groups.
 
     Warns
     -----
@@ -135,8 +137,8 @@ class KernelRidgeClassifier(SystemClassifier):
     >>> model = sysbags.KernelRidgeClassifier().fit(systems, labels)
     >>> model.coefficients_.shape, model.decision_function(systems[:3]).shape
     ((12, 2), (3,))
-    >>> bool((model.predict(systems) == labels).all())
-    True
+    >>> bool((model.predict(systems) == labels).all()), model.predict_proba(systems[:3]).shape
+    (True, (3, 2))
     """
 
     systems_: list[Any]
@@ -153,7 +155,7 @@ class KernelRidgeClassifier(SystemClassifier):
         bag_weights: Sequence[float] | None = None,
         compress: int | None = None,
         embedding: int | StreamEmbedding | None = None,
-        probability: bool = False,
+        probability: bool = True,
         random_state: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
     ) -> None:
@@ -184,12 +186,13 @@ class KernelRidgeClassifier(SystemClassifier):
 
     def _learn(self, clips: TrainingClips) -> tuple[list[list[System]], npt.NDArray[Any]]:
         """Solve for the coefficients."""
-        bags, classes, codes, grams = clips
-        squared = self._between(bags, None, grams)
+        bags, classes, codes, groups, grams = clips
+        squared = between = self._between(bags, None, grams)
         self.variance_ = half_mean(squared)
         if self.width is not None:
             squared = gaussian_distances(squared, self.width * self.variance_)
-        fit = fit_ridge(squared, codes, len(classes), self.ridge, self._weights(classes, codes))
+        weights = self._weights(classes, codes)
+        fit = fit_ridge(squared, codes, len(classes), self.ridge, weights)
         self.coefficients_, self.intercepts_, self.negative_share_ = fit
         if self.negative_share_ > LARGE_REPAIR:
             warnings.warn(
@@ -198,7 +201,28 @@ class KernelRidgeClassifier(SystemClassifier):
                 DistanceWarning,
                 stacklevel=3,
             )
+        if self.probability:
+            self._calibrate_ridge(squared, codes, groups, weights, between)
         return bags, classes[codes]
+
+    def _calibrate_ridge(
+        self, squared: Array, codes: IntArray, groups: IntArray, weights: Array, between: Array
+    ) -> None:
+        """Calibrate by the scores of each clip without its group, if a class has two."""
+        squared = euclidean_part(squared)
+        penalty = self.ridge * (half_mean(squared) or 1.0)
+        if self.class_weight == "balanced":
+            class_size = len(codes) / (int(codes.max()) + 1)
+            predictor = Ridge(squared, codes, groups, penalty, class_size, between)
+        else:
+            predictor = Ridge(squared, codes, groups, penalty, shown=between, weights=weights)
+        try:
+            self.calibration_ = Calibration.fit(predictor.scores(), predictor.distances(), codes, groups)
+        except ParameterError:  # no class is in two groups
+            self.calibration_ = None
+
+    def _calibrate(self, clips: TrainingClips) -> None:
+        """Do nothing: `_learn` has calibrated if it is possible."""
 
     @classmethod
     def candidates(

@@ -231,13 +231,11 @@ class NearestSystem(SystemClassifier):
                     "the systems of the index"
                 )
 
-    def _calibrate(
-        self, bags: list[list[System]], labels: npt.NDArray[Any], groups: npt.ArrayLike | None
-    ) -> None:
+    def _calibrate(self, clips: TrainingClips) -> None:
         """Calibrate without the index: it has the systems that a fold leaves out."""
         index, self.index = self.index, None
         try:
-            super()._calibrate(bags, labels, groups)
+            super()._calibrate(clips)
         finally:
             self.index = index
 
@@ -346,7 +344,7 @@ class NearestMean(SystemClassifier):
 
     def _learn(self, clips: TrainingClips) -> tuple[list[list[System]], npt.NDArray[Any]]:
         """Compute the center of each class."""
-        bags, classes, codes, grams = clips
+        bags, classes, codes, _, grams = clips
         members = [np.flatnonzero(codes == code) for code in range(len(classes))]
         centers = [
             [

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
-from sklearn.base import TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from sysbags._common.estimator import SequenceEstimator
 from sysbags._common.parallel import run
@@ -19,7 +19,7 @@ Self = TypeVar("Self", bound="Comparator")
 Result = TypeVar("Result")
 
 
-class Comparator(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
+class Comparator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SequenceEstimator):  # type: ignore[misc]
     """The base class of transformers from videos to vectors.
 
     A subclass implements `vector`, which turns a video into a (p,) array, has the parameters `frames` and
@@ -48,7 +48,9 @@ class Comparator(TransformerMixin, SequenceEstimator):  # type: ignore[misc]
     def transform(self, videos: Sequence[Video]) -> Any:
         """Turn videos into vectors, (K, p): one row per video."""
         vectors = self.each(self.vector, videos)
-        return np.stack(vectors) if vectors else np.empty((0, 0))
+        rows = np.stack(vectors) if vectors else np.empty((0, 0))
+        self._n_features_out = rows.shape[1]  # for `get_feature_names_out` and `set_output`
+        return rows
 
     def each(self, function: Callable[[Video], Result], videos: Sequence[Video]) -> list[Result]:
         """Call a function for each video, on threads; errors name the index of the video."""

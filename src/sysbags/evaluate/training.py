@@ -330,8 +330,10 @@ def _classifier(settings: Mapping[str, Any], items: EvaluationSet, embedding: in
         for name in estimator._get_param_names()
         if name in settings
     }
-    # With the seed of the experiment, its embedding is the one that the CrossGrams were computed with.
-    return estimator(**parameters, embedding=embedding, random_state=items.random_state, n_jobs=items.n_jobs)
+    # With the seed of the experiment, its embedding is the one that the CrossGrams were computed with. It is
+    # calibrated by the scores that it was chosen by.
+    parameters |= {"embedding": embedding, "probability": False, "random_state": items.random_state}
+    return estimator(**parameters, n_jobs=items.n_jobs)
 
 
 def choose_size(

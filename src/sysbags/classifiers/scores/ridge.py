@@ -83,6 +83,8 @@ class Ridge:
         Give all classes the weight of so many items. By default each item has the weight 1.
     shown : (K, K) array, optional
         What `distances` is about, if `distances` were changed for the linear system.
+    weights : (K,) array, optional
+        Those of the items, where no `class_size` gives them.
 
     Examples
     --------
@@ -100,11 +102,13 @@ class Ridge:
         penalty: float = 1.0,
         class_size: float | None = None,
         shown: Array | None = None,
+        weights: Array | None = None,
     ) -> None:
         classes = int(codes.max()) + 1
         self._distances, self._squared = distances, distances if shown is None else shown
         self._codes, self._targets = codes, targets(codes, classes)
         self._penalty, self._class_size = check_positive(penalty, "the penalty"), class_size
+        self._weights = np.ones(len(codes)) if weights is None else weights
         self._groups, self._group_indices = np.unique(groups, return_inverse=True)
         self._counts = np.zeros((len(self._groups), classes), dtype=np.int64)
         np.add.at(self._counts, (self._group_indices, codes), 1)
@@ -190,7 +194,7 @@ class Ridge:
     @cached_property
     def _inverse(self) -> Array:
         """R; many of these predictors may be compared, and few of them asked."""
-        items, penalties = len(self._codes), np.full(len(self._codes), self._penalty)
+        items, penalties = len(self._codes), self._penalty / self._weights
         if self._class_size is not None:
             penalties *= self._counts.sum(axis=0)[self._codes] / self._class_size
         return np.asarray(np.linalg.inv(bordered(self._distances, penalties))[:items, :items])
