@@ -15,7 +15,7 @@ from sysbags.systems.system import System
 from sysbags.video import Video
 
 
-class LinearSystem(Comparator, auto_wrap_output_keys=None):  # systems have no names of features
+class LinearSystem(Comparator, auto_wrap_output_keys=None):  # type: ignore[call-arg]  # systems have no names of features
     """Turn a video into the linear dynamic system that generates its pixels.
 
     With `y_t` the grey frame at time t as a vector of pixels from 0 to 1,
