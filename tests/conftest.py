@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from clips import moving_frames, write_clip
+from sysbags._common.memory import MEMORY
 
 ROOT = Path(__file__).parents[1]
 os.environ["SYSBAGS_CONFIG"] = ""  # tests do not read the configuration of whoever runs them
@@ -75,6 +76,13 @@ def pytest_collection_modifyitems(items):
         name = f"{path}::{item.name.partition('[')[0]}"
         if any(slow in (path, name) or path.startswith(f"{slow}/") for slow in SLOW):
             item.add_marker("slow")
+
+
+@pytest.fixture(autouse=True)
+def no_memory():
+    """What a test computes twice is computed twice, as to compare it is what many tests are for."""
+    with MEMORY.off():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ from sysbags.distances.embedding import embed, fit_embedding, fit_to_systems
 from sysbags.distances.gram import CrossGram, SystemStack, cross_gram, mean_term
 from sysbags.distances.pairwise import SCALE, Weight, distance_matrix, resolve_weights
 from sysbags.distances.projection import EmbeddedStack, EmbeddingLoss, project
+from sysbags.distances.shared import shared_cross_gram
 from sysbags.distances.truncation import in_unit_variance
 from sysbags.errors import ParameterError
 from sysbags.kernels.embedding import StreamEmbedding
@@ -370,14 +371,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         """Return the squared distances of each bag, without its weight."""
         return [
             distance_matrix(
-                cross_gram(
-                    bag,
-                    None if others is None else others[k],
-                    n_jobs=self.n_jobs,
-                    embedding=self._embedding(k),
-                )
-                if grams is None
-                else grams[k],
+                self._gram(k, bag, None if others is None else others[k]) if grams is None else grams[k],
                 self.metric,
                 lambda_a=self.weights_[k, 0],
                 lambda_mu=self.weights_[k, 1],
@@ -386,6 +380,13 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
             )
             for k, bag in enumerate(bags)
         ]
+
+    def _gram(self, k: int, bag: list[System], others: list[System] | None) -> CrossGram:
+        """Return the CrossGram of systems of a bag, in its embedding if it has one."""
+        embedding = self._embedding(k)
+        if embedding is not None:
+            return cross_gram(bag, others, n_jobs=self.n_jobs, embedding=embedding)
+        return shared_cross_gram(bag, others, n_jobs=self.n_jobs)
 
     def _between(
         self,
@@ -407,10 +408,8 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
                 for bag, embedding in zip(members, embeddings, strict=True)
             ]
         grams = [
-            cross_gram(bag, exact, n_jobs=self.n_jobs)
-            if embedded is None
-            else embedded.gram(bag, n_jobs=self.n_jobs)
-            for bag, exact, embedded in zip(bags, members, self._embedded, strict=True)
+            self._gram(k, bag, exact) if embedded is None else embedded.gram(bag, n_jobs=self.n_jobs)
+            for k, (bag, exact, embedded) in enumerate(zip(bags, members, self._embedded, strict=True))
         ]
         return self._between(bags, members, grams)
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
 
+import numpy as np
 import numpy.typing as npt
 from sklearn.base import TransformerMixin
 
 from sysbags._common.cache import Cache
 from sysbags._common.estimator import SequenceEstimator
+from sysbags._common.memory import MEMORY
 from sysbags._common.messages import Stages
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, KernelLike, PerBag
@@ -142,7 +144,11 @@ class SystemIdentifier(TransformerMixin, SequenceEstimator):  # type: ignore[mis
         def identified(numbered: tuple[int, Any]) -> Any:
             index, stream = numbered
             try:
-                return self.system(stream)
+                parts = stream if isinstance(stream, tuple) else (stream,)
+                if any(type(part) is not np.ndarray for part in parts):
+                    return self.system(stream)
+                depends_on = [self, *parts, getattr(stream, "names", ())]
+                return MEMORY.recall("system", depends_on, lambda: self.system(stream))
             except ValueError as error:
                 raise type(error)(f"stream {index}: {error}") from None
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sysbags._common.cache import fingerprint
 from sysbags._common.estimator import SequenceEstimator
+from sysbags._common.memory import MEMORY
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray, KernelLike
 from sysbags._common.validation import (
@@ -218,12 +219,19 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     def _described(self, bags: list[list[Array]]) -> list[Moments]:
         """Return the moments of clips, bag by bag."""
 
-        def described(some: list[Array], embedding: StreamEmbedding, projection: Array) -> Moments:
-            return moments_of_paths(*embedding.paths_and_averages(some, projection), self.lags_)
+        def described(
+            some: list[Array], embedding: StreamEmbedding, projection: Array, space: list[Any]
+        ) -> Moments:
+            return MEMORY.recall(
+                "moments",
+                [space, self.lags_, some],
+                lambda: moments_of_paths(*embedding.paths_and_averages(some, projection), self.lags_),
+            )
 
         every = []
         for embedding, bag in zip(self.embeddings_, bags, strict=True):
-            shared = (embedding, embedding.projection())
+            space = [embedding.kernel, fingerprint([embedding.landmarks_, embedding.components_])]
+            shared = (embedding, embedding.projection(), space)
             size = max(1, FRAMES // max(len(stream) for stream in bag))
             chunks = [bag[k : k + size] for k in range(0, len(bag), size)]
             every.append(Moments.stack(run(described, chunks, self.n_jobs, "clips", shared=shared)))

@@ -13,6 +13,7 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sysbags._common.estimator import SequenceEstimator
+from sysbags._common.memory import MEMORY
 from sysbags._common.parallel import ONE_BLAS_THREAD, run
 from sysbags._common.types import Array, IntArray, KernelLike
 from sysbags._common.validation import check_integer, check_stream, seed_of, warn_if_exchanged
@@ -156,7 +157,11 @@ class StreamEmbedding(TransformerMixin, SequenceEstimator):  # type: ignore[misc
         frames = _draw(sizes, read, max(count, drawn), rng)
         candidates = frames.astype(np.float32).astype(np.float64)  # landmarks have single precision
         if explicit is None:
-            chosen, features, total = pivoted_landmarks(candidates, kernel, count, rng, n_jobs=self.n_jobs)
+            chosen, features, total = MEMORY.recall(
+                "landmarks",
+                [candidates, kernel, count, rng.bit_generator.state],
+                lambda: pivoted_landmarks(candidates, kernel, count, rng, n_jobs=self.n_jobs),
+            )
             self.landmarks_ = candidates[chosen].astype(np.float32)
         else:
             features = np.asarray(explicit(candidates))
