@@ -108,6 +108,8 @@ def test_a_stream_that_is_changed_in_place_is_another_one(memory):
     assert model.transform([stream])[0] is model.transform([stream.copy()])[0] is first
     stream[:] = STREAMS[1]
     np.testing.assert_array_equal(model.transform([stream])[0].samples, STREAMS[1])
+    (several,) = model.transform([(stream,)])
+    assert isinstance(several, tuple)
     assert model.set_params(order=3).transform([stream])[0].order == 3
 
 

@@ -147,13 +147,13 @@ class SystemIdentifier(TransformerMixin, SequenceEstimator):  # type: ignore[mis
                 parts = stream if isinstance(stream, tuple) else (stream,)
                 if any(type(part) is not np.ndarray for part in parts):
                     return self.system(stream)
-                depends_on = [parameters, *parts, getattr(stream, "names", ())]
+                depends_on = [parameters, isinstance(stream, tuple), *parts, getattr(stream, "names", ())]
                 return MEMORY.recall("system", depends_on, lambda: self.system(stream))
             except ValueError as error:
                 raise type(error)(f"stream {index}: {error}") from None
 
         warn_if_exchanged(streams, self.kernel)
-        parameters = {name: value for name, value in self.get_params().items() if name != "n_jobs"}
+        parameters = {**self.get_params(), "class": type(self).__qualname__, "n_jobs": None}
         return run(identified, list(enumerate(streams)), self.n_jobs, "systems")
 
     def __sklearn_is_fitted__(self) -> bool:
