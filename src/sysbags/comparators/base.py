@@ -27,6 +27,9 @@ class Comparator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SequenceEsti
     "nearest-mean" and those of the method's own paper), the metric of the first two ("chi2", "cosine" or
     "euclidean"), whether `fit` learns from videos, so that the test videos must not be among them, and the
     colour of frames ("grey" or "rgb").
+
+    Vectors have names of features and `set_output`, unlike the lists of streams, paths or systems that bags
+    and other transformers return.
     """
 
     title: ClassVar[str]
