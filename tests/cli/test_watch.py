@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from cli_folder import call, call_json
+from servers import server
 from sysbags.cli._options import rate_per_second, seconds_of
 from sysbags.cli.watch import POSSIBLE
 from sysbags.datasets import WatchedEvent, make_watching
@@ -258,7 +259,6 @@ def test_kill_at_any_moment(video, tmp_path, expected, times):
         ("{video} --save-clips {video}", "which is a file, but it must be a folder"),
         ("{video} --events a --checkpoint a", "must be different files"),
         ("{video} --checkpoint {text}", "text.csv is not a model file of sysbags"),
-        ("http://127.0.0.1:9/", "cannot be opened"),
     ],
 )
 def test_mistakes_are_one_sentence(video, capsys, tmp_path, monkeypatch, words, sentence):
@@ -268,6 +268,21 @@ def test_mistakes_are_one_sentence(video, capsys, tmp_path, monkeypatch, words, 
     assert (code, out) == (2, "")
     assert sentence in err
     assert err.count("\n") == 1
+
+
+def test_a_camera_that_cannot_be_reached_is_opened_again_until_ctrl_c():
+    with server() as port:  # closes each connection
+        command = [sys.executable, "-m", "sysbags", "watch", f"http://127.0.0.1:{port}/"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        notes = [process.stderr.readline(), process.stderr.readline()]
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+    assert [re.sub(r"\(.*\)", "()", text) for text in notes] == [
+        "sysbags: no connection (), again in 1 s\n",
+        "sysbags: no connection (), again in 2 s\n",
+    ]
+    assert (process.returncode, err) == (130, "sysbags: interrupted\n")
+    assert out.startswith("0 events in 00:00:00.000, 0 frames")
 
 
 def test_options_for_clips_are_not_listed(capsys):

@@ -329,7 +329,7 @@ SENTENCES: dict[str, Any] = {
         f"surprise {number(record['surprise'])}"
     ),
     "gap": lambda record: f"frames are missing before {_clock(record['time'])}",
-    "reconnect": lambda record: f"connection lost ({record['reason']}), again in {record['pause']:g} s",
+    "reconnect": lambda record: f"no connection ({record['reason']}), again in {record['pause']:g} s",
     "skipped": lambda record: f"{record['frames']} frames skipped, as the machine is too slow: use --rate",
     "waiting": lambda record: "waiting for data",
     "note": lambda record: record["text"],

@@ -83,7 +83,10 @@ def check_feed(source: str) -> None:
 
 @contextmanager
 def open_feed(source: str, patience: float) -> Iterator[tuple[Any, Any]]:
-    """Open a device or an address, and its main picture stream; so many seconds without data are a Damage."""
+    """Open a device or an address, and its main picture stream; so many seconds without data are a Damage.
+
+    A protocol that this build of FFmpeg lacks is a `VideoError`: it is of no use to try again.
+    """
     format = None
     container_options = {"analyzeduration": str(round(1e6 * min(MOST_ANALYSIS, patience / 2)))}
     if is_device(source):
@@ -171,12 +174,12 @@ def _decoded(packet: Any) -> list[Any] | None:
 
 @contextmanager
 def _as_damage(patience: float) -> Iterator[None]:
-    """Turn errors of FFmpeg into Damage."""
+    """Turn errors of FFmpeg into Damage, but for one that stays."""
     try:
         yield
     except av.error.ExitError:  # by the timeout
         raise Damage(f"no data in {patience:g} s") from None
     except av.error.ProtocolNotFoundError:
-        raise Damage("this build of FFmpeg lacks its protocol") from None
+        raise VideoError("this build of FFmpeg lacks the protocol of the address") from None
     except ERRORS as error:
         raise Damage(reason_of(error)) from None

@@ -64,9 +64,9 @@ def open_live(
         - an address that begins with rtsp, rtmp, http, https, srt, tcp or udp. RTSP uses TCP.
 
         Devices and addresses are live: a thread decodes them, opens them again when they fail or end, after
-        pauses of 1, 2, 4, ... and at most 60 seconds, and skips frames that are not taken fast enough. Only a
-        first connection without a frame is an error. An address of a file, whose length is known, is not
-        read again at its end.
+        pauses of 1, 2, 4, ... and at most 60 seconds, and skips frames that are not taken fast enough. This
+        holds for the first connection, too. An address of a file, whose length is known, is not read again
+        at its end.
     colour, size, rate
         As in `frames`; with a rate, ticks are counted from the last gap. A rate above that of the video
         repeats frames, which gives a `VideoWarning`.
@@ -97,7 +97,8 @@ def open_live(
     Raises
     ------
     VideoError
-        While reading: if no frame can be read, or a device or an address cannot be opened.
+        If a file does not exist, or this build of FFmpeg cannot open such a device or address; while reading,
+        if no frame of a file, a folder or a pipe can be read.
 
     Examples
     --------
@@ -346,10 +347,9 @@ class LiveVideo:
                 reason = str(damage)
             if self._has_stopped():
                 return
-            if not has_frame:
-                raise VideoError(f"{self.name} cannot be opened: {reason}")
-            yield from sequence.end()
-            sequence.reconnect()
+            if has_frame:
+                yield from sequence.end()
+                sequence.reconnect()
             self._notify("lost", {"reason": reason, "pause": pause})
             self._sleep(pause)
             pause = min(2.0 * pause, LONGEST_PAUSE)
