@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import shutil
 
@@ -300,6 +301,24 @@ def test_mistakes_are_told_in_one_sentence(capsys, place, argv, sentence):
     assert (code, out) == (2, "")
     assert len(err.splitlines()) == 1
     assert sentence in err
+
+
+@pytest.mark.parametrize("is_for_user", [True, False])
+def test_a_cache_that_cannot_be_written_costs_no_work(capsys, place, tmp_path, monkeypatch, is_for_user):
+    """A path below a file cannot be made, not even by root."""
+    blocker = tmp_path / "blocker"
+    blocker.touch()
+    home = (tmp_path if is_for_user else blocker) / "home"
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda name, **options: home / name)
+    argv = (*FIXED, "--classifier", "nearest-mean", "--json")
+    code, out, err = call(capsys, "evaluate", place / "set", "--cache", blocker / "cache", *argv)
+    assert code == 0
+    kept = f"kept in {home / 'sysbags'}" if is_for_user else "not kept"
+    problem = f"cannot write to the folder {blocker / 'cache'}: Not a directory"
+    assert err == f"sysbags: {problem}; intermediate results are {kept}\n"
+    assert json.loads(out)["files"]["cache"] == (str(home / "sysbags") if is_for_user else None)
+    assert home.exists() == is_for_user
+    assert not is_for_user or len(list((home / "sysbags").iterdir())) > 8
 
 
 @pytest.mark.parametrize(

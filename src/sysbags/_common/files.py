@@ -1,4 +1,4 @@
-"""Files: atomic writing, JSON, tables, natural order, suffixes of videos and images, header of libraries."""
+"""Files: checks, atomic writing, JSON, tables, natural order, suffixes of clips, headers of saved files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import stat
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -63,6 +64,18 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def check_folder(folder: Path) -> None:
+    """Make a folder unless it exists, and raise an error unless files can be written to it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(prefix=TEMPORARY, dir=folder):
+            pass
+    except FileExistsError:
+        raise FileError(f"{folder} is a file, but it must be a folder") from None
+    except OSError as error:
+        raise FileError(f"cannot write to the folder {folder}: {error.strerror or error}") from None
 
 
 def write_table(path: str | os.PathLike[str], rows: Iterable[Iterable[Any]]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sysbags._common.files import json_text
+from sysbags._common.files import check_folder, json_text
 from sysbags._common.messages import QUIET, VERBOSITY, printable
 from sysbags.errors import FileError
 
@@ -126,6 +126,25 @@ def check_out(path: Path | None, *inputs: Path | None) -> None:
         target = Path(os.path.realpath(path))
         if target.is_relative_to(os.path.realpath(entry)) and _is_input(target):
             raise FileError(f"cannot write {path}: it would be one of the clips in the input folder {entry}")
+
+
+def usable_cache(folder: Path | None) -> Path | None:
+    """Return the folder of a cache if it can be written; otherwise that of the user or None, with a note."""
+    from platformdirs import user_cache_path
+
+    problem = ""
+    for place in () if folder is None else (folder, user_cache_path("sysbags", appauthor=False)):
+        try:
+            check_folder(place)
+        except FileError as error:
+            problem = problem or str(error)
+        else:
+            if problem:
+                note(f"{problem}; intermediate results are kept in {place}")
+            return place
+    if problem:
+        note(f"{problem}; intermediate results are not kept")
+    return None
 
 
 def _is_same(first: Path, second: Path) -> bool:

@@ -24,7 +24,16 @@ from sysbags.cli._options import (
     option,
     with_settings,
 )
-from sysbags.cli._output import check_out, note, number, print_json, say, show_seconds, show_table
+from sysbags.cli._output import (
+    check_out,
+    note,
+    number,
+    print_json,
+    say,
+    show_seconds,
+    show_table,
+    usable_cache,
+)
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
@@ -78,7 +87,7 @@ def evaluate(
     ] = False,
     report: Annotated[Path | None, option("Write a report, one HTML file.", "FILE")] = None,
     cache: Annotated[
-        Path, option("Folder for intermediate results, which a second run reuses.", "DIR")
+        Path | None, option("Folder for intermediate results, which a second run reuses.", "DIR")
     ] = Path(".sysbags-cache"),
     random_state: RandomState = 0,
     n_jobs: NJobs = -1,
@@ -107,6 +116,7 @@ def evaluate(
     resolved, stages = _protocol(data, protocol, folder), Stages()
     if folds is not None and not from_file("folds") and resolved not in (Protocol.FOLDS, Protocol.PREDEFINED):
         raise ParameterError("--folds goes with --protocol folds or predefined")
+    cache = usable_cache(cache)
     with connected(scheduler) as client, warnings_as_notes():
         outcome = evaluation.evaluate(
             data.clips,

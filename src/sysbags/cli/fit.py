@@ -18,7 +18,7 @@ from sysbags.cli._options import (
     out_option,
     with_settings,
 )
-from sysbags.cli._output import check_out, note, number, print_json, say, show_seconds
+from sysbags.cli._output import check_out, note, number, print_json, say, show_seconds, usable_cache
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def fit(
             classifier=None if classifier is None else str(classifier),
             compress=size,
             **choices,
-            cache=cache,
+            cache=usable_cache(cache),
             n_jobs=n_jobs,
             stages=stages,
         )

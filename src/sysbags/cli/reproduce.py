@@ -13,7 +13,16 @@ from sysbags._common.messages import Stages
 from sysbags.cli._clips import note_skipped, skipped, warnings_as_notes
 from sysbags.cli._config import from_file
 from sysbags.cli._options import Json, NJobs, RandomState, argument, option
-from sysbags.cli._output import check_out, note, number, print_json, say, show_seconds, show_table
+from sysbags.cli._output import (
+    check_out,
+    note,
+    number,
+    print_json,
+    say,
+    show_seconds,
+    show_table,
+    usable_cache,
+)
 from sysbags.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -42,7 +51,7 @@ def reproduce(
     data: Annotated[Path, argument("DATA", "Folder with one folder of clips per class.")],
     report: Annotated[Path | None, option("Write a report, one HTML file.", "FILE")] = None,
     cache: Annotated[
-        Path, option("Folder for intermediate results; an interrupted run continues from them.", "DIR")
+        Path | None, option("Folder for intermediate results; an interrupted run continues from them.", "DIR")
     ] = Path(".sysbags-cache"),
     allow_incomplete: Annotated[
         bool,
@@ -80,6 +89,7 @@ def reproduce(
     clips = LAYOUTS[name].find(data, allow_incomplete=allow_incomplete)
     if clips.differences:
         note(f"{data} is not {clips.layout.title} as in the paper: {'; '.join(clips.differences)}")
+    cache = usable_cache(cache)
     read = {"stride": stride, "max_frames": max_frames, "size": size}
     options = experiments.Options(
         cache=Cache(cache),
@@ -102,7 +112,8 @@ def reproduce(
         print_json(_document(name, data, clips, outcome, stages, cache, report))
     else:
         _show(name, outcome, stages)
-        say(f"Intermediate results: {cache}")
+        if cache is not None:
+            say(f"Intermediate results: {cache}")
         if report is not None:
             say(f"Report: {report}")
 
@@ -113,7 +124,7 @@ def _document(
     clips: LayoutClips,
     outcome: Outcome,
     stages: Stages,
-    cache: Path,
+    cache: Path | None,
     report: Path | None,
 ) -> dict[str, Any]:
     from dataclasses import asdict
