@@ -86,7 +86,7 @@ def test_a_library_with_a_lost_clip(capsys, root, tmp_path):
         ("{root}/empty.library --to csv --out {out}.csv", "has no clips: `sysbags library add` adds them"),
         ("{root}/clips.library --to csv --out {out}.csv --clips {root}", "--clips goes with a report"),
         ("{root}/report.html --to csv --out {out}.csv --clips {root}/clips", "no clip of the report"),
-        ("{root}/report.html --to csv --out {out}.csv --clips {root}/nowhere", "there is no folder"),
+        ("{root}/report.html --to csv --out {out}.csv --clips {root}/nowhere", "nowhere does not exist"),
         ("{root}/report.html --to csv --out {root}/report.html", "would be overwritten"),
         ("{root}/report.html --to csv --out {root}", "is a folder, but the output must be a file"),
         ("{root}/report.html --to csv --out {root}/nowhere/a.csv", "does not exist"),

@@ -5,8 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from sklearn.pipeline import Pipeline
+
 from cli_folder import call, make_classes
 from clips import moving_frames
+from sysbags import save
+from sysbags.bags import LocalBinaryPatterns
+from sysbags.storage import save_values
 from sysbags.video import write_video
 
 # Runs commands in one process and prints the modules of the research packages that any of them has imported.
@@ -18,6 +23,55 @@ for words in sys.argv[1:]:
 research = ("sysbags.evaluate", "sysbags.comparators", "sysbags.reproduce")
 print("imported:", [name for name in sys.modules if name.startswith(research)])
 """
+
+
+# Each names a path that does not exist.
+WRONG_PATHS = (
+    *(
+        "fit none --out new",
+        "evaluate none",
+        "classify none {clip}",
+        "classify {model} none",
+        "distance none {clip}",
+    ),
+    *("matrix none --out new", "mean {clip} none --out new", "inspect none", "synthesize none --out new.mp4"),
+    *(
+        "timeline none",
+        "watch none",
+        "watch {clip} --normal none",
+        "reproduce yupenn none",
+        "library list none",
+    ),
+    *("library add new none", "library search {model} none", "export none --to csv --out new.csv"),
+    *(
+        "classify {normal}",
+        "classify {normal} {clip}",
+        "fit {clip} --out none/new",
+        "library add none/new {clip}",
+    ),
+)
+REFUSED = """
+import sys
+from sysbags.cli import main
+slow = {"cv2", "numba", "scipy", "sklearn", "sysbags.storage"}
+for words in sys.argv[1:]:
+    assert main(words.split()) == 2, words
+    assert not slow & set(sys.modules), words
+"""
+
+
+def test_a_wrong_path_is_told_before_slow_imports(tmp_path):
+    clip, model, normal = (tmp_path / name for name in ("clip.mp4", "some.model", "camera.normal"))
+    write_video(clip, moving_frames(8, 48, 64), 8)
+    save(model, Pipeline([("bags", LocalBinaryPatterns())]))
+    save_values(normal, "Normal", {"rate": 25.0})
+    commands = [words.format(clip=clip, model=model, normal=normal) for words in WRONG_PATHS]
+    done = subprocess.run(
+        [sys.executable, "-c", REFUSED, *commands], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stderr.splitlines()) == len(commands)
+    assert {path.name for path in tmp_path.iterdir()} == {"clip.mp4", "some.model", "camera.normal"}
 
 
 def test_everyday_commands_import_no_experiments(tmp_path, capsys):

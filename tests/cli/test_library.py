@@ -294,7 +294,7 @@ def test_a_library_is_neither_a_model_nor_a_clip(capsys, path, clips):
     for command in (("inspect", path), ("classify", path, clips[0])):
         code, out, err = call(capsys, *command)
         assert (code, out) == (2, "")
-        assert f"{path} is a library of clips, not a model file: use `sysbags library info`" in err
+        assert f"{path} holds a library of clips, for `sysbags library`, but it must be a model" in err
         assert err.count("\n") == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import re
@@ -256,7 +257,10 @@ def test_kill_at_any_moment(video, tmp_path, expected, times):
         ("{video} --mask {video}", "cannot be read: it must be a picture"),
         ("{video} --follow", "follow is for folders of segments"),
         ("{video} --events {video}", "it is an input and would be overwritten"),
-        ("{video} --save-clips {video}", "which is a file, but it must be a folder"),
+        ("{video} --save-clips {video}", "wheel.mkv is a file, but it must be a folder"),
+        ("{video} --save-clips {text}/clips", "cannot write to the folder text.csv/clips: Not a directory"),
+        ("{video} --normal nowhere", "nowhere does not exist"),
+        ("{video} --mask nowhere", "nowhere does not exist"),
         ("{video} --events a --checkpoint a", "must be different files"),
         ("{video} --checkpoint {text}", "text.csv is not a model file of sysbags"),
     ],
@@ -264,6 +268,7 @@ def test_kill_at_any_moment(video, tmp_path, expected, times):
 def test_mistakes_are_one_sentence(video, capsys, tmp_path, monkeypatch, words, sentence):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.csv").write_text("start,end\n" * 20)
+    (tmp_path / "m").touch()
     code, out, err = call(capsys, "watch", *words.format(video=video, text="text.csv").split())
     assert (code, out) == (2, "")
     assert sentence in err
@@ -295,11 +300,41 @@ def test_options_for_clips_are_not_listed(capsys):
     assert not {"surf", "sift", "patch-words"} & set(POSSIBLE)
 
 
-def test_a_video_that_is_too_short_says_so(video, capsys):
+def test_a_video_that_is_too_short_says_so(video, capsys, tmp_path):
     code, out, err = call(capsys, "watch", video, "--learn", "10min", *WINDOWS)
+    assert (code, out) == (2, "")  # before any work, as its header gives its length
+    assert "wheel.mkv has 76 s, but --learn is 600 s: use a shorter --learn" in err
+    (tmp_path / "1.mkv").symlink_to(video)  # the length of a folder of segments is not known before
+    code, out, err = call(capsys, "watch", tmp_path, "--learn", "10min", *WINDOWS)
     assert code == 2
     assert "it is not yet learnt what is normal" in out
     assert "the video ended before it was learnt what is normal" in err
+
+
+def test_clips_that_cannot_be_written_are_told_and_end_with_an_error(video, capsys, tmp_path, monkeypatch):
+    def full(path, *arguments, **options):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("sysbags.watch.recording.write_video", full)
+    code, out, err = call(capsys, "watch", video, *OPTIONS, "--save-clips", tmp_path / "clips")
+    events = out.count("\nevent 00:")
+    assert code == 2
+    assert events > 1
+    assert err.splitlines()[-1].startswith(f"sysbags: {events} times a file was not written, first: ")
+    assert "No space left on device" in err.splitlines()[-1]
+
+
+def test_the_paths_of_the_page(video, capsys, tmp_path, monkeypatch):
+    """Both commands at the top of docs/watch.md, with a file in the place of the camera."""
+    monkeypatch.chdir(tmp_path)
+    outputs = "--events events.csv --save-clips clips --checkpoint camera.state --save-normal camera.normal"
+    assert call(capsys, "watch", video, *OPTIONS, *outputs.split())[0] == 0
+    rows = table(tmp_path / "events.csv")
+    assert len(rows) > 1
+    assert all((tmp_path / row["clip"]).is_file() for row in rows)
+    records = lines(capsys, video, "--normal", "camera.normal", "--false-alarms", "1/10min")
+    assert len(events_of(records)) >= len(rows)
+    assert records[-1]["has_learnt"]
 
 
 @pytest.mark.parametrize(

@@ -242,7 +242,9 @@ def test_how_a_library_is_shown(path, tmp_path):
 
 def test_a_library_is_no_model(path, tmp_path):
     for read in (sysbags.load, describe):
-        with pytest.raises(FileError, match=r"is a library of clips, not a model file.*library\.Library"):
+        with pytest.raises(
+            FileError, match="holds a library of clips, for `sysbags library`, but it must be a model"
+        ):
             read(path)
     other = tmp_path / "other.sqlite"
     with sqlite3.connect(other) as connection:

@@ -232,7 +232,7 @@ def test_the_command_keeps_its_stages_in_the_working_folder(capsys, tmp_path, mo
             ["dyntex-alpha", "data"],
             "data is not DynTex Alpha as in the paper, 60 clips in 3 classes: Sea has 1 clip",
         ),
-        (["dyntex-alpha", "nowhere"], "there is no folder nowhere"),
+        (["dyntex-alpha", "nowhere"], "nowhere does not exist"),
         (
             ["dyntex-alpha", "data", "--allow-incomplete", "--words", "9"],
             "--words goes with yupenn, but the data set is dyntex-alpha",

@@ -142,11 +142,16 @@ def test_events_are_found_and_written(video, tmp_path, pictures):
 
 
 def test_a_clip_that_cannot_be_written_loses_no_event(video, tmp_path):
+    session, records = session_of(video, clips=tmp_path / "clips"), []
+    (tmp_path / "clips").rmdir()
     (tmp_path / "clips").write_text("a file")
-    records = watched(video, clips=tmp_path / "clips")
+    session.run(records.append)
     assert {record["clip"] for record in of("event", records)} == {None}
     assert len(of("note", records)) == len(of("event", records)) > 0
     assert all(record["text"].startswith("cannot write") for record in of("note", records))
+    assert session.failures == [record["text"] for record in of("note", records)]
+    with pytest.raises(FileError, match="clips is a file, but it must be a folder"):
+        session_of(video, clips=tmp_path / "clips")
 
 
 def test_what_was_learnt_gives_the_same_events(video, learnt):
@@ -175,7 +180,7 @@ def test_a_file_of_what_was_learnt_is_checked(video, tmp_path, learnt):
     save_values(model, "Normal", values)
     with pytest.raises(FileError, match="is not a valid file of a normal process"):
         load_normal(model)
-    with pytest.raises(FileError, match="of the kind 'Normal', but it must be of the kind 'Checkpoint'"):
+    with pytest.raises(FileError, match=r"holds what is normal .*, but it must hold a checkpoint"):
         watched(video, checkpoint=model)
 
 

@@ -31,6 +31,14 @@ TEMPORARY = ".tmp-"  # begins the names of temporary files
 OLD_SECONDS = 24 * 3600.0
 SQLITE_MAGIC = b"SQLite format 3\x00"
 LIBRARY_ID = 0x53424C31  # "SBL1", SQLite's application id, which other programs can see too
+MODEL_START = b'{"__metadata__":{"sysbags":'  # of model files, after a length of eight bytes
+CONTENTS = {  # of saved files by their kinds, for messages
+    "Checkpoint": "a checkpoint, for `sysbags watch --checkpoint`",
+    "Normal": "what is normal in a video, for `sysbags watch --normal`",
+    "Pipeline": "a model, for `sysbags classify`",
+    "System": "a system, for `sysbags inspect`",
+    "library": "a library of clips, for `sysbags library`",
+}
 
 
 def natural_order(path: Path) -> tuple[list[tuple[bool, int, str]], str]:
@@ -117,21 +125,27 @@ def _plain(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-def is_library(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a file is a library of clips, by the application id in the header of SQLite."""
+def saved_kind(path: str | os.PathLike[str]) -> str | None:
+    """Return the kind of a saved file by its header, "library" or that of a model file; None for any other.
+
+    It is empty if a file begins as a model file does (a length of eight bytes, then JSON) and says no more.
+    """
+    if not os.path.isfile(path):
+        return None
     with open(path, "rb") as file:
-        start = file.read(72)
-    return start.startswith(SQLITE_MAGIC) and start[68:] == LIBRARY_ID.to_bytes(4, "big")
+        start = file.read(256)
+    if start.startswith(SQLITE_MAGIC):
+        return "library" if start[68:72] == LIBRARY_ID.to_bytes(4, "big") else None
+    if start[8:9] != b"{":
+        return None
+    found = re.search(rb'\\"kind\\":\\"(\w+)', start) if start.startswith(MODEL_START, 8) else None
+    return "" if found is None else found[1].decode()
 
 
-def is_saved(file: Path) -> bool:
-    """Tell whether a file was saved: a library, or a model file (a length of eight bytes, then JSON)."""
-    if not file.is_file():
-        return False
-    if is_library(file):
-        return True  # what reads it as a model says that it is a library
-    with file.open("rb") as opened:
-        return opened.read(9)[8:] == b"{"
+def saved_contents(path: str | os.PathLike[str]) -> str:
+    """Say what a saved file holds and what it is for, by its header; an empty text for any other file."""
+    kind = saved_kind(path)
+    return CONTENTS.get(kind, f"a saved {kind}, for `sysbags inspect`") if kind else ""
 
 
 def remove_old_temporaries(folder: Path) -> None:

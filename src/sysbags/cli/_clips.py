@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sysbags._common.files import saved_contents, saved_kind
 from sysbags._common.messages import Stages, collect_warnings, summary_of_warnings
 from sysbags.cli._config import given
 from sysbags.cli._options import Settings, check_network
-from sysbags.cli._output import note, note_summary
+from sysbags.cli._output import check_inputs, note, note_summary
 from sysbags.distances import METRICS
 from sysbags.errors import FileError, ParameterError, SysbagsError
 
@@ -113,8 +114,16 @@ def load_model(path: Path) -> tuple[BagTransformer, SystemIdentifier, SystemClas
     return bags, identifier, classifier
 
 
+def check_model(path: Path) -> None:
+    """Refuse, before slow imports, a saved file that is no model."""
+    check_inputs(path)
+    if saved_kind(path) != "Pipeline" and (contents := saved_contents(path)):
+        raise FileError(f"{path} holds {contents}, but it must be a model that `sysbags fit` has saved")
+
+
 def load_pipeline(path: Path) -> tuple[BagTransformer, SystemIdentifier | None, Any]:
     """Load a model of `sysbags fit`: bags, for systems what identifies them, and the classifier."""
+    check_model(path)
     from sklearn.exceptions import NotFittedError
     from sklearn.pipeline import Pipeline
     from sklearn.utils.validation import check_is_fitted

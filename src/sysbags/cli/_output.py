@@ -104,13 +104,23 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def check_out(path: Path | None, *inputs: Path | None) -> None:
-    """Refuse, before any work, an output file that cannot be written or that would overwrite an input.
+def check_inputs(*paths: Path | None, some_of: Sequence[Path] = ()) -> None:
+    """Refuse paths that do not exist; of clips that can be skipped, `some_of`, one must exist."""
+    missing = [path for path in paths if path is not None and not os.path.exists(path)]
+    if some_of and not any(map(os.path.exists, some_of)):
+        missing.append(some_of[0])
+    for path in missing:
+        raise FileError(f"{path} does not exist")
 
-    Inputs are the files and folders that the command reads. In a folder these are the video files, the
-    images of folders of images and the index, whether or not they are there already. None is an option
-    without a value.
+
+def check_out(path: Path | None, *inputs: Path | None) -> None:
+    """Refuse an output file that cannot be written or that would overwrite an input, and missing inputs.
+
+    This is called before any work and before slow imports. Inputs are the files and folders that the command
+    reads. In a folder these are the video files, the images of folders of images and the index, whether or
+    not they are there already. None is an option without a value.
     """
+    check_inputs(*inputs)
     if path is None:
         return
     if path.is_dir():

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sysbags._common.files import is_saved
+from sysbags._common.files import saved_kind
 from sysbags._common.messages import Stages
-from sysbags.cli._clips import load_pipeline, read_clips
+from sysbags.cli._clips import check_model, load_pipeline, read_clips
 from sysbags.cli._options import Json, NJobs, argument, option
-from sysbags.cli._output import check_out, note, note_error, number, print_json, say, show_table
+from sysbags.cli._output import check_inputs, check_out, note, note_error, number, print_json, say, show_table
 from sysbags.errors import OrderError, ParameterError
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ NONE_OF_THESE = "none of these"
 def classify(
     model: Annotated[Path, argument("MODEL...", "Models that fit has saved.")],
     clips: Annotated[
-        list[Path], argument("CLIP...", "Video files, folders of images, or folders to search.")
-    ],
+        list[Path] | None, argument("CLIP...", "Video files, folders of images, or folders to search.")
+    ] = None,
     top: Annotated[
         int | None, option("Show N classes, also in --csv.", "N", min=1, default="3, in --csv 1")
     ] = None,
@@ -54,14 +55,17 @@ def classify(
 
     Example: sysbags classify scenes.model new.mp4 --coverage 90%
     """
-    models = [model]
-    while clips and is_saved(clips[0]):
+    models, clips = [model], list(clips or [])
+    while clips and saved_kind(clips[0]) is not None:
         models.append(clips.pop(0))
+    for path in models:
+        check_model(path)
     if not clips:
         raise ParameterError("there is no clip to classify: name clips after the models")
+    check_inputs(some_of=clips)
     alpha = None if coverage is None else 1.0 - _share(coverage)
     paths = list(_searched(clips))
-    check_out(table, *models, *paths)
+    check_out(table, *models, *filter(os.path.exists, paths))
     reading = {"start": start, "stop": stop, "max_frames": max_frames}
     entries = [
         {"model": path, **entry}

@@ -20,7 +20,7 @@ from sysbags.cli._options import (
     argument,
     with_settings,
 )
-from sysbags.cli._output import number, print_json, show_table
+from sysbags.cli._output import check_inputs, number, print_json, show_table
 from sysbags.distances import METRICS
 
 
@@ -45,6 +45,7 @@ def distance(
 
     Example: sysbags distance one.mp4 two.mp4 --lambda-mu 10
     """
+    check_inputs(first, second, model)
     from sysbags.distances.alignment import align
     from sysbags.distances.pairwise import pairwise_distances
     from sysbags.means.compilation import compiled_for

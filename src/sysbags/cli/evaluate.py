@@ -108,10 +108,10 @@ def evaluate(
 
     Example: sysbags evaluate clips --compare --report clips.html
     """
+    check_out(report, folder)
     from sysbags import evaluate as evaluation
     from sysbags._common.parallel import connected
 
-    check_out(report, folder)
     data, settings = _read(folder, settings)
     resolved, stages = _protocol(data, protocol, folder), Stages()
     if folds is not None and not from_file("folds") and resolved not in (Protocol.FOLDS, Protocol.PREDEFINED):

@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+from sysbags._common.files import saved_kind
 from sysbags.cli._options import Json, NJobs, argument, option, out_option
 from sysbags.cli._output import check_out, note, print_json, say
 from sysbags.errors import FileError, ParameterError
@@ -47,18 +48,17 @@ def export(
 
     Example: sysbags export clips.html --to embedding-atlas --out clips.parquet
     """
-    from sysbags._common.files import is_library
+    is_folder = to is Format.FIFTYONE
+    if is_folder and out.is_file():
+        raise FileError(f"{out} is a file, but fiftyone reads a folder")
+    check_out(out / "samples.json" if is_folder and out.is_dir() else out, source, clips)
     from sysbags.library import Library
     from sysbags.means.compilation import compiled_for
     from sysbags.report.clip_table import library_table, report_table
     from sysbags.report.export import check_format, export_table
 
-    is_folder = to is Format.FIFTYONE
-    if is_folder and out.is_file():
-        raise FileError(f"{out} is a file, but fiftyone reads a folder")
-    check_out(out / "samples.json" if is_folder and out.is_dir() else out, source, clips)
     check_format(to, out)
-    if is_library(source):
+    if saved_kind(source) == "library":
         if clips is not None:
             raise ParameterError("--clips goes with a report: a library knows where its clips are")
         with Library(source) as library, compiled_for("alignment"):

@@ -18,7 +18,15 @@ from sysbags.cli._options import (
     out_option,
     with_settings,
 )
-from sysbags.cli._output import check_out, note, number, print_json, say, show_seconds, usable_cache
+from sysbags.cli._output import (
+    check_out,
+    note,
+    number,
+    print_json,
+    say,
+    show_seconds,
+    usable_cache,
+)
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
@@ -64,12 +72,12 @@ def fit(
 
     Example: sysbags fit clips --out scenes.model --bags lbp,colour
     """
+    check_out(out, folder)
     from sysbags import evaluate
     from sysbags.datasets.folder import class_folders
     from sysbags.storage import save
 
     size, stages = _size(compress), Stages()
-    check_out(out, folder)
     settings = settings.with_preset()
     choices = settings.choices(random_state)
     data = class_folders(folder)

@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from sysbags._common.files import is_saved
+from sysbags._common.files import saved_kind
 from sysbags._common.messages import Stages
 from sysbags.cli._clips import read_clips
 from sysbags.cli._options import Json, Settings, argument, option, with_settings
@@ -37,7 +37,7 @@ def inspect(
     Example: sysbags inspect clip.mp4 --plot clip.png
     """
     check_out(plot, file)
-    if is_saved(file):
+    if saved_kind(file) is not None:
         if settings.given():
             raise ParameterError(f"{', '.join(settings.given())} goes with clips, but {file} is a saved file")
         facts, systems = _saved_facts(file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +28,17 @@ from sysbags.cli._options import (
     out_option,
     with_settings,
 )
-from sysbags.cli._output import check_out, note, note_error, number, print_json, say, show_facts, show_table
+from sysbags.cli._output import (
+    check_inputs,
+    check_out,
+    note,
+    note_error,
+    number,
+    print_json,
+    say,
+    show_facts,
+    show_table,
+)
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
@@ -54,6 +65,8 @@ def about(context: typer.Context) -> None:
 @contextmanager
 def _opened(path: Path) -> Iterator[Library]:
     """Open a library that exists."""
+    if not path.exists():
+        raise FileError(f"there is no library {path}: `sysbags library add LIBRARY CLIP...` makes a library")
     from sysbags.library import Library
 
     with Library(path) as opened:
@@ -103,14 +116,15 @@ def add(
 
     Example: sysbags library add clips.library clips --order 5
     """
+    is_new = not file.exists()
+    check_inputs(model, some_of=clips if is_new else ())
+    if is_new:
+        check_out(file, *filter(os.path.exists, clips))
+    else:  # it has its settings: those of configuration files are for new ones
+        compress, landmarks, model = given(compress=compress, landmarks=landmarks, model=model)
     from sysbags._common.parallel import connected
     from sysbags.library import Library
 
-    is_new = not file.exists()
-    if is_new:
-        check_out(file, *clips)
-    else:  # it has its settings: those of configuration files are for new ones
-        compress, landmarks, model = given(compress=compress, landmarks=landmarks, model=model)
     bags = identifier = None
     metric: dict[str, Any] = {}
     chosen = set(settings.given(with_files=is_new))
@@ -204,6 +218,7 @@ def search(
 
     Example: sysbags library search clips.library new.mp4 -k 5
     """
+    check_inputs(file, clip)
     from sysbags._common.parallel import connected
     from sysbags.library.settings import search_metric
     from sysbags.means.compilation import compiled_for

@@ -46,13 +46,13 @@ def matrix(
 
     Example: sysbags matrix clips --out distances.csv
     """
+    check_out(out, folder, model)
     from sysbags._common.files import write_table
     from sysbags._common.parallel import connected, use_client
     from sysbags.datasets.folder import clips_under
     from sysbags.distances.pairwise import pairwise_distances
     from sysbags.means.compilation import compiled_for
 
-    check_out(out, folder, model)
     features = Features.of(settings, model, metric, lambda_a, lambda_mu, random_state)
     stages = Stages()
     with connected(scheduler) as client, use_client(client):

@@ -42,11 +42,11 @@ def mean(
 
     Example: sysbags mean fire/*.mp4 --out fire.system
     """
+    check_out(out, *clips, model)
     from sysbags.means.compilation import compiled_ahead
     from sysbags.means.frechet import frechet_mean
     from sysbags.storage import save
 
-    check_out(out, *clips, model)
     features, stages = Features.of(settings, model, "alignment", lambda_a, lambda_mu, random_state), Stages()
     with compiled_ahead("means"):
         read = features.read(clips, stages, n_jobs)

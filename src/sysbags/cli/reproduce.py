@@ -79,13 +79,13 @@ def reproduce(
 
     Example: sysbags reproduce dyntex-beta DynTex/beta --report beta.html
     """
+    check_out(report, data)
     from sysbags import reproduce as experiments
     from sysbags._common.cache import Cache
     from sysbags.datasets.layouts import LAYOUTS
 
     if words is not None and name != Name.YUPENN and not from_file("words"):
         raise ParameterError(f"--words goes with yupenn, but the data set is {name}")
-    check_out(report, data)
     clips = LAYOUTS[name].find(data, allow_incomplete=allow_incomplete)
     if clips.differences:
         note(f"{data} is not {clips.layout.title} as in the paper: {'; '.join(clips.differences)}")

@@ -50,6 +50,9 @@ def synthesize(
 
     Example: sysbags synthesize fire.mp4 --seconds 20 -o endless.mp4
     """
+    check_out(out, clip)
+    if os.path.lexists(out):
+        raise FileError(f"{out} exists already: remove it, or choose another name")
     from itertools import islice
 
     import numpy as np
@@ -61,9 +64,6 @@ def synthesize(
 
     if not 0.0 < seconds <= LONGEST:
         raise ParameterError(f"--seconds is {seconds:g}, but it must be above 0 and at most {LONGEST:g}")
-    check_out(out, clip)
-    if os.path.lexists(out):
-        raise FileError(f"{out} exists already: remove it, or choose another name")
     check_format(out)
     bags = settings.make_bags(random_state)
     identifier = settings.make_identifier().set_params(normal_form="unit-variance")

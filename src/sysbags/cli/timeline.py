@@ -53,6 +53,8 @@ def timeline(
 
     Example: sysbags timeline clip.mp4 -o clip.html --csv phases.csv
     """
+    for path in (out, phases_csv, stats):
+        check_out(path, clip)
     from sysbags._common.files import write_table
     from sysbags._common.validation import check_positive
     from sysbags.means.compilation import compiled_for
@@ -60,8 +62,6 @@ def timeline(
     from sysbags.watch.timeline import Clock, kind_records, phase_records, window_records
     from sysbags.watch.timeline import timeline as find_phases
 
-    for path in filter(None, (out, phases_csv, stats)):
-        check_out(path, clip)
     bag, identifier, stages = settings.make_bags(random_state), settings.make_identifier(), Stages()
     amount = number_or_auto(penalty, "--penalty")
     if framerate is not None:

@@ -30,8 +30,8 @@ from sysbags.cli._options import (
     setting,
     with_settings,
 )
-from sysbags.cli._output import check_out, note, number, say
-from sysbags.errors import FileError, ParameterError
+from sysbags.cli._output import check_inputs, check_out, note, note_error, number, say
+from sysbags.errors import ParameterError
 
 if TYPE_CHECKING:
     from sysbags.watch.session import Session
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 WATCHED = "lbp-top"  # sees in a few frames whether something is slower
 LEARN, FALSE_ALARMS = "10min", "1/day"
 POSSIBLE = [name for name, bag in BAGS.items() if not bag.bag_class.learnt]
+ADVICE = "use a shorter --learn, or --checkpoint to continue with more video"
 REFRESH = 4  # times per second
 
 
@@ -118,14 +119,13 @@ def watch(
 
     Example: sysbags watch rtsp://camera/stream --learn 1h --false-alarms 1/day --events events.csv
     """
+    _check(source, [normal, mask], [path for path in (events, save_normal, checkpoint) if path is not None])
+
     from sysbags.bags.regions import Regions
     from sysbags.means.compilation import compiled_for
     from sysbags.watch.checkpoint import load_normal
     from sysbags.watch.session import Outputs, Session
 
-    _check(source, normal, [path for path in (events, save_normal, checkpoint) if path is not None])
-    if save_clips is not None and save_clips.exists() and not save_clips.is_dir():
-        raise FileError(f"--save-clips is {save_clips}, which is a file, but it must be a folder")
     options: dict[str, Any] = {
         "false_alarms": rate_per_second(false_alarms, "--false-alarms"),
         "adapt": None if adapt is None else seconds_of(adapt, "--adapt"),
@@ -171,24 +171,42 @@ def watch(
             live={"follow": follow},
             **options,
         )
+        if normal is None and checkpoint is None and os.path.isfile(source):
+            _check_length(Path(source), session.options.learn)
     with _stopped_by_signals(session) as signals, _live_line(session):
         session.run(_print_line if json_lines else _print_sentence)
+    if session.failures:
+        note_error(f"{len(session.failures)} times a file was not written, first: {session.failures[0]}")
     if signals:
         raise typer.Exit(128 + signals[0])
     if session.is_learning and checkpoint is None:
         raise ParameterError(
-            "the video ended before it was learnt what is normal, so no event could be found: use a shorter "
-            "--learn, or --checkpoint to continue with more video"
+            f"the video ended before it was learnt what is normal, so no event could be found: {ADVICE}"
         )
+    if session.failures:
+        raise typer.Exit(2)
 
 
-def _check(source: str, normal: Path | None, outputs: list[Path]) -> None:
+def _check(source: str, inputs: list[Path | None], outputs: list[Path]) -> None:
     """Refuse, before any work, options that do not fit."""
-    inputs = [Path(source)] if source != "-" and os.path.exists(source) else []
+    from sysbags.video.feeds import is_address, is_device
+
+    if not (source == "-" or is_address(source) or is_device(source)):
+        inputs = [Path(source), *inputs]
+    check_inputs(*inputs)
     for path in outputs:
-        check_out(path, *inputs, normal)
+        check_out(path, *inputs)
     if len({os.path.realpath(path) for path in outputs}) < len(outputs):
         raise ParameterError("--events, --save-normal and --checkpoint must be different files")
+
+
+def _check_length(path: Path, learn: float) -> None:
+    """Refuse, before any work, a video that is shorter than the time to learn, if its header says so."""
+    from sysbags.video import container_facts
+
+    seconds = container_facts(path)["seconds"]
+    if seconds is not None and seconds < learn:
+        raise ParameterError(f"{path} has {seconds:.4g} s, but --learn is {learn:g} s: {ADVICE}")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from sysbags._common.files import IMAGE_SUFFIXES, VIDEO_SUFFIXES, natural_order
+from sysbags._common.files import IMAGE_SUFFIXES, VIDEO_SUFFIXES, natural_order, saved_contents
 from sysbags.errors import FileError, SysbagsError
 
 INDEX = "index.csv"
@@ -244,7 +244,8 @@ def _entries(folder: Path) -> list[Path]:
     except FileNotFoundError:
         raise FileError(f"there is no folder {folder}") from None
     except NotADirectoryError:
-        raise FileError(f"{folder} is a file, but it must be a folder of clips") from None
+        what = f"holds {contents}" if (contents := saved_contents(folder)) else "is a file"
+        raise FileError(f"{folder} {what}, but it must be a folder of clips") from None
     except OSError as error:
         raise FileError(f"cannot read the folder {folder}: {error.strerror or error}") from None
     return sorted(entries, key=natural_order)

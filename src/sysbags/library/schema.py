@@ -33,7 +33,13 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common import __version__
-from sysbags._common.files import LIBRARY_ID, SQLITE_MAGIC, TEMPORARY, remove_old_temporaries
+from sysbags._common.files import (
+    LIBRARY_ID,
+    SQLITE_MAGIC,
+    TEMPORARY,
+    remove_old_temporaries,
+    saved_contents,
+)
 from sysbags.errors import FileError
 
 BUSY_SECONDS = 60.0
@@ -162,8 +168,9 @@ def check_file(path: Path, *, create: bool) -> None:
         description = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
         raise FileError(f"{path} is {description}, but it must be a library, a file")
     if start != SQLITE_MAGIC and not (create and not start):
-        description = "not a library of sysbags" if start else "empty"
-        raise FileError(f"{path} is {description}: `sysbags library add LIBRARY CLIP...` makes a library")
+        other = saved_contents(path)
+        description = f"holds {other}" if other else "is not a library of sysbags" if start else "is empty"
+        raise FileError(f"{path} {description}: `sysbags library add LIBRARY CLIP...` makes a library")
 
 
 def _has_tables(connection: sqlite3.Connection, path: Path, create: bool) -> bool:

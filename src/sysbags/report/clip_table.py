@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from sysbags._common.files import saved_contents
 from sysbags._common.parallel import run
 from sysbags.datasets.folder import clips_under
 from sysbags.errors import FileError, SysbagsError, VideoWarning
@@ -99,7 +100,8 @@ def _content(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"{path} is the JSON document of an evaluation, which has no map: "
             "export the report of `sysbags evaluate --report`"
         )
-    raise FileError(f"{path} is neither a report of `sysbags evaluate --report` nor a library of clips")
+    what = f"holds {contents}, and " if (contents := saved_contents(path)) else ""
+    raise FileError(f"{path} {what}is neither a report of `sysbags evaluate --report` nor a library of clips")
 
 
 def _report_table(content: dict[str, Any]) -> ClipTable:

@@ -28,13 +28,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sysbags._common import __version__
-from sysbags._common.files import atomic_write, is_library
+from sysbags._common.files import CONTENTS, MODEL_START, atomic_write, saved_contents, saved_kind
 from sysbags.errors import FileError, ParameterError, SysbagsError
 from sysbags.kernels import KERNELS
 from sysbags.storage.kinds import KINDS, build, check, kind_of, parts
 
 FORMAT = 1
-_START = b'{"__metadata__":{"sysbags":'
 
 
 def save(path: str | os.PathLike[str], obj: Any) -> None:
@@ -139,6 +138,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     System(order=1, size=2, bag_length=2, kernel='chi2')
     """
     kind, obj = _load(path)
+    if type(obj) is dict and kind in CONTENTS:
+        raise FileError(f"{path} holds {CONTENTS[kind]}, but it must hold a model or a system")
     if not _can_be_saved(obj) or type(obj).__name__ != kind:
         raise FileError(f"{path} is not a valid model file: it does not contain a {kind!r}, as it says")
     return obj
@@ -158,9 +159,12 @@ def load_values(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
     >>> values["count"], values["rows"].shape
     (3, (2, 2))
     """
+    _check_path(path)
+    if saved_kind(path) != kind and (contents := saved_contents(path)):
+        raise FileError(f"{path} holds {contents}, but it must hold {CONTENTS.get(kind, f'a {kind}')}")
     found, values = _load(path)
     if found != kind or type(values) is not dict:
-        raise FileError(f"{path} is a file of the kind {found!r}, but it must be of the kind {kind!r}")
+        raise FileError(f"{path} is not a valid model file: it does not contain a {kind!r}")
     return values
 
 
@@ -220,7 +224,7 @@ def _read(
         mode = os.stat(path).st_mode
         if stat.S_ISREG(mode):
             with open(path, "rb") as opened:
-                start = opened.read(8 + len(_START))
+                start = opened.read(8 + len(MODEL_START))
     except (OSError, ValueError) as error:
         raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     if not stat.S_ISREG(mode):
@@ -228,11 +232,8 @@ def _read(
         raise FileError(f"{path} is {description}, but it must be a model file")
     if not start:
         raise FileError(f"{path} is empty, but it must be a model file")
-    if is_library(path):
-        raise FileError(
-            f"{path} is a library of clips, not a model file: use `sysbags library info`, or "
-            "sysbags.library.Library in Python"
-        )
+    if saved_kind(path) == "library":
+        raise FileError(f"{path} holds {saved_contents(path)}, but it must be a model file")
     try:
         with safe_open(path, framework="numpy") as file:
             text = (file.metadata() or {}).get("sysbags")
@@ -242,7 +243,7 @@ def _read(
     except FileError:
         raise
     except Exception as error:  # an exception of safetensors, or of NumPy about an unknown dtype
-        if len(start) > 8 and _START.startswith(start[8:]):
+        if len(start) > 8 and MODEL_START.startswith(start[8:]):
             raise FileError(f"{path} is cut short or damaged, so copy or save it again: {error}") from None
     raise FileError(f"{path} is not a model file of sysbags")
 

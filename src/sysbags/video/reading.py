@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from av.video.reformatter import ColorRange, Interpolation, VideoReformatter
 
-from sysbags._common.files import IMAGE_SUFFIXES, natural_order
+from sysbags._common.files import IMAGE_SUFFIXES, natural_order, saved_contents
 from sysbags._common.messages import BREAK, warn
 from sysbags._common.validation import check_choice, check_integer, check_weight
 from sysbags.errors import ParameterError, SysbagsError, VideoError, VideoWarning
@@ -346,6 +346,8 @@ def _stored(path: Path, name: str, problems: list[str]) -> tuple[Pictures, bool]
         raise VideoError(f"{name} is not a regular file" if path.exists() else f"{name} does not exist")
     if path.stat().st_size == 0:
         raise VideoError(f"{name} is empty: it has no bytes")
+    if contents := saved_contents(path):
+        raise VideoError(f"{name} holds {contents}, but it must be a video")
     return _file(path, problems), True
 
 

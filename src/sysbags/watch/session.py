@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sysbags._common.files import check_folder
 from sysbags._common.parallel import ONE_BLAS_THREAD
 from sysbags._common.types import Array
 from sysbags._common.validation import check_positive
@@ -173,6 +174,8 @@ class Session:
         self._positions: deque[Position] = deque()  # of frames whose bags are not complete
         self._next = Position()
         self._table_length: int | None = None
+        if self.outputs.clips is not None:
+            check_folder(self.outputs.clips)
         if self.outputs.checkpoint is not None and self.outputs.checkpoint.exists():
             self._continue(self.outputs.checkpoint)
         self._fixed_rate = rate
@@ -187,6 +190,7 @@ class Session:
         )
         self._table: EventTable | None = None
         self._recorder: Recorder | None = None
+        self.failures: list[str] = []  # what could not be written, and why
         self._is_stopped = self._is_due = False  # to end, and to write a checkpoint
         self._saved = time.monotonic()
 
@@ -412,11 +416,12 @@ class Session:
         self._report({"type": "event", **record})
 
     def _attempt(self, write: Callable[..., Any], *arguments: Any) -> str | None:
-        """Write a file, and return its path as text; if it fails, say so and go on."""
+        """Write a file, and return its path as text; if it fails, say so, keep it in `failures` and go on."""
         try:
             path = write(*arguments)
         except (SysbagsError, OSError) as error:
             self._report({"type": "note", "text": str(error)})
+            self.failures.append(str(error))
             return None
         return None if path is None else str(path)
 
