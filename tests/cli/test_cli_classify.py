@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import shutil
 
@@ -138,6 +139,35 @@ def test_too_few_frames_for_a_single_bag_is_none_of_these(capsys, place, tmp_pat
     with (tmp_path / "t.csv").open(newline="") as file:
         [row] = csv.DictReader(file)
     assert (row["clip"], row["set"], row["error"]) == (str(one), "none of these", reason)
+
+
+@pytest.mark.parametrize(("model", "classifier"), [("lbp", None), ("short", "moments")])
+def test_a_clip_that_is_much_shorter_than_those_learnt_from_is_noted(
+    capsys, place, tmp_path, model, classifier
+):
+    if classifier:
+        words = ("--out", tmp_path / model, "--classifier", classifier)
+        assert call(capsys, "fit", place / "set", *words)[0] == 0
+    path = tmp_path / model if classifier else place / model
+    clip, enough = clips_of(place)[0], ("--max-frames", 7)
+    _, out, err = call(capsys, "classify", path, clip, "--max-frames", 6, "--json")
+    text = (
+        f"{clip} has 6 bags, but the shortest clip that {path} has learnt from has 14: its class is uncertain"
+    )
+    assert err == f"sysbags: {text}\n"
+    assert json.loads(out)["clips"][0]["note"] == text
+    _, out, err = call(capsys, "classify", path, clip, *enough, "--json")
+    assert (err, "note" in json.loads(out)["clips"][0]) == ("", False)
+
+
+def test_a_clip_that_is_too_short_for_the_order_is_noted(capsys, place, tmp_path):
+    short = tmp_path / "short"
+    make_clips(short / "set", per_class=3, textures=TEXTURES, **{**SHAPE, "frames": 8})
+    words = ("--out", short / "m", "--classifier", "nearest-mean", "--lambda-a", 0.25, "--lambda-mu", 0)
+    assert call(capsys, "fit", short / "set", *words)[0] == 0
+    clip = clips_of(place)[0]
+    _, _, err = call(capsys, "classify", short / "m", clip, "--max-frames", 4)
+    assert err == f"sysbags: {clip} is too short or too still for order 5: its system has order 3\n"
 
 
 def test_a_coverage_that_so_few_clips_cannot_give(capsys, place):

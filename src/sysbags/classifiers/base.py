@@ -133,6 +133,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     embedding_errors_: Array | None = None
     # Set by `evaluate.train`: cross-validated, of averages alone, and of the most frequent class.
     accuracies_: Array | None = None
+    shortest_: int | None = None  # samples of the smallest training system; None in older model files
     weights_: Array
     scales_: Array
     _embedded: list[EmbeddedStack | None] | None = None  # what clips are compared with, when first needed
@@ -179,6 +180,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         self._check()
         self.accuracies_ = None
         bags = self._start(by_bag(systems), grams)
+        self.shortest_ = min(system.size for bag in bags for system in bag)
         classes, codes = check_labels(y, len(bags[0]))
         units = np.arange(len(codes)) if groups is None else check_labels(groups, len(codes), "groups")[1]
         clips = TrainingClips(bags, classes, codes, units, grams)

@@ -42,6 +42,7 @@ COMMON = {
     "embedding_errors_": "float T?",  # of the training clips, of which a nearest mean keeps none
     "calibration_": "Calibration?",
     "accuracies_": "float 3?",
+    "shortest_": "number?",
 }
 
 # One name for each, at the command line, in tables, reports and JSON documents, in the order of tables, which

@@ -86,6 +86,8 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
     bins_ : (B,) array of int
         The number of bins of each bag.
     lags_ : (L,) array of int
+    shortest_ : int or None
+        The number of rows of the shortest training stream; None in older model files.
     moments_ : list of Moments
         Of the clips that new ones are compared with, one per bag.
     labels_ : (K,) array
@@ -124,6 +126,7 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
 
     calibration_: Calibration | None
     estimate_: IntArray | None
+    shortest_: int | None = None
 
     def __init__(
         self,
@@ -188,7 +191,8 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
             units = check_labels(groups, len(codes), "groups")[1][order]
         kept = items_to_keep(codes, seed)
         self.bins_ = np.array([bag[0].shape[1] for bag in bags])
-        self.lags_ = lag_grid(min(len(stream) for bag in bags for stream in bag))
+        self.shortest_ = min(len(stream) for bag in bags for stream in bag)
+        self.lags_ = lag_grid(self.shortest_)
         self.embeddings_ = self._fit_embeddings(bags, kernels, seed)
         every = self._described(bags)
         self.moments_ = [each.subset(kept) for each in every]

@@ -13,11 +13,22 @@ from sysbags._common.files import saved_kind
 from sysbags._common.messages import Stages
 from sysbags.cli._clips import check_model, load_pipeline, read_clips
 from sysbags.cli._options import Json, NJobs, argument, option
-from sysbags.cli._output import check_inputs, check_out, note, note_error, number, print_json, say, show_table
+from sysbags.cli._output import (
+    check_inputs,
+    check_out,
+    note,
+    note_error,
+    note_summary,
+    number,
+    print_json,
+    say,
+    show_table,
+)
 from sysbags.errors import OrderError, ParameterError
 
 if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
+    from sysbags.classifiers import SystemIdentifier
 
 NONE_OF_THESE = "none of these"
 
@@ -136,9 +147,15 @@ def _classified(
         read = read_clips(clips, bags, identifier, Stages(), n_jobs, fit=False)
     found = classifier.set_params(n_jobs=n_jobs).explain(read.systems[0]) if read.paths else []
     known = dict(zip(read.paths, found, strict=True))
+    notes = {}
+    for place, clip in enumerate(read.paths):
+        described = read.streams[0][place], read.systems[0][place]
+        if text := _too_short(path, clip, *described, classifier.shortest_, identifier):
+            notes[clip] = text
+    note_summary(list(notes.values()), "clips are too short")
     for clip in clips:
         if clip in known:
-            entry = asdict(known[clip])
+            entry = asdict(known[clip]) | ({"note": notes[clip]} if clip in notes else {})
             if alpha is not None:
                 chances, fits = entry["probabilities"], entry["p_values"]
                 ranked = sorted(chances, key=lambda name: -chances[name])
@@ -151,6 +168,24 @@ def _classified(
             yield {"path": clip, "label": None, "set": [], "reason": reason}
         else:
             yield {"path": clip, "error": str(read.failures[clip])}
+
+
+def _too_short(
+    path: Path, clip: Path, stream: Any, item: Any, shortest: int | None, identifier: SystemIdentifier | None
+) -> str:
+    """Say that a clip is much shorter than those that a model has learnt from, or too short for its order."""
+    rows = min(map(len, stream if isinstance(stream, tuple) else (stream,)))
+    if shortest is not None and 2 * rows < shortest:
+        return (
+            f"{clip} has {rows} bags, but the shortest clip that {path} has learnt from has {shortest}: its "
+            "class is uncertain"
+        )
+    order = None if identifier is None else identifier.order
+    if isinstance(order, int):
+        least = min(system.order for system in (item if isinstance(item, tuple) else (item,)))
+        if least < order:
+            return f"{clip} is too short or too still for order {order}: its system has order {least}"
+    return ""
 
 
 def _read_as(bags: BagTransformer, reading: dict[str, int]) -> None:

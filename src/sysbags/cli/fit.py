@@ -145,6 +145,7 @@ def _facts(trained: TrainedModel, out: Path, by_source: bool, stages: Stages) ->
         "embedding": None if loss is None else loss._asdict(),
         "compression": trained.compression._asdict(),
         "smallest_alpha": None if model.calibration_ is None else model.calibration_.smallest_alpha,
+        "notes": list(trained.notes),
         "seconds": stages.seconds,
     }
 

@@ -168,8 +168,8 @@ def _clip_facts(file: Path, settings: Settings) -> tuple[dict[str, Any], Named]:
         count, height, width = 0, 0, 0
         for frame in frames(file):
             count, (height, width) = count + 1, frame.shape[:2]
-    facts: dict[str, Any] = {"kind": "clip", "frames": count, "height": height, "width": width}
-    facts |= container_facts(file) if file.is_file() else {}
+    facts: dict[str, Any] = {"kind": "clip", **(container_facts(file) if file.is_file() else {})}
+    facts |= {"frames": count, "height": height, "width": width}  # those that were read
     bags, identifier = settings.make_bags(), settings.make_identifier()
     try:
         clips = read_clips([file], bags, identifier, Stages(), 1, fit=True)

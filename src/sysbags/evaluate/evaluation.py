@@ -25,6 +25,7 @@ from sysbags.errors import FileError, ParameterError
 from sysbags.evaluate.candidates import AND
 from sysbags.evaluate.comparators import COMPARATORS
 from sysbags.evaluate.experiment import Experiment, Shown
+from sysbags.evaluate.file_facts import shortcut_notes
 from sysbags.evaluate.methods import METHODS
 from sysbags.evaluate.reading import (
     DescribedClips,
@@ -141,6 +142,7 @@ def evaluate(
             outcome, _ = _evaluate(given, request, context)
     if outcome.facts["embedding"] is not None:
         outcome.facts["notes"].append(EmbeddingLoss(**outcome.facts["embedding"]).sentence())
+    outcome.facts["notes"].extend(shortcut_notes(given, request, n_jobs))
     return replace(outcome, label_values=dict(zip(given.labels, np.asarray(labels), strict=True)))
 
 

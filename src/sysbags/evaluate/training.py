@@ -38,6 +38,7 @@ from sysbags.evaluate.evaluation import (
     single_group_classes,
 )
 from sysbags.evaluate.experiment import Experiment
+from sysbags.evaluate.file_facts import shortcut_notes
 from sysbags.evaluate.methods import evaluate_method, make_method
 from sysbags.evaluate.reading import LabelledClips, RunContext
 from sysbags.evaluate.results import Method, most_frequent_share
@@ -179,9 +180,17 @@ def train(
     usual = AUTO if settings.of_systems else MOMENTS
     given, context = labelled_clips(clips, labels, groups), RunContext.of(cache, random_state, n_jobs, stages)
     request = make_request(clips, bags, [classifier or usual], settings)
+    trained = _train(given, request, context, compress)
+    return replace(trained, notes=(*trained.notes, *shortcut_notes(given, request, n_jobs)))
+
+
+def _train(
+    given: LabelledClips, request: Request, context: RunContext, compress: int | str | None
+) -> TrainedModel:
+    """Train what is asked for; "auto" takes the more accurate of streams and systems."""
     if request.methods == (MOMENTS,):
         return train_moments(given, request, context)
-    if request.methods != (AUTO,) or settings.of_systems:
+    if request.methods != (AUTO,) or request.settings.of_systems:
         return train_systems(given, request, context, compress)
     with tempfile.TemporaryDirectory() as folder:  # clips are read once
         if context.cache.folder is None:

@@ -82,6 +82,7 @@ KINDS = {
             "moments_": "Moments B",
             "bins_": "any B",
             "lags_": "any L",
+            "shortest_": "number?",
             "labels_": "label K C",
             "term_weights_": "float M T",
             "shares_": "float T",

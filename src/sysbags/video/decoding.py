@@ -221,9 +221,10 @@ class Ticks:
 
 
 def container_facts(path: Path) -> dict[str, Any]:
-    r"""Return "codec", "frames_per_second" and "seconds" of a video file, as its header says, or None.
+    r"""Return "codec", "frames_per_second", "seconds", "frames", "width" and "height" of a video file.
 
-    A file that is missing, or no video, is a `VideoError`.
+    They are as its header says, or None; the number of frames may be that of the rate and the seconds. A file
+    that is missing, or no video, is a `VideoError`.
 
     Examples
     --------
@@ -231,15 +232,19 @@ def container_facts(path: Path) -> dict[str, Any]:
     >>> path = Path(tempfile.mkdtemp()) / "clip.y4m"
     >>> _ = path.write_bytes(b"YUV4MPEG2 W8 H8 F25:2 Cmono\n" + 30 * (b"FRAME\n" + bytes(64)))
     >>> container_facts(path)
-    {'codec': 'rawvideo', 'frames_per_second': 12.5, 'seconds': 2.4}
+    {'codec': 'rawvideo', 'frames_per_second': 12.5, 'seconds': 2.4, 'frames': 30, 'width': 8, 'height': 8}
     """
     try:
         with _opened(path) as (container, stream):
-            rate = stream.average_rate
+            rate = None if stream.average_rate is None else float(stream.average_rate)
+            seconds = None if container.duration is None else container.duration / av.time_base
             return {
                 "codec": stream.codec_context.name,
-                "frames_per_second": None if rate is None else float(rate),
-                "seconds": None if container.duration is None else container.duration / av.time_base,
+                "frames_per_second": rate,
+                "seconds": seconds,
+                "frames": stream.frames or (round(seconds * rate) if seconds and rate else None),
+                "width": stream.width or None,
+                "height": stream.height or None,
             }
     except Damage as damage:
         raise VideoError(f"{path} cannot be read: {damage}") from None
