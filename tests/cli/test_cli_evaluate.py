@@ -657,7 +657,7 @@ def test_streams_that_are_no_histograms_need_another_kernel(capsys, sounds):
     [
         ("centred.npz", (), "but the chi2 kernel compares histograms: entries must be 0 or more"),
         ("one.npz", (), "holds a single class, 0, but there must be at least two"),
-        ("none.npz", (), "there is no file"),
+        ("none.npz", (), "none.npz does not exist"),
         (
             "plain.npz",
             ("--protocol", "by-source"),

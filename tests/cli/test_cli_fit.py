@@ -515,7 +515,7 @@ def test_models_that_fit_has_not_made(capsys, classes, unseen, tmp_path, kind):
         return
     code, _, err = call(capsys, "classify", tmp_path / "m", *unseen)
     assert code == 2
-    assert ("holds a System, but" if kind == "system" else "is not fitted") in err
+    assert ("holds a system, for `sysbags inspect`, but" if kind == "system" else "is not fitted") in err
 
 
 @pytest.mark.parametrize("where", ["sysbags.evaluate.features.cross_gram", "safetensors.numpy.save_file"])

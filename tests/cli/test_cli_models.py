@@ -178,7 +178,16 @@ def test_fetch_of_another_file(capsys, server, folder, monkeypatch):
     code, out, err = call(capsys, "models", "fetch", "tiny")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "but it must have 000000000000: it is another file or was damaged" in err
-    assert not folder.exists()
+    assert list(folder.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_download(capsys, server, folder):
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.write_text("a file")
+    code, out, err = call(capsys, "models", "fetch", "tiny")
+    assert (code, out) == (2, "")
+    assert err == f"sysbags: {folder} is a file, but it must be a folder\n"
+    assert server.count == 0
 
 
 @pytest.mark.parametrize(("mode", "sentence"), [("missing", ": Not Found; try again"), ("closed", "damaged")])

@@ -224,6 +224,15 @@ def test_add_of_a_folder_that_is_empty_now(capsys, tmp_path):
         (tmp_path / "clips").mkdir(exist_ok=True)
 
 
+def test_a_single_clip_as_text(capsys, path, clips, tmp_path):
+    """As in the tutorial, without `with`; the command line reads the same library."""
+    library = Library(str(tmp_path / "one.library"))
+    assert library.add([str(clips[0])]).added == 1
+    assert library.add([clips[0]]).unchanged == 1
+    assert [clip.path for clip in library.clips()] == [clips[0]]
+    assert len(call_json(capsys, "library", "list", tmp_path / "one.library")["clips"]) == 1
+
+
 def test_list(capsys, path, clips):
     entries = call_json(capsys, "library", "list", path)["clips"]
     assert [entry["path"] for entry in entries] == sorted(map(str, clips))

@@ -27,7 +27,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sysbags._common.files import atomic_write
+from sysbags._common.files import atomic_write, check_folder
 from sysbags._common.parallel import with_progress
 from sysbags.errors import FileError, ParameterError
 
@@ -342,6 +342,7 @@ def fetch_network(name: str) -> Path:
         )
     path = data_folder() / entry.file
     if not path.is_file() or checksum(path) != entry.sha256:
+        check_folder(path.parent)
         contents = _downloaded(entry.url, f"download it elsewhere and use `sysbags models add {name} FILE`")
         if (found := hashlib.sha256(contents).hexdigest()) != entry.sha256:
             raise FileError(

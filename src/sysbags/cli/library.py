@@ -117,11 +117,10 @@ def add(
     Example: sysbags library add clips.library clips --order 5
     """
     is_new = not file.exists()
-    check_inputs(model, some_of=clips if is_new else ())
-    if is_new:
-        check_out(file, *filter(os.path.exists, clips))
-    else:  # it has its settings: those of configuration files are for new ones
+    if not is_new:  # it has its settings: those of configuration files are for new ones
         compress, landmarks, model = given(compress=compress, landmarks=landmarks, model=model)
+    check_inputs(model, some_of=clips if is_new else ())
+    check_out(file, *filter(os.path.exists, clips))
     from sysbags._common.parallel import connected
     from sysbags.library import Library
 
