@@ -48,6 +48,12 @@ def natural_order(path: Path) -> tuple[list[tuple[bool, int, str]], str]:
     return key, path.name
 
 
+def images_in(folder: Path) -> list[Path]:
+    """Return the images of a folder in natural order, without those whose names begin with a dot."""
+    images = [p for p in folder.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES and p.name[0] != "."]
+    return sorted(images, key=natural_order)
+
+
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path to write to; it replaces `path` if no exception was raised.

@@ -152,7 +152,7 @@ def _classified(
         described = read.streams[0][place], read.systems[0][place]
         if text := _too_short(path, clip, *described, classifier.shortest_, identifier):
             notes[clip] = text
-    note_summary(list(notes.values()), "clips are too short")
+    note_summary(list(notes.values()), "clips are too short or too still")
     for clip in clips:
         if clip in known:
             entry = asdict(known[clip]) | ({"note": notes[clip]} if clip in notes else {})

@@ -18,15 +18,7 @@ from sysbags.cli._options import (
     out_option,
     with_settings,
 )
-from sysbags.cli._output import (
-    check_out,
-    note,
-    number,
-    print_json,
-    say,
-    show_seconds,
-    usable_cache,
-)
+from sysbags.cli._output import check_out, note, number, print_json, say, show_seconds, usable_cache
 from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:

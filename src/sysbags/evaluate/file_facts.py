@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sysbags._common.files import IMAGE_SUFFIXES
+from sysbags._common.files import images_in
 from sysbags._common.parallel import run
 from sysbags.errors import VideoError
 from sysbags.evaluate.reading import LabelledClips
@@ -35,7 +35,7 @@ def shortcut_notes(given: LabelledClips, request: Request, n_jobs: int | None) -
     def of_clip(clip: Any) -> dict[str, Any] | None:
         try:
             found = file_facts(Path(clip)) if isinstance(clip, (str, os.PathLike)) else {"frames": len(clip)}
-        except VideoError:
+        except (OSError, VideoError):
             return None
         if found["frames"] is not None:
             used = slice(*(reading.get(name) for name in ("start", "stop", "stride")))
@@ -63,7 +63,7 @@ def file_facts(path: Path) -> dict[str, Any]:
     """Return `container_facts` of a file; of a folder of images those of the first, and their number."""
     if not path.is_dir():
         return container_facts(path)
-    images = sorted(entry for entry in path.iterdir() if entry.suffix.lower() in IMAGE_SUFFIXES)
+    images = images_in(path)
     if not images:
         raise VideoError(f"the folder {path} has no images")
     return {**container_facts(images[0]), "frames": len(images), "frames_per_second": None}

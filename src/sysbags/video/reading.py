@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from av.video.reformatter import ColorRange, Interpolation, VideoReformatter
 
-from sysbags._common.files import IMAGE_SUFFIXES, natural_order, saved_contents
+from sysbags._common.files import IMAGE_SUFFIXES, images_in, saved_contents
 from sysbags._common.messages import BREAK, warn
 from sysbags._common.validation import check_choice, check_integer, check_weight
 from sysbags.errors import ParameterError, SysbagsError, VideoError, VideoWarning
@@ -337,11 +337,11 @@ def pictures_of(video: Any, problems: list[str]) -> tuple[str, Pictures, bool]:
 
 def _stored(path: Path, name: str, problems: list[str]) -> tuple[Pictures, bool]:
     if path.is_dir():
-        images = [p for p in path.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES and p.name[0] != "."]
+        images = images_in(path)
         if not images:
             suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
             raise VideoError(f"the folder {name} has no images ({suffixes}): name videos in it one by one")
-        return _folder(sorted(images, key=natural_order), problems), False
+        return _folder(images, problems), False
     if not path.is_file():
         raise VideoError(f"{name} is not a regular file" if path.exists() else f"{name} does not exist")
     if path.stat().st_size == 0:
