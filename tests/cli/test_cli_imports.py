@@ -25,31 +25,31 @@ print("imported:", [name for name in sys.modules if name.startswith(research)])
 """
 
 
-# Each names a path that does not exist.
-WRONG_PATHS = (
-    *(
-        "fit none --out new",
-        "evaluate none",
-        "classify none {clip}",
-        "classify {model} none",
-        "distance none {clip}",
-    ),
-    *("matrix none --out new", "mean {clip} none --out new", "inspect none", "synthesize none --out new.mp4"),
-    *(
-        "timeline none",
-        "watch none",
-        "watch {clip} --normal none",
-        "reproduce yupenn none",
-        "library list none",
-    ),
-    *("library add new none", "library search {model} none", "export none --to csv --out new.csv"),
-    *(
-        "classify {normal}",
-        "classify {normal} {clip}",
-        "fit {clip} --out none/new",
-        "library add none/new {clip}",
-    ),
-)
+# Each names a path that does not exist, or is of another kind.
+WRONG_PATHS = """
+fit none --out new
+evaluate none
+classify none {clip}
+classify {model} none
+distance none {clip}
+matrix none --out new
+mean {clip} none --out new
+inspect none
+synthesize none --out new.mp4
+timeline none
+watch none
+watch {clip} --normal none
+reproduce yupenn none
+library list none
+library add new none
+library search {model} none
+export none --to csv --out new.csv
+demo --out {clip}
+classify {normal}
+classify {normal} {clip}
+fit {clip} --out none/new
+library add none/new {clip}
+"""
 REFUSED = """
 import sys
 from sysbags.cli import main
@@ -65,7 +65,9 @@ def test_a_wrong_path_is_told_before_slow_imports(tmp_path):
     write_video(clip, moving_frames(8, 48, 64), 8)
     save(model, Pipeline([("bags", LocalBinaryPatterns())]))
     save_values(normal, "Normal", {"rate": 25.0})
-    commands = [words.format(clip=clip, model=model, normal=normal) for words in WRONG_PATHS]
+    commands = [
+        words.format(clip=clip, model=model, normal=normal) for words in WRONG_PATHS.strip().splitlines()
+    ]
     done = subprocess.run(
         [sys.executable, "-c", REFUSED, *commands], capture_output=True, text=True, cwd=tmp_path
     )

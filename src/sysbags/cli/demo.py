@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
+from sysbags._common.files import check_folder
 from sysbags._common.messages import Stages
 from sysbags.cli._options import Json, NJobs, RandomState, option, out_option
 from sysbags.cli._output import check_out, print_json, say, show_seconds, show_table
@@ -29,12 +30,13 @@ def demo(
 
     Example: sysbags demo --out demo, then open demo/report.html
     """
+    check_folder(out)
+
     from sysbags.evaluate.demo import Settings, experiment
     from sysbags.report.demo_page import page
     from sysbags.report.templates import write_page
 
     settings = Settings(out, per_class, frames, random_state, n_jobs)
-    out.mkdir(parents=True, exist_ok=True)
     check_out(settings.report)
     outcome = experiment(settings, Stages())
     write_page(settings.report, page(outcome))
