@@ -78,7 +78,9 @@ def test_which_files_of_a_folder_are_inputs(data, tmp_path):
     (data / "waves" / "old.csv").touch()
     for name in ("report.html", "waves/old.csv", "waves/new.png", "model", "images/table.csv"):
         check_out(data / name, data)
-    check_out(tmp_path / "new.mp4", data, tmp_path / "nowhere")
+    check_out(tmp_path / "new.mp4", data)
+    with pytest.raises(FileError, match="nowhere does not exist"):
+        check_out(tmp_path / "new.mp4", data, tmp_path / "nowhere")
 
 
 def test_linked_clips_are_inputs(data, tmp_path):
