@@ -16,6 +16,8 @@ from sysbags.classifiers.calibration import (
     cross_fitted_scores,
     prediction_sets,
 )
+from sysbags.classifiers.streams import StreamClassifier
+from sysbags.datasets import make_streams
 from sysbags.errors import CalibrationError, ParameterError, SysbagsError
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -290,6 +292,23 @@ def test_sets_of_a_classifier_cover():
     assert np.mean(hits) >= 1.0 - alpha - 3.0 * error
     assert np.mean(hits) <= 1.0 - alpha + 2.0 / 31.0 + 3.0 * error
     assert 1.0 < np.mean(size) < 2.0  # of 3
+
+
+def test_sets_of_clips_from_new_recordings():
+    """Clips of a recording are alike. Each taken for itself, they make what is new look far from all."""
+    by_source, by_clip = [], []
+    for seed in range(5):
+        recordings, codes = make_streams(3, 18, 160, noise=2.0, random_state=seed)
+        clips = [part for recording in recordings for part in np.split(recording, 4)]
+        codes, sources = np.repeat(codes, 4), np.repeat(np.arange(54), 4)
+        new = sources % 18 >= 8
+        known = [clips[k] for k in np.flatnonzero(~new)]
+        for shares, groups in ((by_source, sources[~new]), (by_clip, None)):
+            model = StreamClassifier(size=40).fit(known, codes[~new], groups)
+            sets = model.predict_set([clips[k] for k in np.flatnonzero(new)])
+            shares.append(np.mean([code in one for code, one in zip(codes[new], sets, strict=True)]))
+    assert np.mean(by_source) >= 0.9 - 3.0 * np.std(by_source, ddof=1) / np.sqrt(len(by_source))
+    assert np.mean(by_clip) < 0.5
 
 
 @pytest.mark.parametrize(("groups", "empty"), [(9, False), (18, False), (19, True), (60, True)])

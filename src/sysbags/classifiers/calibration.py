@@ -48,8 +48,10 @@ class Calibration:
     p-value (hierarchical conformal prediction: Lee, Barber and Willett, 2023; Dunn, Wasserman and Ramdas,
     2022). Of its own group only the clip is known, so the ranks are known up to the place of its weight of 1:
     an item is counted if any place makes it fit no better, which can only enlarge the p-value, and with one
-    item per group nothing is unknown. This is exact if scores and temperature do not depend on the
-    calibration items; out-of-group scores of the same classifier come close to it, as in cross-validation.
+    item per group nothing is unknown. Sets then cover items of new groups that are exchangeable with the
+    known ones, on average: not each class, nor other kinds of groups. This is exact if scores and
+    temperature do not depend on the calibration items; out-of-group scores of the same classifier come close
+    to it, as in cross-validation (`benchmarks/coverage.py` tests it).
 
     Attributes
     ----------

@@ -139,9 +139,15 @@ def _classified(
             f"{path} has no calibration, but --coverage needs one: `sysbags fit FOLDER --out MODEL` saves "
             "models that have one"
         )
-    if alpha is not None and calibration is not None and alpha < calibration.smallest_alpha:
-        few = f"{calibration.groups} clips or sources, too few for so high a coverage"
-        note(f"{path} was calibrated by {few}: every set holds all classes")
+    if alpha is not None and calibration is not None:
+        if alpha < calibration.smallest_alpha:
+            few = f"{calibration.groups} clips or sources, too few for so high a coverage"
+            note(f"{path} was calibrated by {few}: every set holds all classes")
+        elif calibration.groups == len(calibration.weights):
+            note(
+                f"{path} takes each training clip for a recording of its own: if several were cut from one, "
+                "sets are too small, and index.csv should name the sources"
+            )
     _read_as(bags, {name: value for name, value in reading.items() if value is not None})
     with nullcontext() if identifier is None else compiled_for(classifier.metric):
         read = read_clips(clips, bags, identifier, Stages(), n_jobs, fit=False)
