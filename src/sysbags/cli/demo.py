@@ -24,9 +24,8 @@ def demo(
 ) -> None:
     """Classify generated clips, and write a report.
 
-    The clips show eight moving textures. Several methods classify them, and their accuracies are cross-
-    validated, leaving out one clip at a time. Then a model is fitted, saved and loaded, and it classifies new
-    clips.
+    The clips show eight moving textures. A model is trained as by `sysbags fit`, with its cross-validated
+    accuracy; it is saved and loaded, and classifies new clips.
 
     Example: sysbags demo --out demo, then open demo/report.html
     """
@@ -48,7 +47,7 @@ def demo(
                 "settings": asdict(settings),
                 "clips": len(outcome.clips),
                 "chance": outcome.chance,
-                "rates": [asdict(rate) for rate in outcome.rates],
+                "rates": {name.replace(" ", "_"): asdict(rate) for name, rate in outcome.rates.items()},
                 "new_clips": [
                     {"path": path, "label": label, "prediction": prediction}
                     for path, label, prediction in zip(
@@ -61,7 +60,7 @@ def demo(
             }
         )
         return
-    say("Cross-validated accuracy, leaving out one clip at a time:")
+    say(f"Accuracy by nested cross-validation, {len(outcome.clips)} clips:")
     show_table(*outcome.table())
     show_seconds(outcome.seconds)
     say(f"The saved model classifies {correct} of {len(outcome.new_clips)} new clips correctly.")

@@ -12,7 +12,7 @@ from sysbags._common import __version__
 from sysbags._common.types import Array
 from sysbags.datasets.generated import RATE
 from sysbags.distances.pairwise import classical_scaling
-from sysbags.evaluate.demo import LAMBDA_A, LAMBDA_MU, ORDER, Outcome
+from sysbags.evaluate.demo import Outcome
 from sysbags.report.templates import COLOURS, render, static
 from sysbags.video import frames
 
@@ -24,16 +24,17 @@ MARKS = (
 )
 SHOTS, STRIDE = 16, 2  # frames of a film, and the distance between them in the clip
 WIDTH, MARGIN = 600.0, 10.0  # of the map, in pixels
-STATES = ("wheel", "rain")  # classes; the states of the first clip of each are drawn
+PATHS = ("wheel", "rain")  # classes; the path of the first clip of each is drawn
 
 
 def page(outcome: Outcome) -> str:
     """Return the report of the demonstration as the text of an HTML file."""
-    settings, classes = outcome.settings, [str(name) for name in outcome.means.classes]
+    settings, classes = outcome.settings, outcome.model.classes_.tolist()
     heads, accuracies = outcome.table()
     examples = [outcome.clips[outcome.labels.index(name)] for name in outcome.new_labels]
     pairs = list(zip(outcome.new_labels, outcome.predictions, strict=True))
-    positions = _positions(outcome.distances)
+    distances, places = outcome.distances()
+    positions = _positions(distances)
     model, fire, smoke, clips = (
         shlex.quote(os.fspath(path))
         for path in (
@@ -46,8 +47,8 @@ def page(outcome: Outcome) -> str:
     commands = [
         f"sysbags classify {model} {fire}",
         f"sysbags inspect {model}",
+        f"sysbags evaluate {clips} --report report.html",
         f"sysbags distance {fire} {smoke}",
-        f"sysbags fit {clips} --out my.model --bag sift",
     ]
     return render(
         "demo.html",
@@ -55,9 +56,8 @@ def page(outcome: Outcome) -> str:
         count=len(outcome.clips),
         classes=classes,
         frames=settings.frames,
-        order=ORDER,
-        lambda_a=LAMBDA_A,
-        lambda_mu=LAMBDA_MU,
+        compared=outcome.trained.settings["compared"],
+        tried=outcome.trained.tried,
         heads=heads,
         accuracies=accuracies,
         shots=SHOTS,
@@ -65,24 +65,21 @@ def page(outcome: Outcome) -> str:
         examples=[(_strip(path), name) for path, name in zip(examples, outcome.new_labels, strict=True)],
         new_clips=[(_strip(path), *pair) for path, pair in zip(outcome.new_clips, pairs, strict=True)],
         correct=sum(label == predicted for label, predicted in pairs),
-        confusion=outcome.means.confusion.tolist(),
+        confusion=outcome.confusion.tolist(),
         colours=COLOURS,
         marks=MARKS,
         map_height=positions[:, 1].max() + MARGIN,
         points=[
-            (x, y, classes.index(label), f"{label}/{clip.name}")
-            for (x, y), label, clip in zip(positions.tolist(), outcome.labels, outcome.clips, strict=True)
+            (x, y, classes.index(outcome.labels[k]), f"{outcome.labels[k]}/{outcome.clips[k].name}")
+            for (x, y), k in zip(positions.tolist(), places.tolist(), strict=True)
         ],
-        states=[_states(outcome, outcome.labels.index(name)) for name in STATES],
+        paths=[(name, _lines(outcome.paths[name])) for name in PATHS],
         seconds=[(stage, f"{duration:.2f} s") for stage, duration in outcome.seconds.items()],
         settings=[
             ("clips per class", settings.per_class),
             ("frames per clip", settings.frames),
             ("random_state", settings.random_state),
             ("random_state of the new clips", settings.random_state + 1),
-            ("order of the systems", ORDER),
-            ("lambda_a", LAMBDA_A),
-            ("lambda_mu", f"{LAMBDA_MU:g}"),
             ("sysbags", __version__),
         ],
         commands="\n".join(commands),
@@ -108,14 +105,12 @@ def _positions(distances: Array) -> Array:
     return np.asarray(points + corner)
 
 
-def _states(outcome: Outcome, clip: int) -> tuple[str, list[str]]:
-    """Return the name of a clip and the lines of its first three states."""
-    states = outcome.systems[clip].states
-    assert states is not None
-    scaled = states[:, :3] / np.abs(states[:, :3]).max()
+def _lines(path: Array) -> list[str]:
+    """Return a path in the three directions in which it varies most, as the points of three lines."""
+    states = np.linalg.svd(path - path.mean(axis=0), full_matrices=False)[0][:, :3]
+    scaled = states / max(np.abs(states).max(), 1e-12)
     times = np.linspace(0.0, 600.0, len(scaled))
-    lines = [
-        " ".join(f"{time:.1f},{70 - 62 * value:.1f}" for time, value in zip(times, state, strict=True))
-        for state in scaled.T
+    return [
+        " ".join(f"{time:.1f},{70 - 62 * value:.1f}" for time, value in zip(times, line, strict=True))
+        for line in scaled.T
     ]
-    return f"{outcome.labels[clip]}/{outcome.clips[clip].name}", lines
