@@ -7,9 +7,10 @@ PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist work
 
 .PHONY: demo test quick test-long test-portable lint types compile docs links bench results dist clean
 
+# Modules are compiled when they are imported, which most of those of the dependencies never are.
 .venv/for-use: pyproject.toml src/sysbags/_common/__init__.py
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --no-compile --editable .
 	touch $@
 
 # The tests need more, torch among it, which nobody should have to wait for to see the demo.
