@@ -85,8 +85,8 @@ def covered(split: Split, by_source: bool) -> list[float]:
 
 def rows(data: Path | None, cache: Cache, runs: int) -> Iterator[str]:
     """Lines of the table."""
-    levels = " | ".join(f"{100 * level:.0f} % | classes" for level in LEVELS)
-    yield f"| set | units | {levels} | accuracy, % |"
+    levels = " | ".join(f"{100 * level:.0f} % | classes of {100 * level:.0f} %" for level in LEVELS)
+    yield f"| clips | groups | {levels} | accuracy, % |"
     yield f"| --- | --- |{' ---: |' * (2 * len(LEVELS) + 1)}"
     sets = {
         f"generated, {CLASSES * count} sources, 1 {'clip' if parts == 1 else f'to {parts} clips'} each": list(
@@ -105,7 +105,7 @@ def rows(data: Path | None, cache: Cache, runs: int) -> Iterator[str]:
             cells = [f"{means[k]:.1f} ± {errors[k]:.1f}" for k in range(0, 2 * len(LEVELS), 2)]
             sizes = [f"{means[k]:.2f}" for k in range(1, 2 * len(LEVELS), 2)]
             pairs = " | ".join(f"{a} | {b}" for a, b in zip(cells, sizes, strict=True))
-            yield f"| {name} | {'sources' if by_source else 'clips'} | {pairs} | {means[-1]:.1f} |"
+            yield f"| {name} | {'sources' if by_source else 'none'} | {pairs} | {means[-1]:.1f} |"
 
 
 def main() -> None:
