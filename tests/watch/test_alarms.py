@@ -1,5 +1,6 @@
 """Events against a slow twin that sees the whole series at once."""
 
+from dataclasses import replace
 from itertools import groupby
 
 from hypothesis import given
@@ -60,6 +61,7 @@ def slow_events(verdicts, patience):
                 surprise=verdicts[peak].surprise,
                 p_value=verdicts[peak].p_value,
                 part=verdicts[peak].part,
+                found=verdicts[group[0]].stop,
             )
             ended = last + patience if cut is None else cut
             events.append((ended if ended < len(verdicts) else None, event))
@@ -120,3 +122,24 @@ def test_another_kind_is_another_event():
     # Still windows that are usual are quiet ones.
     found = run(Alarm(HIGH, LOW, 2), verdicts_of([4.0, 0.0, 0.0], ["normal", "still", "still"]))
     assert [(t, event.kind) for t, event in found] == [(2, "change")]
+
+
+def test_evidence_of_a_lasting_change():
+    verdicts = verdicts_of([0.0, 1.0, 1.0, 2.5, 1.0, 0.0, 0.0, 4.0])
+    for t, evidence in enumerate([0.0, 0.5, 1.0, 1.5, 0.3, 0.05, 0.0]):
+        verdicts[t] = replace(verdicts[t], evidence=evidence, changed=0.5)
+    (ended, lasting), (_, jump) = run(Alarm(HIGH, LOW, 2), verdicts)
+    assert (ended, lasting.rule, lasting.start, lasting.found, lasting.evidence) == (
+        6,
+        "lasting",
+        0.5,
+        3.0,
+        1.5,
+    )
+    assert (lasting.surprise, lasting.peak) == (2.5, 3.0)
+    assert (jump.rule, jump.found, jump.evidence) == ("jump", 8.0, 0.0)
+    # A window that is unusual enough by itself is a jump, whatever was before it.
+    verdicts = verdicts_of([1.0, 4.0])
+    verdicts[1] = replace(verdicts[1], evidence=1.2, changed=0.0)
+    ((_, event),) = run(Alarm(HIGH, LOW, 2), verdicts)
+    assert (event.rule, event.start, event.evidence) == ("jump", 1.0, 1.2)

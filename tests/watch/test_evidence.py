@@ -8,6 +8,7 @@ from scipy.stats import chi2
 
 from sysbags.watch.evidence import (
     CAP,
+    MEMORY,
     POWERS,
     Evidence,
     needed_evidence,
@@ -98,7 +99,7 @@ def test_a_small_lasting_change_is_found_and_dated():
         values = np.array([evidence.update(row) for row in scores[200:, None]][: first - 200 + 200])
         alarms = np.flatnonzero(values >= 500.0)
         found.append(bool(len(alarms)) and alarms[0] >= first - 200)
-        starts.append(evidence.began - (first - 200))
+        starts.append(evidence.began - (len(scores) - 1 - first))
     assert np.mean(found) >= 0.9
     assert np.median(np.abs(starts)) <= 15
 
@@ -109,11 +110,15 @@ def test_evidence_is_limited_and_goes():
     for _ in range(100):
         evidence.update(np.array([9.0]), is_normal=False)
     assert evidence.value == pytest.approx(CAP * 50.0)
-    assert [len(phase[0]) for phase in evidence.normal] == [50, 50]
+    assert evidence.kept.tolist() == [50, 50]
     values = [evidence.update(row) for row in rng.standard_normal((30, 1))]
     assert values[-1] < 10.0
     evidence.reset()
     assert evidence.value == 0.0
+    for row in rng.standard_normal((4 * MEMORY, 1)):  # the oldest ones are forgotten
+        evidence.update(row)
+    assert evidence.normal.shape == (2, MEMORY, 1)
+    assert not np.isnan(evidence.normal).any()
 
 
 def test_thresholds_and_intervals():

@@ -7,8 +7,8 @@ import pytest
 
 from sysbags.errors import ParameterError, StreamError
 from sysbags.watch import Watcher, window_systems
-from sysbags.watch.normal import SCORES, Scorer
-from sysbags.watch.watcher import LARGEST, SMALLEST
+from sysbags.watch.normal import AXES, SCORES, Scorer
+from sysbags.watch.watcher import DAY, LARGEST, RULES, SMALLEST
 
 RATE, LENGTH, STEP, LEARN = 10.0, 60, 20, 800.0
 LEARNT = int(LEARN * RATE)  # rows
@@ -91,6 +91,22 @@ def test_a_change_of_the_dynamics_alone(watched):
     assert {verdict.kind for verdict in watched_before} == {"normal"}
 
 
+def test_a_small_lasting_change():
+    """A level that moves by a part of its spread: found by the sum, after a while, and dated."""
+    stream = rotating(np.ones(11_000), seed=1, drift=np.where(np.arange(11_000) < 9000, 0.0, 0.02))
+    watcher = Watcher(**OPTIONS)
+    verdicts, events = watcher.update(stream)
+    (event,) = events + watcher.finish()
+    assert event.rule == "lasting"
+    assert 870.0 <= event.start <= 930.0
+    assert 900.0 < event.found <= 960.0
+    at_found = next(verdict for verdict in verdicts if verdict.stop == event.found)
+    assert at_found.evidence >= 1.0
+    assert at_found.surprise < watcher.threshold.high  # no jump
+    # At most as often as asked: each of the two rules has half of the rate.
+    assert event.per_day <= DAY * OPTIONS["false_alarms"]
+
+
 def test_what_is_learnt_and_reported(watched):
     watcher, verdicts, _ = watched
     learning = [verdict for verdict in verdicts if verdict.kind == "learning"]
@@ -98,7 +114,7 @@ def test_what_is_learnt_and_reported(watched):
     assert (learning[-1].stop, verdicts[len(learning)].stop) == (800.0, 802.0)
     assert all(verdict.surprise == 0.0 for verdict in learning)
     # The second half of the windows: those that end from 402 s to 800 s.
-    assert watcher.learnt.scores.shape == (200, len(SCORES))
+    assert watcher.learnt.scores.shape == (200, len(SCORES) + AXES)
     assert watcher.learnt.failures == 0
     assert watcher.observed.seconds == 400.0
     assert 0 <= watcher.observed.events <= 5
@@ -144,7 +160,7 @@ def test_a_rarer_alarm_has_a_higher_threshold(learnt):
     thresholds = [Watcher(**(OPTIONS | {"false_alarms": rate}), learnt=learnt).threshold for rate in rates]
     assert (np.diff([threshold.high for threshold in thresholds]) > 0.0).all()
     for rate, threshold in zip(rates[1:], thresholds[1:], strict=True):  # the first one is counted
-        assert threshold.rate(threshold.high) == pytest.approx(rate, rel=1e-9)
+        assert threshold.rate(threshold.high) == pytest.approx(rate / RULES, rel=1e-9)
 
 
 def test_a_gap_while_watching(stream, learnt):
@@ -172,7 +188,13 @@ def test_a_gap_while_learning(stream):
     scored = [[w for w in parts[0] if w.stop > 1200], parts[1]]
     scorers = [(Scorer(watcher.learnt.process), part) for part in scored]
     expected = np.array([scorer.score(window) for scorer, part in scorers for window in part])
-    np.testing.assert_allclose(watcher.learnt.scores, expected[:60], atol=1e-5)
+    np.testing.assert_allclose(watcher.learnt.scores[:, : len(SCORES)], expected[:60], atol=1e-5)
+    levels = [
+        np.mean(scorer.normal.embedding.features(window.rows), axis=0) @ scorer.normal.motion.axes
+        for scorer, part in scorers
+        for window in part
+    ]
+    np.testing.assert_allclose(watcher.learnt.scores[:, len(SCORES) :], levels[:60], atol=1e-9)
 
 
 def test_a_still_camera_is_an_event_of_its_own(stream, learnt):

@@ -304,26 +304,40 @@ def _moment(record: dict[str, Any]) -> str:
 
 def _learnt(record: dict[str, Any]) -> str:
     where = f"{record['region']}: " if record["region"] else ""
-    events, extrapolated = record["observed_events"], record["extrapolated"]
-    asked, seconds = number(record["asked_per_day"]), number(record["observed_seconds"])
-    text = (
-        f"{where}learnt from {record['learn_seconds']:g} s; false alarms: asked for {asked} per day, "
-        f"seen {events} in {seconds} s of normal video"
+    asked, seen = record["asked_per_day"], record["observed_seconds"]
+    low, high, promised = (
+        record[f"{name}_per_day"] for name in ("observed_low", "observed_high", "promised")
     )
-    if events > 2.0 + 3.0 / extrapolated:
+    text = (
+        f"{where}learnt from {record['learn_seconds']:g} s; false alarms: asked for {number(asked)} per day, "
+        f"seen {record['observed_events']} in {number(seen)} s of normal video, "
+        f"which is {number(low)} to {number(high)} per day (95 %)"
+    )
+    if asked < low:
         return f"{text}: that is more, as normal changes slowly; --adapt or learning for longer helps"
-    if extrapolated > 1.0:
-        return f"{text}; the rate is extrapolated: {extrapolated:.0f} times this time is needed to see one"
+    if asked < promised:
+        return (
+            f"{text}; the asked rate is extrapolated and cannot be promised, but {number(promised)} per day "
+            f"can: {number(seen * promised / asked)} s without a false alarm would show it "
+            "(--learn, --calibrate)"
+        )
     return text
 
 
 def _event(record: dict[str, Any]) -> str:
     part = f" of the {record['part']}" if record["part"] else ""
     clip = f", {record['clip']}" if record["clip"] else ""
-    return (
-        f"event {_moment(record)}: {record['kind']}{part} for {record['duration']:.1f} s, "
-        f"p-value {record['p_value']:.2g}, in normal video about {record['per_day']:.2g} times per day{clip}"
-    )
+    text = f"event {_moment(record)}: {record['kind']}{part} for {record['duration']:.1f} s"
+    rate = f"{record['per_day']:.2g} times per day"
+    if record["rule"] == "lasting":
+        found = _clock(record["found"])
+        return f"{text}, a small lasting change found at {found}, in normal video at most {rate}{clip}"
+    if record["extrapolated"]:
+        return (
+            f"{text}, p-value at most {record['p_value']:.2g} as no normal window was so unusual, in normal "
+            f"video about {rate}, extrapolated{clip}"
+        )
+    return f"{text}, p-value {record['p_value']:.2g}, in normal video about {rate}{clip}"
 
 
 def _end(record: dict[str, Any]) -> str:

@@ -1,4 +1,7 @@
-"""Events: unusual windows that follow each other, merged."""
+"""Events: unusual windows that follow each other, merged, and lasting changes.
+
+A jump is a window that is very unusual. A lasting change is found by the evidence of many windows.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,10 @@ class Verdict:
         What is most unusual: "transition", "observer" or "mean"; empty if the window has no system.
     p_values : mapping
         Of the single scores, see `sysbags.watch.normal.SCORES`.
+    evidence : float
+        The evidence of a lasting change, divided by what an event needs: 1 or more begins one.
+    changed : float
+        When this evidence began, in seconds.
 
     Examples
     --------
@@ -40,6 +47,8 @@ class Verdict:
     p_value: float = 1.0
     part: str = ""
     p_values: Mapping[str, float] = field(default_factory=dict)
+    evidence: float = 0.0
+    changed: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +58,8 @@ class Event:
     Attributes
     ----------
     start, end : float
-        In seconds: from the newest rows of the first unusual window to the oldest ones of the last.
+        In seconds: from the newest rows of the first unusual window to the oldest ones of the last. Of a
+        lasting change, from where its evidence began.
     peak : float
         The time of the most unusual window.
     kind : str
@@ -58,6 +68,14 @@ class Event:
         Of the most unusual window, see `Verdict`.
     per_day : float
         How often normal windows give an event as unusual as this, per day.
+    rule : {"jump", "lasting"}
+        Whether one window was unusual enough, or the evidence of several.
+    found : float
+        When it was found: the end of the first window after which it was sure enough.
+    evidence : float
+        The largest evidence of a lasting change, see `Verdict`.
+    extrapolated : bool
+        Whether no normal window was as unusual, so that `per_day` is a guess and the p-value a bound.
 
     Examples
     --------
@@ -74,6 +92,10 @@ class Event:
     p_value: float
     part: str
     per_day: float = 0.0
+    rule: str = "jump"
+    found: float = 0.0
+    evidence: float = 0.0
+    extrapolated: bool = False
 
 
 class Alarm:
@@ -82,7 +104,8 @@ class Alarm:
     An event begins with a window whose surprise is above `high`. It starts where this run of windows above
     `low` began, but not before that window, and ends when `patience` windows in a row are below `low`: at
     least as many as have a row in common, as what is unusual is in all of these. Windows of another kind,
-    such as still ones, begin an event of their own.
+    such as still ones, begin an event of their own. Evidence of 1 begins an event, too, at the time where it
+    began, and `lasting` is to evidence what `low` is to surprise.
 
     Examples
     --------
@@ -94,8 +117,8 @@ class Alarm:
     1.0 3.0 2.0 4.0
     """
 
-    def __init__(self, high: float, low: float, patience: int) -> None:
-        self.high, self.low, self.patience = high, low, patience
+    def __init__(self, high: float, low: float, patience: int, lasting: float = 0.1) -> None:
+        self.high, self.low, self.patience, self.lasting = high, low, patience, lasting
         self.event: Event | None = None  # the one that has not ended
         self.quiet = 0  # windows below `low` since the last above
         self.began: float | None = None  # where the run of windows above `low` began
@@ -106,19 +129,23 @@ class Alarm:
         ended = []
         if self.event is not None and kind != self.event.kind and verdict.surprise >= self.high:
             ended = self.finish()
-        if verdict.surprise >= self.low:
+        is_unusual = verdict.surprise >= self.low or verdict.evidence >= self.lasting
+        if is_unusual:
             self.quiet = 0
-            self.began = verdict.new if self.began is None else self.began
+            if verdict.surprise >= self.low:
+                self.began = verdict.new if self.began is None else self.began
         else:
             self.quiet += 1
             if self.quiet >= self.patience:
                 ended += self.finish()
-        if self.event is not None and verdict.surprise >= self.low:
+        if self.event is not None and is_unusual:
             unusual = self.event
             if verdict.surprise > unusual.surprise:
                 unusual = self._peak(verdict, kind)
-            self.event = replace(unusual, end=max(verdict.start, self.event.end, unusual.peak))
-        elif self.event is None and verdict.surprise >= self.high:
+            end = max(verdict.start, self.event.end, unusual.peak)
+            evidence = max(self.event.evidence, verdict.evidence)
+            self.event = replace(unusual, end=end, evidence=evidence)
+        elif self.event is None and (verdict.surprise >= self.high or verdict.evidence >= 1.0):
             self.event = self._peak(verdict, kind)
         return ended
 
@@ -129,14 +156,19 @@ class Alarm:
 
     def _peak(self, verdict: Verdict, kind: str) -> Event:
         """Return the event with this window as its peak."""
-        began = verdict.new if self.began is None else max(self.began, verdict.start)
-        start = began if self.event is None else self.event.start
-        return Event(
-            start=start,
+        event = Event(
+            start=verdict.new if self.began is None else max(self.began, verdict.start),
             end=verdict.stop,
             peak=verdict.new,
             kind=kind,
             surprise=verdict.surprise,
             p_value=verdict.p_value,
             part=verdict.part,
+            found=verdict.stop,
+            evidence=verdict.evidence,
         )
+        if self.event is not None:
+            return replace(event, start=self.event.start, rule=self.event.rule, found=self.event.found)
+        if verdict.surprise < self.high:
+            return replace(event, start=verdict.changed, rule="lasting")
+        return event

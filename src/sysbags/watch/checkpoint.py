@@ -23,12 +23,13 @@ from sysbags.storage import load_values, save_values
 from sysbags.systems.system import System
 from sysbags.watch.alarms import Alarm, Event
 from sysbags.watch.calibration import Level, Tail, Tails, Threshold
+from sysbags.watch.evidence import Evidence
 from sysbags.watch.normal import SCORES, EmbeddedWindow, Motion, NormalProcess, Scorer
 from sysbags.watch.watcher import Learnt, Rate, Watcher
 from sysbags.watch.windows import Window, Windows
 
 KINDS = (
-    *(Alarm, Columns, EmbeddedWindow, Event, Learnt, Level, Motion, NormalProcess, Rate, Scorer),
+    *(Alarm, Columns, EmbeddedWindow, Event, Evidence, Learnt, Level, Motion, NormalProcess, Rate, Scorer),
     *(SlidingKernel, System, SystemStack, Tail, Tails, Threshold, Watcher, Window, Windows),
 )
 CLASSES: dict[str, Any] = {kind.__name__: kind for kind in KINDS}
@@ -47,6 +48,7 @@ FORMS = {
         "noise": "rr",
         "shape": "2F",
         "power": "2Fr",
+        "axes": "da",
     },
 }
 
@@ -139,7 +141,7 @@ def check_learnt(learnt: Any) -> Learnt:
     if not isinstance(learnt, Learnt) or not isinstance(learnt.process, NormalProcess):
         raise ParameterError("it does not hold what a watcher has learnt")
     process = learnt.process
-    lengths = {"s": len(SCORES)}
+    lengths: dict[str, int] = {}
     for obj in (learnt, process, process.stack, process.motion):
         for name, form in FORMS[type(obj).__name__].items():
             array = np.asarray(getattr(obj, name))
@@ -155,6 +157,8 @@ def check_learnt(learnt: Any) -> Learnt:
                 )
             ):
                 raise ParameterError(f"its array {name!r} does not fit the others")
+    if lengths["s"] != len(SCORES) + lengths["a"]:
+        raise ParameterError("its scores do not fit its axes")
     if landmark_count(process.embedding) not in (None, lengths["d"]) or lengths["k"] != lengths["m"] + 1:
         raise ParameterError("its embedding does not fit its systems")
     return learnt

@@ -14,8 +14,8 @@ the mean over several bets, for large and for small changes, and over several sc
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaincinv
@@ -23,12 +23,12 @@ from scipy.special import gammaincinv
 from sysbags._common.types import Array
 
 POWERS = (0.05, 0.2, 0.5)  # the smaller, the more is won by a window that is more unusual than all others
-MEMORY = 2000  # normal windows of a phase that others are ranked among
+MEMORY = 1000  # normal windows of a phase that others are ranked among
 CAP = 2.0  # times the threshold: the evidence of a long event must not need long to go
 
 
-def rank_bets(rank: int, count: int, powers: Sequence[float] = POWERS) -> Array:
-    """Return what bets on small ranks win: one for each power, with the mean 1 over all ranks.
+def rank_bets(rank: Any, count: Any, powers: Sequence[float] = POWERS) -> Array:
+    """Return what bets on small ranks win: along a last axis for each power, with the mean 1 over all ranks.
 
     The rank is 1 for the largest of `count` scores. Each bet is the mean of the density ``k p^(k - 1)`` from
     ``(rank - 1) / count`` to ``rank / count``.
@@ -40,7 +40,7 @@ def rank_bets(rank: int, count: int, powers: Sequence[float] = POWERS) -> Array:
     >>> float(np.mean([rank_bets(rank, 30)[0] for rank in range(1, 31)]).round(12))
     1.0
     """
-    k = np.asarray(powers)
+    k, rank, count = np.asarray(powers), np.asarray(rank)[..., None], np.asarray(count)[..., None]
     return np.asarray(count * ((rank / count) ** k - ((rank - 1) / count) ** k))
 
 
@@ -97,24 +97,23 @@ class Evidence:
     >>> max(values) < 360.0
     True
     >>> values = [evidence.update(np.array([score])) for score in 2.0 + rng.standard_normal(10)]
-    >>> max(values) >= 360.0, evidence.began  # the change is at window 30
-    (True, 29)
+    >>> max(values) >= 360.0, evidence.began  # windows before the last one
+    (True, 10)
     """
 
     def __init__(self, normal: Array, phases: int, needed: float) -> None:
         self.phases, self.needed = phases, needed
-        self.count = 0  # windows so far
-        self.normal = [
-            [deque(column[~np.isnan(column)].tolist(), MEMORY) for column in normal[phase::phases].T]
-            for phase in range(phases)
-        ]
-        # The window after the last normal one belongs to this phase.
-        self.first = len(normal) % phases
+        # The normal windows of each phase, the last ones if there are more; NaN where there is none.
+        self.normal = np.full((phases, MEMORY, normal.shape[1]), np.nan)
+        self.kept = np.zeros(phases, dtype=np.int64)  # how many
+        self.count = 0  # windows, also the normal ones
+        for scores in normal:
+            self._keep(scores)
         self.reset()
 
     def reset(self) -> None:
         """Begin anew, as after an alarm."""
-        shape = self.phases, len(self.normal[0]), len(POWERS)
+        shape = self.phases, self.normal.shape[2], len(POWERS)
         self.sums, self.products = np.zeros(shape), np.zeros(shape)
         self.starts = np.full(shape, self.count)
 
@@ -125,23 +124,27 @@ class Evidence:
 
     @property
     def began(self) -> int:
-        """The window at which the evidence began, from the most convincing product of bets."""
-        return int(self.starts.ravel()[np.argmax(self.products)])
+        """How many windows ago the evidence began, by the most convincing product of bets."""
+        return self.count - 1 - int(self.starts.ravel()[np.argmax(self.products)])
 
     def update(self, scores: Array, is_normal: bool = True) -> float:
         """Add the scores of a window, and return the evidence so far; an unusual window is not kept."""
-        phase = (self.first + self.count) % self.phases
-        for s, (score, before) in enumerate(zip(scores.tolist(), self.normal[phase], strict=True)):
-            if np.isnan(score):
-                continue
-            bets = rank_bets(1 + sum(other >= score for other in before), 1 + len(before))
-            self.sums[phase, s] = (1.0 + self.sums[phase, s]) * bets
-            # The largest product of bets that end here: the CUSUM of their logarithms.
-            begins = self.products[phase, s] <= 1.0
-            self.starts[phase, s, begins] = self.count
-            self.products[phase, s] = np.where(begins, 1.0, self.products[phase, s]) * bets
-            if is_normal:
-                before.append(score)
+        phase = self.count % self.phases
+        before = self.normal[phase]
+        bets = rank_bets(1 + np.sum(before >= scores, axis=0), 1 + np.sum(~np.isnan(before), axis=0))
+        bets[np.isnan(scores)] = 1.0
+        sums, products = self.sums[phase], self.products[phase]
+        self.sums[phase] = np.where(np.isnan(scores)[:, None], sums, (1.0 + sums) * bets)
+        # The largest product of bets that end here: the CUSUM of their logarithms.
+        self.starts[phase][products <= 1.0] = self.count
+        self.products[phase] = np.maximum(products, 1.0) * bets
         self.sums *= min(1.0, CAP * self.needed / max(self.value, self.needed))
-        self.count += 1
+        self._keep(scores if is_normal else None)
         return self.value
+
+    def _keep(self, scores: Array | None) -> None:
+        """Count a window, and remember its scores if they are normal."""
+        phase, self.count = self.count % self.phases, self.count + 1
+        if scores is not None:
+            self.normal[phase, self.kept[phase] % MEMORY] = scores
+            self.kept[phase] += 1

@@ -36,6 +36,7 @@ SCORES = (
 NEAREST = 5  # normal windows whose distances are averaged
 LANDMARKS = 200
 STATES = 5  # that are predicted best
+AXES = 3  # directions in which normal bags vary most, along which windows have levels
 ALIGNED = 8  # normal windows to which a rotation is searched
 TINY = 1e-12  # added to scores before their logarithm
 
@@ -54,6 +55,7 @@ class Motion(NamedTuple):
     outside: float  # the mean squared norm of what the states do not explain
     shape: Array  # (2, F), mean and deviation of the logarithms of the spectrum, of all states together
     power: Array  # (2, F, r), the same for each state, of smoothed spectra
+    axes: Array  # (d, a), the directions in which normal features vary most, with variance 1
 
 
 def fit_motion(windows: Array, norms: Array, order: int) -> Motion:
@@ -104,6 +106,7 @@ def fit_motion(windows: Array, norms: Array, order: int) -> Motion:
         noise + SMALL * np.trace(noise) * np.eye(len(noise)),
         max(float(np.mean(outside)), SMALL * float(np.mean(norms))),  # not 0: ratios to it are formed
         *(_moments(np.stack(kind)) for kind in zip(*spectra, strict=True)),
+        whitening[:, :AXES],
     )
 
 
@@ -212,8 +215,9 @@ class NormalProcess(NamedTuple):
         )
 
     def moved(self) -> NormalProcess:
-        """Return the process with the motion of its present windows."""
-        return self._replace(motion=fit_motion(self.features, self.norms, STATES))
+        """Return the process with the motion of its present windows; levels keep their axes."""
+        motion = fit_motion(self.features, self.norms, STATES)
+        return self._replace(motion=motion._replace(axes=self.motion.axes))
 
 
 def fit_normal(windows: Sequence[Window]) -> NormalProcess:
@@ -242,6 +246,10 @@ class Scorer:
     def __init__(self, normal: NormalProcess) -> None:
         self.normal = normal
         self.reset()
+
+    def levels(self) -> Array:
+        """Return the mean of the window that was scored last along each axis, (a,)."""
+        return np.asarray(self.features.mean(axis=0) @ self.normal.motion.axes)
 
     def reset(self) -> None:
         """Forget the windows before, as after a gap."""

@@ -17,8 +17,11 @@ from sysbags.errors import FileError
 from sysbags.video import Frame, LiveFrame, write_video
 from sysbags.watch.alarms import Event
 
-FIELDS = ("start", "end", "peak", "kind", "part", "surprise", "p_value", "per_day")
-COLUMNS = (*FIELDS[:3], "duration", *FIELDS[3:], "region", "clip", "start_utc")
+FIELDS = (
+    *("start", "end", "peak", "found", "rule", "kind", "part", "surprise", "evidence", "p_value", "per_day"),
+    "extrapolated",
+)
+COLUMNS = (*FIELDS[:4], "duration", *FIELDS[4:], "region", "clip", "start_utc")
 LINES = 240  # of the pictures of a clip, at most
 MARGIN = 5.0  # seconds before and after an event
 LONGEST = 60.0  # seconds of a clip

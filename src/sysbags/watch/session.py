@@ -443,16 +443,19 @@ class Session:
     def _about(self, name: str, watcher: Watcher) -> dict[str, Any]:
         """Return what is known of the alarms of a region when it has learnt."""
         assert watcher.observed is not None
-        events, seconds = watcher.observed
+        seen = watcher.observed
+        low, high = seen.interval
         return {
             "type": "learnt",
             "region": name or None,
             "learn_seconds": self.options.learn,
             "asked_per_day": DAY * self.options.false_alarms,
-            "observed_per_day": DAY * events / seconds,
-            "observed_events": events,
-            "observed_seconds": seconds,
-            "extrapolated": max(1.0, 1.0 / (seconds * self.options.false_alarms)),
+            "observed_per_day": DAY * seen.events / seen.seconds,
+            "observed_low_per_day": DAY * low,
+            "observed_high_per_day": DAY * high,
+            "observed_events": seen.events,
+            "observed_seconds": seen.seconds,
+            "promised_per_day": DAY * seen.promised,
         }
 
     def _summary(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from sysbags.watch.calibration import (
     tail_p_values,
     threshold_for_rate,
 )
+from sysbags.watch.evidence import Evidence, needed_evidence, poisson_interval
 from sysbags.watch.normal import PARTS, SCORES, NormalProcess, Scorer, fit_normal, squared_norms
 from sysbags.watch.windows import Window, Windows
 
@@ -33,6 +34,7 @@ DAY = 86400.0
 LARGEST = 300.0  # surprise, of a kind of window that was never seen while learning
 MEMORY = 12.0  # half of the normal windows are replaced after so many times the time of following
 PRIOR = 10, 0.5  # of uniform p-values the surprise, -log10 p, has the scale 1 / log(10) = 0.43
+RULES = 2  # jumps and lasting changes: each has half of the false alarms
 FOLDS = 5  # parts of the normal windows, each of which is judged by the others
 # A window also differs from the one before when an event has ended, so this alone is no reason for an alarm.
 COMBINED = [s for s, name in enumerate(SCORES) if not name.startswith("previous")]
@@ -44,15 +46,33 @@ class Learnt(NamedTuple):
     """What a watcher has learnt of the normal process."""
 
     process: NormalProcess
-    scores: Array  # (n, 11), of normal windows that took no part in the process, in the order of time
+    # (n, 11 + a), scores and levels of normal windows that took no part in the process, in the order of time.
+    scores: Array
     failures: int  # number of such windows without a system
 
 
 class Rate(NamedTuple):
-    """False alarms in so many seconds of normal windows that took no part in the choice of the threshold."""
+    """False alarms in so many seconds of normal windows that took no part in the choice of the threshold.
+
+    Examples
+    --------
+    >>> seen = Rate(0, 3600.0)
+    >>> [round(3600.0 * rate, 2) for rate in (*seen.interval, seen.promised)]  # per hour
+    [0.0, 3.69, 3.69]
+    """
 
     events: int
     seconds: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the rate, per second."""
+        return poisson_interval(self.events, self.seconds)
+
+    @property
+    def promised(self) -> float:
+        """The smallest rate that so many seconds without a false alarm could show, per second."""
+        return poisson_interval(0, self.seconds)[1]
 
 
 class Watcher:
@@ -60,8 +80,9 @@ class Watcher:
 
     In the first half of the time to learn, windows are collected that others are compared with. The scores
     of the windows of the second half, which took no part in that, say how large scores of normal windows
-    are. Then each window gets a p-value, and windows that are more unusual than the rate of false alarms
-    allows are merged into events.
+    are. Then each window gets a p-value, and windows that are more unusual than half of the rate of false
+    alarms allows are merged into events. The other half is for lasting changes, which no single window
+    shows: see `Evidence`.
 
     Parameters
     ----------
@@ -154,7 +175,10 @@ class Watcher:
                 verdict = self._judge(window)
                 verdicts.append(verdict)
                 if self.threshold is not None and verdict.kind != "learning":
-                    events += self._dated(self._alarm.update(verdict))
+                    ended = self._dated(self._alarm.update(verdict))
+                    if ended:
+                        self._evidence.reset()
+                    events += ended
         return verdicts, events
 
     def gap(self, rows: int = 0) -> None:
@@ -186,15 +210,20 @@ class Watcher:
             usual = self.failures > 0
             p = (self.patience + self.failures) / (self.patience + len(self.scores) + self.failures)
             return replace(verdict, kind="still", p_value=p, surprise=0.0 if usual else LARGEST)
-        scores = self._scorer.score(window)
-        p_values = tail_p_values((scores - self._level.median)[None], self.tails)[0]
+        scores = self._scores(window)
+        relative = scores - self._level.median
+        p_values = tail_p_values(relative[None, : len(SCORES)], self.tails)[0]
         surprise = float(_surprise(p_values))
+        self._weigh(surprise, relative)
         parts = {part: float(combine_p_values(p_values[group])) for part, group in GROUPS.items()}
         if self.adapt is not None:
             self._follow(scores, self._is_usual(surprise, stop))
+        evidence, step = self._evidence.value / self._evidence.needed, self.windows.step / self.rate
         return replace(
             verdict,
-            kind="change" if surprise >= self._alarm.high else "normal",
+            kind="change" if surprise >= self._alarm.high or evidence >= 1.0 else "normal",
+            evidence=evidence,
+            changed=max(verdict.new - step * self._evidence.began, 0.0),
             surprise=surprise,
             p_value=float(conformal_p_values(np.array([surprise]), self.surprises, self.patience)[0]),
             part=min(parts, key=parts.__getitem__),
@@ -225,7 +254,7 @@ class Watcher:
         if window.system is None:
             self.failures += 1
         else:
-            self.scores.append(self._scorer.score(window))
+            self.scores.append(self._scores(window))
         if seconds >= self.learn:
             _check_count(len(self.scores), SMALLEST * self.patience // 2)
             self._watch(Learnt(process, np.array(self.scores), self.failures))
@@ -239,6 +268,25 @@ class Watcher:
         self._calibrate(relative)
         assert self.threshold is not None
         self._alarm = Alarm(self.threshold.high, self.threshold.low, MERGED * self.patience)
+        self._evidence = self._new_evidence(self.surprises, relative)
+
+    def _scores(self, window: Window) -> Array:
+        """Return the scores and the levels of a window."""
+        scores = self._scorer.score(window)
+        return np.concatenate([scores, self._scorer.levels()])
+
+    def _new_evidence(self, surprises: Array, relative: Array) -> Evidence:
+        """Return the evidence of lasting changes after normal windows."""
+        apart = self.patience * self.windows.step / self.rate
+        needed = needed_evidence(self.false_alarms / RULES, apart)
+        return Evidence(weighed(surprises, relative), self.patience, needed)
+
+    def _weigh(self, surprise: float, relative: Array) -> None:
+        """Add the evidence of a window; during a jump there is none of anything else."""
+        event = self._alarm.event
+        self._evidence.update(weighed(np.array([surprise]), relative[None])[0], event is None)
+        if event is not None and event.rule == "jump":
+            self._evidence.reset()
 
     def _relative(self, scores: Array) -> tuple[Level, Array]:
         """Return the level after normal windows, and the score of each minus the level before it."""
@@ -254,13 +302,20 @@ class Watcher:
         self.tails, self.surprises, self.threshold = self._limits(scores)
         half, found = len(scores) // 2, 0
         for judged, others in ((scores[:half], scores[half:]), (scores[half:], scores[:half])):
-            tails, _, threshold = self._limits(others)
-            peaks = clusters(_surprise(tail_p_values(judged, tails)), MERGED * self.patience)[1]
+            tails, surprises, threshold = self._limits(others)
+            those = _surprise(tail_p_values(judged[:, : len(SCORES)], tails))
+            peaks = clusters(those, MERGED * self.patience)[1]
             found += int(np.count_nonzero(peaks >= threshold.high))
+            evidence = self._new_evidence(surprises, others)
+            for row in weighed(those, judged):
+                if evidence.update(row) >= evidence.needed:
+                    found += 1
+                    evidence.reset()
         self.observed = Rate(found, len(scores) * self.windows.step / self.rate)
 
     def _limits(self, scores: Array) -> tuple[Tails, Array, Threshold]:
         """Return the distributions of normal scores, the surprise of each window, and the threshold."""
+        scores = scores[:, : len(SCORES)]
         tails = fit_tails(scores, self.patience)
         # Later windows took no part in the distributions: so each part is judged by those of the others.
         parts = np.array_split(np.arange(len(scores)), FOLDS)
@@ -269,18 +324,26 @@ class Watcher:
         surprises = _surprise(np.concatenate(p_values))
         seconds = len(scores) * self.windows.step / self.rate
         gap = MERGED * self.patience
-        threshold = threshold_for_rate(surprises, gap, seconds, self.false_alarms, prior=PRIOR)
+        threshold = threshold_for_rate(surprises, gap, seconds, self.false_alarms / RULES, prior=PRIOR)
         # Kinds of windows that were never seen must be above it.
         high, low = (min(level, LARGEST) for level in threshold[:2])
         return tails, surprises, threshold._replace(high=high, low=low)
 
     def _dated(self, events: list[Event]) -> list[Event]:
         """Say how often normal windows give such an event."""
-        threshold = self.threshold
-        return [
-            event if threshold is None else replace(event, per_day=DAY * threshold.rate(event.surprise))
-            for event in events
-        ]
+        if self.threshold is None:
+            return events
+        apart = self.patience * self.windows.step / self.rate
+        dated = []
+        for event in events:
+            is_jump = event.rule == "jump"
+            if is_jump:
+                rate = self.threshold.rate(event.surprise)
+            else:
+                rate = 1.0 / (apart * event.evidence * self._evidence.needed)
+            beyond = is_jump and event.surprise > float(np.max(self.surprises))
+            dated.append(replace(event, per_day=RULES * DAY * rate, extrapolated=beyond))
+        return dated
 
     def _follow(self, scores: Array, is_usual: bool) -> None:
         """Let the window that was scored last change the level, and take the place of the oldest one."""
@@ -314,6 +377,12 @@ def _check_count(count: int, least: int) -> None:
             f"only {count} of the windows to learn from can be described, as others are still, but "
             f"{least} are needed: let it learn for longer, or from another part of the video"
         )
+
+
+def weighed(surprises: Array, relative: Array) -> Array:
+    """Return what is evidence of a lasting change: (n, 1 + 2 a) surprises, and levels in both directions."""
+    levels = relative[:, len(SCORES) :]
+    return np.column_stack([surprises, levels, -levels])
 
 
 def _surprise(p_values: Array) -> Array:
