@@ -88,9 +88,26 @@ def test_sentences_json_and_a_model(video, capsys, tmp_path, expected):
     model, path = tmp_path / "wheel.normal", tmp_path / "events.csv"
     code, out, err = call(capsys, "watch", video, *OPTIONS, "--save-normal", model, "--events", path)
     assert (code, err) == (0, "")
-    first, *sentences, last = out.splitlines()
-    assert first.startswith("learnt from 42 s; false alarms: asked for 144 per day, seen ")
-    assert "extrapolated" in first
+    first, second, *sentences, last = out.splitlines()
+    for line, bag in ((first, "lbp-top"), (second, "flow")):
+        # Each bag has half of 144 per day; no rate that is printed contradicts another one.
+        found = re.fullmatch(
+            rf"{bag}: learnt from 42 s; false alarms: asked for 72 per day, seen (\d+) in ([\d.]+) s of "
+            r"normal video, which is ([\d.]+) to ([\d.]+) per day \(95 %\)(.*)",
+            line,
+        )
+        events, seconds, low, high = map(float, found.groups()[:4])
+        assert low <= 86400.0 * events / seconds <= high
+        if low <= 72.0:
+            told = re.search(r"cannot be promised, but (\d+) per day can: (\d+) s without", found[5])
+            promised, needed = map(float, told.groups())
+            assert promised * seconds == pytest.approx(72.0 * needed, rel=1e-3)
+            assert needed == pytest.approx(-np.log(0.025) / 72.0 * 86400.0, rel=1e-3)
+            assert events > 0 or promised == pytest.approx(high, rel=1e-3)
+    for line in sentences:
+        if not line.startswith("event begins"):  # an event is at most as frequent as asked
+            rate = re.search(r"(?:about|at most) (\S+) times per day", line)[1]
+            assert float(rate) <= 144.0
     assert len([line for line in sentences if line.startswith("event 00:00:5")]) >= 1
     assert len(sentences) == 2 * len(expected)
     # LBP-TOP describes a frame by those before and after it, so the first and the last have no bag.
@@ -99,8 +116,8 @@ def test_sentences_json_and_a_model(video, capsys, tmp_path, expected):
 
     records = lines(capsys, video, "--normal", model, "--false-alarms", "1/10min", "--windows")
     assert records[0] == {"type": "start", "input": str(video), "regions": []}
-    assert records[1]["type"] == "learnt"
-    assert len([record for record in records if record["type"] == "window"]) == (758 - 20) // 5 + 1
+    assert [record["bag"] for record in records[1:3]] == ["lbp-top", "flow"]
+    assert len([record for record in records if record["type"] == "window"]) == 2 * ((758 - 20) // 5 + 1)
     later = [event for event in events_of(records) if event[0] > 42.0]
     assert [event[3:5] for event in later] == [[row["kind"], row["part"]] for row in expected]
     assert [event[0] for event in later] == [float(row["start"]) for row in expected]
@@ -110,14 +127,16 @@ def test_sentences_json_and_a_model(video, capsys, tmp_path, expected):
     expected_facts = {"kind": "Normal", "frames_per_second": RATE, "size": None, "learn_seconds": 42.0}
     expected_facts |= {"length": 20, "step": 5, "order": 5, "kernel": "chi2", "systems": []}
     assert {name: told[name] for name in expected_facts} == expected_facts
-    assert told["bag"].startswith("PlanePatterns(")
-    (region,) = told["regions"]
-    learnt = load_normal(model).learnt[0]
-    assert region == {
-        "region": None,
-        "normal_windows": len(learnt.process.observers),
-        "scored_windows": len(learnt.scores),
-    }
+    assert told["bag"].startswith("BagUnion(bags=[('lbp-top', PlanePatterns(")
+    assert told["regions"] == [
+        {
+            "region": None,
+            "bag": name,
+            "normal_windows": len(learnt.process.observers),
+            "scored_windows": len(learnt.scores),
+        }
+        for name, learnt in zip(("lbp-top", "flow"), load_normal(model).learnt, strict=True)
+    ]
     code, out, err = call(capsys, "inspect", model)
     assert (code, err) == (0, "")
     assert "learn seconds" in out

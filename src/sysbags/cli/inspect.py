@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -135,12 +136,17 @@ def _calibration(classifier: Any) -> dict[str, Any]:
 def _normal_facts(file: Path) -> dict[str, Any]:
     """Return the facts of a file that ``sysbags watch --save-normal`` wrote."""
     from sysbags.bags.regions import Regions
+    from sysbags.bags.union import BagUnion
     from sysbags.watch.checkpoint import load_normal
 
     normal = load_normal(file)
-    bag, names = normal.bag, [None]
+    bag = normal.bag
+    names: list[Any] = [None]
+    titles: list[Any] = [None]
     if isinstance(bag, Regions):
         bag, names = bag.bag, bag.names
+    elif isinstance(bag, BagUnion):
+        titles = [title for title, _ in bag.named_bags()]
     options = dict(normal.options)
     return {
         "bag": " ".join(str(bag).split()),
@@ -151,10 +157,11 @@ def _normal_facts(file: Path) -> dict[str, Any]:
         "regions": [
             {
                 "region": name,
+                "bag": title,
                 "normal_windows": 0 if learnt is None else len(learnt.process.observers),
                 "scored_windows": 0 if learnt is None else len(learnt.scores),
             }
-            for name, learnt in zip(names, normal.learnt, strict=True)
+            for (name, title), learnt in zip(product(names, titles), normal.learnt, strict=True)
         ],
     }
 

@@ -34,9 +34,13 @@ from sysbags.cli._output import check_inputs, check_out, note, note_error, numbe
 from sysbags.errors import ParameterError
 
 if TYPE_CHECKING:
+    from sysbags.bags.base import BagTransformer
+    from sysbags.bags.union import BagUnion
     from sysbags.watch.session import Session
 
-WATCHED = "lbp-top"  # sees in a few frames whether something is slower
+# What moves and how: the first bag sees in a few frames whether something is slower, the second how fast.
+WATCHED, WATCHED_IN_REGIONS = "lbp-top,flow", "lbp-top"
+FLOW_LINES = 48  # more need most of the time
 LEARN, FALSE_ALARMS = "10min", "1/day"
 POSSIBLE = [name for name, bag in BAGS.items() if not bag.bag_class.learnt]
 ADVICE = "use a shorter --learn, or --checkpoint to continue with more video"
@@ -50,8 +54,8 @@ class VideoSettings(Settings):
     bags: Annotated[
         str | None,
         setting(
-            f"What is counted in a frame: {', '.join(POSSIBLE)}.",
-            "BAG",
+            f"What is counted in a frame, one or several of {', '.join(POSSIBLE)}.",
+            "BAG,...",
             "--bags",
             "--bag",
             default=WATCHED,
@@ -122,6 +126,7 @@ def watch(
     _check(source, [normal, mask], [path for path in (events, save_normal, checkpoint) if path is not None])
 
     from sysbags.bags.regions import Regions
+    from sysbags.bags.union import BagUnion
     from sysbags.means.compilation import compiled_for
     from sysbags.watch.checkpoint import load_normal
     from sysbags.watch.session import Outputs, Session
@@ -147,10 +152,14 @@ def watch(
         found = load_normal(normal)
         bag, options["normal"] = found.bag, found
     else:
-        settings = replace(settings, bags=settings.bags or WATCHED)
-        is_network = "size" in BAGS[settings.names()[0]].bag_class.options
-        plain = settings.make_bags() if is_network else replace(settings, size=None).make_bags()
-        bag = plain if grid is None and mask is None else Regions(plain, grid, mask)
+        has_regions = grid is not None or mask is not None
+        settings = replace(settings, bags=settings.bags or (WATCHED_IN_REGIONS if has_regions else WATCHED))
+        is_network = any("size" in BAGS[name].bag_class.options for name in settings.names())
+        bag = _bag(settings if is_network else replace(settings, size=None))
+        if has_regions:
+            if isinstance(bag, BagUnion):
+                raise ParameterError("--grid and --mask take a single bag: give one with --bags")
+            bag = Regions(bag, grid, mask)
         identifier = settings.make_identifier()
         if identifier.order == "auto":
             raise ParameterError("--order is auto, but all windows must have the same order: give a number")
@@ -185,6 +194,19 @@ def watch(
         )
     if session.failures:
         raise typer.Exit(2)
+
+
+def _bag(settings: VideoSettings) -> BagTransformer | BagUnion:
+    """Return the bag, or several; with others, flow is that of small frames."""
+    from sysbags.bags.union import BagUnion
+
+    made = list(zip(settings.names(), settings.make_all_bags().values(), strict=True))
+    if len(made) == 1:
+        return made[0][1]
+    for name, bag in made:
+        if name == "flow":
+            bag.set_params(frames={**(bag.frames or {}), "size": FLOW_LINES})
+    return BagUnion(made)
 
 
 def _check(source: str, inputs: list[Path | None], outputs: list[Path]) -> None:
@@ -303,30 +325,33 @@ def _moment(record: dict[str, Any]) -> str:
 
 
 def _learnt(record: dict[str, Any]) -> str:
-    where = f"{record['region']}: " if record["region"] else ""
-    asked, seen = record["asked_per_day"], record["observed_seconds"]
-    low, high, promised = (
-        record[f"{name}_per_day"] for name in ("observed_low", "observed_high", "promised")
-    )
+    where = f"{record['region'] or record['bag']}: " if record["region"] or record["bag"] else ""
+    names = ("asked", "observed_low", "observed_high", "promised")
+    asked, low, high, promised = (record[f"{name}_per_day"] for name in names)
+    seen = record["observed_seconds"]
     text = (
-        f"{where}learnt from {record['learn_seconds']:g} s; false alarms: asked for {number(asked)} per day, "
-        f"seen {record['observed_events']} in {number(seen)} s of normal video, "
-        f"which is {number(low)} to {number(high)} per day (95 %)"
+        f"{where}learnt from {record['learn_seconds']:g} s; false alarms: asked for {_rounded(asked)} per "
+        f"day, seen {record['observed_events']} in {_rounded(seen)} s of normal video, "
+        f"which is {_rounded(low)} to {_rounded(high)} per day (95 %)"
     )
     if asked < low:
         return f"{text}: that is more, as normal changes slowly; --adapt or learning for longer helps"
     if asked < promised:
         return (
-            f"{text}; the asked rate is extrapolated and cannot be promised, but {number(promised)} per day "
-            f"can: {number(seen * promised / asked)} s without a false alarm would show it "
-            "(--learn, --calibrate)"
+            f"{text}; the asked rate is extrapolated and cannot be promised, but {_rounded(promised)} per "
+            f"day can: {_rounded(seen * promised / asked)} s without a false alarm would show it"
         )
     return text
+
+
+def _rounded(value: float) -> str:
+    return f"{value:.0f}" if value >= 1000.0 else number(value)
 
 
 def _event(record: dict[str, Any]) -> str:
     part = f" of the {record['part']}" if record["part"] else ""
     clip = f", {record['clip']}" if record["clip"] else ""
+    part += f", by {record['bag']}," if record["bag"] else ""
     text = f"event {_moment(record)}: {record['kind']}{part} for {record['duration']:.1f} s"
     rate = f"{record['per_day']:.2g} times per day"
     if record["rule"] == "lasting":

@@ -74,6 +74,8 @@ class Event:
         When it was found: the end of the first window after which it was sure enough.
     evidence : float
         The largest evidence of a lasting change, see `Verdict`.
+    bag : str
+        The name of the bag by which it is most unusual, where there are several.
     extrapolated : bool
         Whether no normal window was as unusual, so that `per_day` is a guess and the p-value a bound.
 
@@ -96,6 +98,7 @@ class Event:
     found: float = 0.0
     evidence: float = 0.0
     extrapolated: bool = False
+    bag: str = ""
 
 
 class Alarm:
@@ -172,3 +175,53 @@ class Alarm:
         if verdict.surprise < self.high:
             return replace(event, start=verdict.changed, rule="lasting")
         return event
+
+
+class Joint:
+    """Join events that several watchers of the same picture find at the same time.
+
+    Examples
+    --------
+    >>> common = {"kind": "change", "surprise": 4.0, "p_value": 0.1, "part": "mean"}
+    >>> first = Event(start=5.0, end=9.0, peak=6.0, per_day=0.5, bag="lbp", **common)
+    >>> second = Event(start=4.0, end=12.0, peak=8.0, per_day=0.2, bag="flow", **common)
+    >>> joint = Joint()
+    >>> joint.update("flow", [], second), joint.update("lbp", [first], None)
+    ([], [])
+    >>> (event,) = joint.update("flow", [second], None)
+    >>> event.start, event.end, event.bag
+    (4.0, 12.0, 'flow')
+    """
+
+    def __init__(self) -> None:
+        self.open: list[Event] = []  # those that have not ended, at most one of each watcher
+        self.ended: list[Event] = []  # those that wait for others
+
+    @property
+    def event(self) -> Event | None:
+        """The event that has not ended."""
+        return joined([*self.ended, *self.open]) if self.open else None
+
+    def update(self, bag: str, ended: list[Event], event: Event | None) -> list[Event]:
+        """Add what the watcher of a bag has found, and return the events that have ended for all."""
+        self.open = [one for one in self.open if one.bag != bag]
+        self.ended += ended
+        if event is not None:
+            self.open.append(event)
+        # A watcher may end an event and begin the next one: these are two.
+        if not self.ended or any(one.bag != other.bag for one in self.ended for other in self.open):
+            return []
+        found, self.ended = self.ended, []
+        return found if len({one.bag for one in found}) == 1 else [joined(found)]
+
+
+def joined(events: list[Event]) -> Event:
+    """Return events as one: the rarest of them, from the first start to the last end."""
+    first = min(events, key=lambda event: event.found)
+    return replace(
+        min(events, key=lambda event: event.per_day),
+        start=min(event.start for event in events),
+        end=max(event.end for event in events),
+        found=first.found,
+        rule=first.rule,
+    )

@@ -14,6 +14,7 @@ import numpy as np
 from sysbags._common.validation import check_positive
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.regions import Regions
+from sysbags.bags.union import BagUnion
 from sysbags.distances.embedding import landmark_count
 from sysbags.distances.gram import SystemStack
 from sysbags.errors import FileError, ParameterError
@@ -21,7 +22,7 @@ from sysbags.kernels.embedding import StreamEmbedding
 from sysbags.kernels.functions import Columns, SlidingKernel
 from sysbags.storage import load_values, save_values
 from sysbags.systems.system import System
-from sysbags.watch.alarms import Alarm, Event
+from sysbags.watch.alarms import Alarm, Event, Joint
 from sysbags.watch.calibration import Level, Tail, Tails, Threshold
 from sysbags.watch.evidence import Evidence
 from sysbags.watch.normal import SCORES, EmbeddedWindow, Motion, NormalProcess, Scorer
@@ -29,7 +30,20 @@ from sysbags.watch.watcher import Learnt, Rate, Watcher
 from sysbags.watch.windows import Window, Windows
 
 KINDS = (
-    *(Alarm, Columns, EmbeddedWindow, Event, Evidence, Learnt, Level, Motion, NormalProcess, Rate, Scorer),
+    *(
+        Alarm,
+        Columns,
+        EmbeddedWindow,
+        Event,
+        Evidence,
+        Joint,
+        Learnt,
+        Level,
+        Motion,
+        NormalProcess,
+        Rate,
+        Scorer,
+    ),
     *(SlidingKernel, System, SystemStack, Tail, Tails, Threshold, Watcher, Window, Windows),
 )
 CLASSES: dict[str, Any] = {kind.__name__: kind for kind in KINDS}
@@ -172,11 +186,12 @@ def _has_fields(kind: type) -> bool:
 class Normal(NamedTuple):
     """What is normal in a video, and how it was described: what `save_normal` writes."""
 
-    bag: BagTransformer | Regions
+    bag: BagTransformer | BagUnion | Regions
     rate: float  # frames per second
     size: int | None  # of the frames
     options: dict[str, Any]  # learn, length, step, order and kernel of `Watcher`
-    learnt: list[Learnt | None]  # for each region; None for one that is not watched, because nothing moves
+    # For each region, by each bag; None for one that is not watched, because nothing moves.
+    learnt: list[Learnt | None]
 
 
 def save_normal(path: str | os.PathLike[str], normal: Normal) -> None:
@@ -184,17 +199,19 @@ def save_normal(path: str | os.PathLike[str], normal: Normal) -> None:
     bag = normal.bag
     place = {"grid": bag.grid, "mask": bag.mask} if isinstance(bag, Regions) else {"grid": None, "mask": None}
     single = bag.bag if isinstance(bag, Regions) else bag
-    save_values(path, "Normal", {**normal._asdict(), **place, "bag": single, "learnt": pack(normal.learnt)})
+    several = [list(pair) for pair in bag.named_bags()] if isinstance(bag, BagUnion) else [["", single]]
+    save_values(path, "Normal", {**normal._asdict(), **place, "bag": several, "learnt": pack(normal.learnt)})
 
 
 def load_normal(path: str | os.PathLike[str]) -> Normal:
     """Read what `save_normal` wrote. No code in the file is run."""
     values = load_values(path, "Normal")
     try:
-        bag, grid, mask = (values[name] for name in ("bag", "grid", "mask"))
+        several, grid, mask = (values[name] for name in ("bag", "grid", "mask"))
         learnt = unpack(values["learnt"])
+        bag = several[0][1] if len(several) == 1 else BagUnion([(name, bag) for name, bag in several])
         bag = bag if grid is None and mask is None else Regions(bag, grid, mask)
-        if len(learnt) != (len(bag.names) if isinstance(bag, Regions) else 1):
+        if len(learnt) != (len(bag.names) if isinstance(bag, Regions) else len(several)):
             raise ParameterError("it does not hold as many regions as it says")
         for one in learnt:
             if one is not None:

@@ -97,7 +97,7 @@ def fit_motion(windows: Array, norms: Array, order: int) -> Motion:
     noise = errors.T @ errors / len(errors)
     span = np.linalg.qr(basis)[0]
     outside = [_outside(z, center, span, k) for z, k in zip(windows, norms, strict=True)]
-    spectra = [_spectra(x) for x in states]
+    shapes, powers = zip(*(_spectra(x) for x in states), strict=True)
     return Motion(
         center,
         basis,
@@ -105,7 +105,8 @@ def fit_motion(windows: Array, norms: Array, order: int) -> Motion:
         transition,
         noise + SMALL * np.trace(noise) * np.eye(len(noise)),
         max(float(np.mean(outside)), SMALL * float(np.mean(norms))),  # not 0: ratios to it are formed
-        *(_moments(np.stack(kind)) for kind in zip(*spectra, strict=True)),
+        _moments(np.stack(shapes)),
+        _moments(np.stack(powers)),
         whitening[:, :AXES],
     )
 

@@ -19,7 +19,7 @@ from sysbags.watch.alarms import Event
 
 FIELDS = (
     *("start", "end", "peak", "found", "rule", "kind", "part", "surprise", "evidence", "p_value", "per_day"),
-    "extrapolated",
+    *("extrapolated", "bag"),
 )
 COLUMNS = (*FIELDS[:4], "duration", *FIELDS[4:], "region", "clip", "start_utc")
 LINES = 240  # of the pictures of a clip, at most

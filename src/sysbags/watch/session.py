@@ -19,6 +19,7 @@ from sysbags._common.validation import check_positive
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.regions import Regions
 from sysbags.bags.streams import LiveBag
+from sysbags.bags.union import BagUnion
 from sysbags.errors import FileError, ParameterError, StreamError, SysbagsError
 from sysbags.storage import load_values, save_values
 from sysbags.video import (
@@ -30,7 +31,7 @@ from sysbags.video import (
     usual_rate,
     without_password,
 )
-from sysbags.watch.alarms import Event, Verdict
+from sysbags.watch.alarms import Event, Joint, Verdict
 from sysbags.watch.checkpoint import Normal, pack, save_normal, unpack
 from sysbags.watch.recording import MARGIN, EventTable, Recorder, event_record
 from sysbags.watch.watcher import DAY, Learnt, Watcher
@@ -90,8 +91,9 @@ class Session:
     ----------
     source : str or path
         See `open_live`.
-    bag : bag or Regions
-        With regions, each has a watcher of its own, and the rate of false alarms is divided among them.
+    bag : bag, BagUnion or Regions
+        Each region and each bag of a union has a watcher of its own, and the rate of false alarms is divided
+        among them. Events that several bags find at the same time are one.
     outputs : Outputs, optional
         What is written.
     normal : Normal, optional
@@ -128,7 +130,7 @@ class Session:
     def __init__(
         self,
         source: str | os.PathLike[str],
-        bag: BagTransformer | Regions,
+        bag: BagTransformer | BagUnion | Regions,
         *,
         outputs: Outputs | None = None,
         normal: Normal | None = None,
@@ -148,10 +150,19 @@ class Session:
                 f"{type(single).__name__} has to be fitted to clips first, but a video is watched without: "
                 "use another bag, for instance LocalBinaryPatterns"
             )
-        self._live = LiveBag(bag)
-        self._period = bag.step or bag.window  # frames from one bag to the next
+        self._bags: list[Any] = [bag] if isinstance(bag, Regions) else single.members()
+        titles = [name for name, _ in bag.named_bags()] if isinstance(bag, BagUnion) else [""]
+        # Each region by each bag has a watcher.
+        self._units = [(region, title) for region in self.names for title in titles]
+        self._live = [LiveBag(one) for one in self._bags]
+        periods = {one.step or one.window for one in self._bags}
+        if len(periods) > 1:
+            raise ParameterError(
+                f"the bags have steps of {sorted(periods)} frames, but all must have the same"
+            )
+        (self._period,) = periods  # frames from one bag to the next
         asked = WatcherOptions(**options)
-        each = check_positive(asked.false_alarms, "false_alarms") / len(self.names)
+        each = check_positive(asked.false_alarms, "false_alarms") / len(self._units)
         self.options = replace(asked, false_alarms=each)
         table = self.outputs.events
         self.settings: dict[str, Any] = {
@@ -164,12 +175,15 @@ class Session:
             **asdict(self.options),
         }
         # Numbers so far; with a checkpoint, those of the sessions before are counted too.
-        self.frames = self.events = self._rows = self._skipped = 0
+        self.frames = self.events = self._skipped = 0
+        self._rows = [0 for _ in self._bags]
+        self._repeated = [0 for _ in self._bags]  # rows that come again when a session continues
         self.progress = 0.0  # the share of the time to learn that is over
         self.surprise = 0.0  # of the last window; the largest among the regions
         self._rate = 0.0  # of the frames; 0 before it is known
         self._began: float | None = None  # the time of day of the first frame of a live video
-        self._watchers: list[Watcher | None] = []
+        self._watchers: list[Watcher | None] = []  # of each unit
+        self._joint = {name: Joint() for name in self.names}
         self._open: dict[str, float] = {}  # the starts of events that have been reported, by regions
         self._positions: deque[Position] = deque()  # of frames whose bags are not complete
         self._next = Position()
@@ -181,7 +195,7 @@ class Session:
         self._fixed_rate = rate
         self.video = open_live(
             source,
-            colour=single.colour,
+            colour="rgb" if any(one.colour == "rgb" for one in single.members()) else "grey",
             rate=rate,
             size=size,
             start=self._next if self.outputs.clips is None else self._rewound(Path(source), self._next),
@@ -247,9 +261,9 @@ class Session:
                 report({"type": "note", "text": text})
             # Before open events are ended: they go on if the session is continued.
             self._save()
-            for name, watcher in zip(self.names, self._watchers, strict=False):
-                for event in [] if watcher is None else watcher.finish():
-                    self._end(name, event)
+            for unit, watcher in zip(self._units, self._watchers, strict=False):
+                for event in [] if watcher is None else self._joined(unit, watcher.finish(), None):
+                    self._end(unit[0], event)
             report(self._summary())
             checkpoint = self.outputs.checkpoint
             if checkpoint is not None and not self._is_stopped and Path(self.video.source).is_file():
@@ -309,7 +323,7 @@ class Session:
                 f"{self.video.name} has {self._rate:g} frames per second, but normal was learnt at "
                 f"{normal.rate:g}: use rate {normal.rate:g}"
             )
-        learnt: Sequence[Learnt | None] = [None] * len(self.names) if normal is None else normal.learnt
+        learnt: Sequence[Learnt | None] = [None] * len(self._units) if normal is None else normal.learnt
         self._watchers = [
             None
             if normal is not None and one is None
@@ -317,9 +331,9 @@ class Session:
             for one in learnt
         ]
         self._begin()
-        for name, watcher in zip(self.names, self._watchers, strict=True):
+        for unit, watcher in zip(self._units, self._watchers, strict=True):
             if watcher is not None and watcher.learnt is not None:
-                self._report(self._about(name, watcher))
+                self._report(self._about(unit, watcher))
 
     def _begin(self) -> None:
         """Prepare what needs the rate."""
@@ -353,53 +367,75 @@ class Session:
         if self._recorder is not None:
             for placed in batch:
                 self._recorder.add(placed.frame)
-        rows = self._live.update([placed.frame.picture for placed in batch])
-        if not len(rows):
-            return
-        for _ in range(min(self._period * len(rows), len(self._positions))):
+        pictures = [placed.frame.picture for placed in batch]
+        complete, verdicts = min(self._rows), []
+        for place, live in enumerate(self._live):
+            rows = live.update(pictures)
+            again = min(self._repeated[place], len(rows))
+            self._repeated[place] -= again
+            self._rows[place] += len(rows) - again
+            for unit, (region, _) in enumerate(self._units):
+                if unit % len(self._bags) == place and len(rows) > again:
+                    own = rows[:, self.names.index(region)] if isinstance(self.bag, Regions) else rows
+                    verdicts += self._judge(unit, own[again:])
+        for _ in range(min(self._period * (min(self._rows) - complete), len(self._positions))):
             self._positions.popleft()
-        self._rows += len(rows)
-        self.progress = min(1.0, self._rows * self._period / (self._rate * self.options.learn))
-        verdicts = []
-        for region, name in enumerate(self.names):
-            verdicts += self._judge(region, name, rows[:, region] if isinstance(self.bag, Regions) else rows)
+        self.progress = min(1.0, self._seconds / self.options.learn)
         if verdicts:
             self.surprise = max(verdict.surprise for verdict in verdicts)
 
-    def _judge(self, region: int, name: str, rows: Array) -> list[Verdict]:
-        """Add rows to the watcher of a region, and report what it finds."""
-        watcher = self._watchers[region]
+    @property
+    def _seconds(self) -> float:
+        """The time that all bags have described."""
+        return min(self._rows) * self._period / self._rate if self._rate else 0.0
+
+    def _judge(self, unit: int, rows: Array) -> list[Verdict]:
+        """Add rows to the watcher of a region and a bag, and report what it finds."""
+        watcher, (name, title) = self._watchers[unit], self._units[unit]
         if watcher is None:
             return []
         was_learning = watcher.learnt is None
         try:
             verdicts, events = watcher.update(rows)
         except StreamError as error:
-            self._watchers[region] = None
+            self._watchers[unit] = None
             if not any(self._watchers):
                 raise
-            self._report({"type": "note", "text": f"{name} is not watched: {error}"})
+            what = " by ".join(filter(None, [name, title]))
+            self._report({"type": "note", "text": f"{what} is not watched: {error}"})
             return []
         if self.outputs.windows:
             for verdict in verdicts:
-                self._report({"type": "window", "region": name or None, **asdict(verdict)})
-        for event in events:
+                self._report(
+                    {"type": "window", "region": name or None, "bag": title or None, **asdict(verdict)}
+                )
+        for event in self._joined(self._units[unit], events, watcher.event):
             self._end(name, event)
         if was_learning and watcher.learnt is not None:
-            self._report(self._about(name, watcher))
+            self._report(self._about(self._units[unit], watcher))
             path = self.outputs.learnt
             if path is not None and not any(one and one.learnt is None for one in self._watchers):
                 self._attempt(self.save_normal, path)
             self._is_due = True
-        if watcher.event is not None and name not in self._open:
-            self._open[name] = watcher.event.start
+        found = self._joint[name].event
+        if found is not None and name not in self._open:
+            self._open[name] = found.start
             if self._recorder is not None:
-                self._recorder.begin(name, watcher.event.start)
-            facts = event_record(watcher.event, self._began)
+                self._recorder.begin(name, found.start)
+            facts = event_record(found, self._began)
             known = {key: value for key, value in facts.items() if key not in OF_THE_END}
             self._report({"type": "event_start", "region": name or None, **known})
             self._is_due = True
         return verdicts
+
+    def _joined(self, unit: tuple[str, str], ended: list[Event], event: Event | None) -> list[Event]:
+        """Return the events of a region that have ended for all bags."""
+        name, title = unit
+
+        def named(one: Event) -> Event:
+            return replace(one, bag=title, per_day=one.per_day * len(self._bags))
+
+        return self._joint[name].update(title, [*map(named, ended)], None if event is None else named(event))
 
     def _end(self, name: str, event: Event) -> None:
         """Report an event that has ended, and write its row and its clip."""
@@ -427,27 +463,30 @@ class Session:
 
     def _gap(self, moment: float) -> None:
         """Begin new windows, because frames are missing before a time."""
-        missing = max(0, round(moment * self._rate / self._period) - self._rows)
-        for watcher in self._watchers:
+        first = round(moment * self._rate / self._period)
+        missing = [max(0, first - rows) for rows in self._rows]
+        for unit, watcher in enumerate(self._watchers):
             if watcher is not None:
-                watcher.gap(missing)
-        self._rows += missing
+                watcher.gap(missing[unit % len(self._bags)])
+        self._rows = [rows + more for rows, more in zip(self._rows, missing, strict=True)]
+        self._repeated = [0 for _ in self._bags]
         self._positions.clear()
-        self._live = LiveBag(self.bag)
-        self._report({"type": "gap", "time": moment, "seconds": missing * self._period / self._rate})
+        self._live = [LiveBag(bag) for bag in self._bags]
+        self._report({"type": "gap", "time": moment, "seconds": max(missing) * self._period / self._rate})
 
     def _heard(self, name: str, details: dict[str, Any]) -> None:
         """Report what the video says of its connection."""
         self._report({"type": "reconnect" if name == "lost" else name, **details})
 
-    def _about(self, name: str, watcher: Watcher) -> dict[str, Any]:
-        """Return what is known of the alarms of a region when it has learnt."""
+    def _about(self, unit: tuple[str, str], watcher: Watcher) -> dict[str, Any]:
+        """Return what is known of the alarms of a region, by a bag, when it has learnt."""
         assert watcher.observed is not None
         seen = watcher.observed
         low, high = seen.interval
         return {
             "type": "learnt",
-            "region": name or None,
+            "region": unit[0] or None,
+            "bag": unit[1] or None,
             "learn_seconds": self.options.learn,
             "asked_per_day": DAY * self.options.false_alarms,
             "observed_per_day": DAY * seen.events / seen.seconds,
@@ -463,7 +502,7 @@ class Session:
         return {
             "type": "end",
             "reason": "stopped" if self._is_stopped else "end of the video",
-            "seconds": self._rows * self._period / self._rate if self._rate else 0.0,
+            "seconds": self._seconds,
             "frames": self.frames,
             "skipped": self.skipped,
             "reconnections": self.video.reconnections,
@@ -498,7 +537,7 @@ class Session:
             "open": self._open,
             "skipped": self.skipped,
             "table_length": None if self._table is None else self._table.length,
-            "watchers": pack(self._watchers),
+            "watchers": pack([self._watchers, list(self._joint.values())]),
         }
 
     def _continue(self, path: Path) -> None:
@@ -512,12 +551,14 @@ class Session:
                         f"{state['settings'].get(name)!r}, not {value!r}; use the same options, or remove it"
                     )
             self._next = Position(**state["position"])
-            self.frames, self._rows, self._rate = state["frames"], state["rows"], state["rate"]
+            self.frames, self._rows, self._rate = state["frames"], list(state["rows"]), state["rate"]
+            self._repeated = [rows - min(self._rows) for rows in self._rows]
             self.events, self._skipped, self._began = state["events"], state["skipped"], state["began"]
             self._open, self._table_length = state["open"], state["table_length"]
             if self._began is not None:  # the times of a live video go on by the time of day
                 self._next = replace(self._next, time=max(self._next.time, self.now() - self._began))
-            self._watchers = unpack(state["watchers"])
+            self._watchers, joint = unpack(state["watchers"])
+            self._joint = dict(zip(self.names, joint, strict=True))
         except FileError:
             raise
         except Exception as error:  # a damaged or malicious file may raise any exception
