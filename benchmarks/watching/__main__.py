@@ -1,9 +1,11 @@
 """Watching a process: false alarms, events that are found, speed and memory, as Markdown tables.
 
-`python -m benchmarks.watching [FOLDER] [--rows rates,events,ranking,kinds,joined,windows,speed,memory]
-[--seeds 20:30] [--hours 1] [--page docs/watch.md]`: the videos of the seeds have so many normal hours, twice
+`python -m benchmarks.watching [FOLDER] [--rows rates,events,ranking,kinds,joined,windows,speed,memory,
+lasting,unchanged] [--seeds 20:30] [--hours 1] [--orders 20] [--cache FOLDER]
+[--page docs/watch.md]`: the videos of the seeds have so many normal hours, twice
 as many to learn from, and half as many with events. With a folder of real clips (one folder per class)
-they are joined and watched, and sliding windows are measured on them. With `--page` the tables also replace
+they are joined and watched, and sliding windows are measured on them. The rows
+lasting and unchanged are of a folder of road clips, in so many orders. With `--page` the tables also replace
 those of the page.
 """
 
@@ -26,9 +28,11 @@ from benchmarks.watching.detection import (
     rate_rows,
     watch_seeds,
 )
+from benchmarks.watching.road import lasting_rows, unchanged_rows
 from benchmarks.watching.running import memory_rows, speed_rows
 
 PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "opencv-python-headless", "stumpy", "av")
+OF_CLIPS = ("joined", "lasting", "unchanged", "windows")
 
 
 def main() -> None:
@@ -42,6 +46,8 @@ def main() -> None:
     parser.add_argument("--rows", default="rates,events,ranking,kinds,joined,windows,speed,memory")
     parser.add_argument("--seeds", default="20:30")
     parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--orders", type=int, default=20)
+    parser.add_argument("--cache", type=Path)
     parser.add_argument("--page", type=Path)
     arguments = parser.parse_args()
     names = arguments.rows.split(",")
@@ -57,6 +63,8 @@ def main() -> None:
         "ranking": lambda: ranking_rows(watched()),
         "kinds": lambda: kind_rows(seeds, arguments.hours),
         "joined": lambda: joined_rows(arguments.folder),
+        "lasting": lambda: lasting_rows(arguments.folder, arguments.cache, arguments.orders),
+        "unchanged": lambda: unchanged_rows(arguments.folder, arguments.cache, arguments.orders),
         "windows": lambda: windows.rows(arguments.folder),
         "speed": speed_rows,
         "memory": memory_rows,
@@ -64,8 +72,10 @@ def main() -> None:
     if unknown := set(names) - set(rows):
         parser.error(f"--rows has {', '.join(sorted(unknown))}, but it must be some of {', '.join(rows)}")
     for name in names:
-        folder = ["FOLDER"] if arguments.folder and name in ("joined", "windows") else []
+        folder = ["FOLDER"] if arguments.folder and name in OF_CLIPS else []
         given = [f"--{key}={getattr(arguments, key)}" for key in ("seeds", "hours")]
+        if name in ("lasting", "unchanged"):
+            folder.append(f"--orders={arguments.orders}")
         sizes = given if name in ("rates", "events", "ranking", "kinds") else []
         command = shlex.join(["python", "-m", "benchmarks.watching", *folder, "--rows", name, *sizes])
         mark = f"python -m benchmarks.watching --rows {name}"
