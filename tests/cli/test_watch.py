@@ -144,6 +144,38 @@ def test_sentences_json_and_a_model(video, capsys, tmp_path, expected):
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
+def test_learning_from_recordings_and_more_normal_video(film, video, capsys, tmp_path):
+    paths = [tmp_path / f"{k}.mkv" for k in range(3)]
+    for path, part in zip(paths, (film[:230], film[220:450], film[100:430]), strict=True):
+        write_video(path, part, RATE, lossless=True)
+    first, second = tmp_path / "first.normal", tmp_path / "second.normal"
+    recordings = f"{paths[0]},{paths[1]}"
+    options = ("--false-alarms", "1/10min", "--bags", "lbp-top")
+    learnt = lines(capsys, video, "--learn", recordings, *WINDOWS, *options[:4], "--save-normal", first)
+    assert len(events_of(learnt)) > 0
+    assert all(event[1] > 50.0 for event in events_of(learnt))
+    # No window is in two recordings of 228 rows; those of the first half are compared with.
+    (about,) = [record for record in learnt if record["type"] == "learnt"]
+    assert about["learn_seconds"] == pytest.approx(46.0, abs=0.2)
+    count = len(load_normal(first).learnt[0].scores)
+    more = lines(
+        capsys, video, "--normal", first, *options[:2], "--calibrate", paths[2], "--save-normal", second
+    )
+    (again,) = [record for record in more if record["type"] == "learnt"]
+    scores = load_normal(second).learnt[0].scores
+    assert len(scores) == count + (328 - 20) // 5 + 1
+    assert again["observed_seconds"] == pytest.approx(len(scores) * 0.5)
+    assert again["promised_per_day"] < about["promised_per_day"]
+    np.testing.assert_array_equal(scores[:count], load_normal(first).learnt[0].scores)
+    for words, told in (
+        (("--calibrate", paths[2]), "--calibrate needs --normal"),
+        (("--learn", f"{paths[0]},none.mp4"), "--learn has none.mp4, but there is no such file"),
+    ):
+        code, _, err = call(capsys, "watch", video, *words)
+        assert code == 2
+        assert told in err
+
+
 def test_a_grid_and_clips(capsys, tmp_path, film):
     path, clips = tmp_path / "two.mkv", tmp_path / "clips"
     normal = np.roll(film, 200, axis=0)[:560]

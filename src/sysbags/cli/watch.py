@@ -36,6 +36,7 @@ from sysbags.errors import ParameterError
 if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
     from sysbags.bags.union import BagUnion
+    from sysbags.watch.checkpoint import Normal
     from sysbags.watch.session import Session
 
 # What moves and how: the first bag sees in a few frames whether something is slower, the second how fast.
@@ -84,7 +85,20 @@ def watch(
         Path | None, option("What is normal, from --save-normal of another run.", "MODEL")
     ] = None,
     learn: Annotated[
-        str | None, option("Learn what is normal from the beginning.", "TIME", default=LEARN)
+        str | None,
+        option(
+            "Learn what is normal from the beginning, or from whole recordings: a.mp4,b.mp4.",
+            "TIME|FILES",
+            default=LEARN,
+        ),
+    ] = None,
+    calibrate: Annotated[
+        str | None,
+        option(
+            "Recordings of more normal video, a.mp4,b.mp4: with --normal, how often it gives false alarms "
+            "becomes better known.",
+            "FILES",
+        ),
     ] = None,
     save_normal: Annotated[Path | None, option("Write what was learnt to a file.", "MODEL")] = None,
     false_alarms: Annotated[str, option("How many events may be false: 1/day, 2/h.", "RATE")] = FALSE_ALARMS,
@@ -129,28 +143,35 @@ def watch(
     from sysbags.bags.union import BagUnion
     from sysbags.means.compilation import compiled_for
     from sysbags.watch.checkpoint import load_normal
+    from sysbags.watch.checkpoint import save_normal as write_normal
+    from sysbags.watch.learning import calibrated, learn_recordings
     from sysbags.watch.session import Outputs, Session
 
     options: dict[str, Any] = {
         "false_alarms": rate_per_second(false_alarms, "--false-alarms"),
         "adapt": None if adapt is None else seconds_of(adapt, "--adapt"),
     }
+    recordings = _recordings(learn, "--learn") if learn and _is_files(learn) else []
+    if calibrate is not None and normal is None and not recordings:
+        raise ParameterError("--calibrate needs --normal, or --learn with recordings")
+    found: Normal | None = None
     outputs = Outputs(
         events=events,
         clips=save_clips,
-        learnt=save_normal,
+        learnt=None if calibrate is not None or recordings else save_normal,
         checkpoint=checkpoint,
         checkpoint_every=seconds_of(checkpoint_every, "--checkpoint-every"),
         windows=windows,
     )
     if normal is not None:
         names = ("--learn", "--length", "--step", "--grid", "--mask", "--save-normal")
-        own = given(learn=learn, length=length, step=step, grid=grid, mask=mask, save_normal=save_normal)
+        kept = None if calibrate is not None else save_normal
+        own = given(learn=learn, length=length, step=step, grid=grid, mask=mask, save_normal=kept)
         asked = [name for name, value in zip(names, own, strict=True) if value]
         for name in [*asked, *settings.given()]:
             raise ParameterError(f"--normal says what was learnt, and how: leave out {name}")
         found = load_normal(normal)
-        bag, options["normal"] = found.bag, found
+        bag = found.bag
     else:
         has_regions = grid is not None or mask is not None
         settings = replace(settings, bags=settings.bags or (WATCHED_IN_REGIONS if has_regions else WATCHED))
@@ -163,15 +184,23 @@ def watch(
         identifier = settings.make_identifier()
         if identifier.order == "auto":
             raise ParameterError("--order is auto, but all windows must have the same order: give a number")
-        options |= {
-            "learn": seconds_of(learn or LEARN, "--learn"),
+        size = None if is_network else settings.size
+        how = {
             "length": length or 100,
             "step": step or 10,
             "order": identifier.order,
             "kernel": identifier.kernel,
-            "size": None if is_network else settings.size,
         }
+        if not recordings:
+            options |= {"learn": seconds_of(learn or LEARN, "--learn"), **how, "size": size}
     with compiled_for("alignment"):
+        if recordings:
+            found = learn_recordings(recordings, bag, rate=rate, size=size, **how)
+        if found is not None and calibrate is not None:
+            found = calibrated(found, _recordings(calibrate, "--calibrate"))
+        if found is not None and outputs.learnt is None and save_normal is not None:
+            write_normal(save_normal, found)
+        options["normal"] = found
         session = Session(
             source,
             bag,
@@ -194,6 +223,20 @@ def watch(
         )
     if session.failures:
         raise typer.Exit(2)
+
+
+def _is_files(text: str) -> bool:
+    """Return whether a value names files, and is no time such as 10min."""
+    return "," in text or Path(text).exists()
+
+
+def _recordings(text: str, option: str) -> list[Path]:
+    """Return the files that "a.mp4,b.mp4" names."""
+    paths = [Path(part.strip()) for part in text.split(",")]
+    for path in paths:
+        if not path.is_file():
+            raise FileError(f"{option} has {path}, but there is no such file")
+    return paths
 
 
 def _bag(settings: VideoSettings) -> BagTransformer | BagUnion:

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from sysbags._common.files import check_folder
 from sysbags._common.parallel import ONE_BLAS_THREAD
 from sysbags._common.types import Array
@@ -33,6 +35,7 @@ from sysbags.video import (
 )
 from sysbags.watch.alarms import Event, Joint, Verdict
 from sysbags.watch.checkpoint import Normal, pack, save_normal, unpack
+from sysbags.watch.learning import Described, Unit
 from sysbags.watch.recording import MARGIN, EventTable, Recorder, event_record
 from sysbags.watch.watcher import DAY, Learnt, Watcher
 
@@ -42,6 +45,7 @@ MEASURED = 25  # intervals between frames, from which the rate of a video is mea
 # Seconds from which regions should learn: less gave more false alarms than asked for, see docs/watch.md.
 # Without following slow changes, 750 seconds were too few, and an hour is a guess.
 ENOUGH, ENOUGH_WITHOUT_ADAPT = 600.0, 3600.0
+
 TOLERANCE = 0.01  # relative, between the rate of a video and that of what was learnt
 
 Report = Callable[[dict[str, Any]], None]
@@ -145,22 +149,9 @@ class Session:
         self.bag, self.normal, self.outputs, self.now = bag, normal, outputs or Outputs(), now
         self.names = bag.names if isinstance(bag, Regions) else [""]
         single = bag.bag if isinstance(bag, Regions) else bag
-        if single.requires_fit:
-            raise ParameterError(
-                f"{type(single).__name__} has to be fitted to clips first, but a video is watched without: "
-                "use another bag, for instance LocalBinaryPatterns"
-            )
-        self._bags: list[Any] = [bag] if isinstance(bag, Regions) else single.members()
-        titles = [name for name, _ in bag.named_bags()] if isinstance(bag, BagUnion) else [""]
-        # Each region by each bag has a watcher.
-        self._units = [(region, title) for region in self.names for title in titles]
+        described = Described.by(bag)
+        self._bags, self._units, self._period = described.bags, described.units, described.period
         self._live = [LiveBag(one) for one in self._bags]
-        periods = {one.step or one.window for one in self._bags}
-        if len(periods) > 1:
-            raise ParameterError(
-                f"the bags have steps of {sorted(periods)} frames, but all must have the same"
-            )
-        (self._period,) = periods  # frames from one bag to the next
         asked = WatcherOptions(**options)
         each = check_positive(asked.false_alarms, "false_alarms") / len(self._units)
         self.options = replace(asked, false_alarms=each)
@@ -195,7 +186,7 @@ class Session:
         self._fixed_rate = rate
         self.video = open_live(
             source,
-            colour="rgb" if any(one.colour == "rgb" for one in single.members()) else "grey",
+            colour=described.colour,
             rate=rate,
             size=size,
             start=self._next if self.outputs.clips is None else self._rewound(Path(source), self._next),
@@ -263,7 +254,7 @@ class Session:
             self._save()
             for unit, watcher in zip(self._units, self._watchers, strict=False):
                 for event in [] if watcher is None else self._joined(unit, watcher.finish(), None):
-                    self._end(unit[0], event)
+                    self._end(unit.region, event)
             report(self._summary())
             checkpoint = self.outputs.checkpoint
             if checkpoint is not None and not self._is_stopped and Path(self.video.source).is_file():
@@ -369,15 +360,16 @@ class Session:
                 self._recorder.add(placed.frame)
         pictures = [placed.frame.picture for placed in batch]
         complete, verdicts = min(self._rows), []
+        described: list[Array] = [np.empty(0) for _ in self._bags]
         for place, live in enumerate(self._live):
             rows = live.update(pictures)
             again = min(self._repeated[place], len(rows))
             self._repeated[place] -= again
             self._rows[place] += len(rows) - again
-            for unit, (region, _) in enumerate(self._units):
-                if unit % len(self._bags) == place and len(rows) > again:
-                    own = rows[:, self.names.index(region)] if isinstance(self.bag, Regions) else rows
-                    verdicts += self._judge(unit, own[again:])
+            described[place] = rows[again:]
+        for k, unit in enumerate(self._units):
+            if len(described[unit.place]):
+                verdicts += self._judge(k, unit.rows(described))
         for _ in range(min(self._period * (min(self._rows) - complete), len(self._positions))):
             self._positions.popleft()
         self.progress = min(1.0, self._seconds / self.options.learn)
@@ -389,16 +381,17 @@ class Session:
         """The time that all bags have described."""
         return min(self._rows) * self._period / self._rate if self._rate else 0.0
 
-    def _judge(self, unit: int, rows: Array) -> list[Verdict]:
+    def _judge(self, k: int, rows: Array) -> list[Verdict]:
         """Add rows to the watcher of a region and a bag, and report what it finds."""
-        watcher, (name, title) = self._watchers[unit], self._units[unit]
+        watcher, unit = self._watchers[k], self._units[k]
+        name, title = unit.region, unit.bag
         if watcher is None:
             return []
         was_learning = watcher.learnt is None
         try:
             verdicts, events = watcher.update(rows)
         except StreamError as error:
-            self._watchers[unit] = None
+            self._watchers[k] = None
             if not any(self._watchers):
                 raise
             what = " by ".join(filter(None, [name, title]))
@@ -409,10 +402,10 @@ class Session:
                 self._report(
                     {"type": "window", "region": name or None, "bag": title or None, **asdict(verdict)}
                 )
-        for event in self._joined(self._units[unit], events, watcher.event):
+        for event in self._joined(unit, events, watcher.event):
             self._end(name, event)
         if was_learning and watcher.learnt is not None:
-            self._report(self._about(self._units[unit], watcher))
+            self._report(self._about(unit, watcher))
             path = self.outputs.learnt
             if path is not None and not any(one and one.learnt is None for one in self._watchers):
                 self._attempt(self.save_normal, path)
@@ -428,14 +421,14 @@ class Session:
             self._is_due = True
         return verdicts
 
-    def _joined(self, unit: tuple[str, str], ended: list[Event], event: Event | None) -> list[Event]:
+    def _joined(self, unit: Unit, ended: list[Event], event: Event | None) -> list[Event]:
         """Return the events of a region that have ended for all bags."""
-        name, title = unit
 
         def named(one: Event) -> Event:
-            return replace(one, bag=title, per_day=one.per_day * len(self._bags))
+            return replace(one, bag=unit.bag, per_day=one.per_day * len(self._bags))
 
-        return self._joint[name].update(title, [*map(named, ended)], None if event is None else named(event))
+        now = None if event is None else named(event)
+        return self._joint[unit.region].update(unit.bag, [*map(named, ended)], now)
 
     def _end(self, name: str, event: Event) -> None:
         """Report an event that has ended, and write its row and its clip."""
@@ -465,9 +458,9 @@ class Session:
         """Begin new windows, because frames are missing before a time."""
         first = round(moment * self._rate / self._period)
         missing = [max(0, first - rows) for rows in self._rows]
-        for unit, watcher in enumerate(self._watchers):
+        for unit, watcher in zip(self._units, self._watchers, strict=True):
             if watcher is not None:
-                watcher.gap(missing[unit % len(self._bags)])
+                watcher.gap(missing[unit.place])
         self._rows = [rows + more for rows, more in zip(self._rows, missing, strict=True)]
         self._repeated = [0 for _ in self._bags]
         self._positions.clear()
@@ -478,15 +471,15 @@ class Session:
         """Report what the video says of its connection."""
         self._report({"type": "reconnect" if name == "lost" else name, **details})
 
-    def _about(self, unit: tuple[str, str], watcher: Watcher) -> dict[str, Any]:
+    def _about(self, unit: Unit, watcher: Watcher) -> dict[str, Any]:
         """Return what is known of the alarms of a region, by a bag, when it has learnt."""
         assert watcher.observed is not None
         seen = watcher.observed
         low, high = seen.interval
         return {
             "type": "learnt",
-            "region": unit[0] or None,
-            "bag": unit[1] or None,
+            "region": unit.region or None,
+            "bag": unit.bag or None,
             "learn_seconds": self.options.learn,
             "asked_per_day": DAY * self.options.false_alarms,
             "observed_per_day": DAY * seen.events / seen.seconds,

@@ -149,6 +149,7 @@ class Watcher:
                 f"learn is {learn:g} s, but windows of {length / rate:g} s need at least "
                 f"{2.0 * SMALLEST * length / rate:g} s to learn from"
             )
+        self._until = self.learn  # seconds until which is learnt
         self.offset = 0  # rows before the last gap
         self.references: list[Window] = []
         self.seen = 0  # windows so far
@@ -255,9 +256,19 @@ class Watcher:
             self.failures += 1
         else:
             self.scores.append(self._scores(window))
-        if seconds >= self.learn:
-            _check_count(len(self.scores), SMALLEST * self.patience // 2)
-            self._watch(Learnt(process, np.array(self.scores), self.failures))
+        if seconds >= self._until:
+            self.end_learning()
+
+    def learn_more(self) -> None:
+        """Learn from all rows until `end_learning` is called, also after the time to learn."""
+        self.learnt, self._until = None, np.inf
+
+    def end_learning(self) -> None:
+        """Begin to watch, with what was learnt so far: more than half of the time to learn is needed."""
+        if self.process is None:
+            raise StreamError(f"the video is too short: {self.learn:g} s are needed to learn what is normal")
+        _check_count(len(self.scores), SMALLEST * self.patience // 2)
+        self._watch(Learnt(self.process, np.array(self.scores), self.failures))
 
     def _watch(self, learnt: Learnt) -> None:
         """Begin to watch, with what was learnt."""
