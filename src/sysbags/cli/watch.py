@@ -31,7 +31,7 @@ from sysbags.cli._options import (
     with_settings,
 )
 from sysbags.cli._output import check_inputs, check_out, note, note_error, number, say
-from sysbags.errors import ParameterError
+from sysbags.errors import FileError, ParameterError
 
 if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer

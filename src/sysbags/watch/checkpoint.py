@@ -52,7 +52,7 @@ SEQUENCES: dict[str, Callable[[Any], Any]] = {"list": list, "tuple": tuple, "deq
 # The shapes of the arrays of what was learnt; a letter is the same length in all of them.
 FORMS = {
     "Learnt": {"scores": "ns"},
-    "NormalProcess": {"observers": "Rkd", "spectra": "3Rm", "features": "RLd", "norms": "RL"},
+    "NormalProcess": {"observers": "Rkd", "spectra": "4Rm", "features": "RLd", "norms": "RL"},
     "SystemStack": {"orders": "R", "transition": "Rmm", "observer_gram": "Rmm", "mean_norm": "R"},
     "Motion": {
         "center": "d",
