@@ -202,7 +202,7 @@ def test_what_does_not_fit_the_command_line_is_left_out(capsys, write, classes, 
     assert call_json(capsys, "inspect", clip, "--bags", "lbp")["systems"][0]["order"] == 3
     assert call_json(capsys, "fit", classes, "--out", model, "--preset", "fast")["clips"] == 4
     evaluated = call_json(capsys, "evaluate", classes, "--bags", "lbp", "--classifier", "nearest-mean")
-    assert len(evaluated["methods"]) == 1
+    assert [method["kind"] for method in evaluated["methods"]] == ["systems", "averages"]
     write("[fit]\npreset = 'fast'\nlambda-a = 0.5\nlambda-mu = 1")
     assert call_json(capsys, "fit", classes, "--out", model, "--bags", "lbp")["clips"] == 4
     write("[fit]\npreset = 'fast'\nbags = 'lbp'")
