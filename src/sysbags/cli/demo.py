@@ -8,6 +8,7 @@ from typing import Annotated
 
 from sysbags._common.files import check_folder
 from sysbags._common.messages import Stages
+from sysbags._common.parallel import check_jobs
 from sysbags.cli._options import Json, NJobs, RandomState, option, out_option
 from sysbags.cli._output import check_out, print_json, say, show_seconds, show_table
 
@@ -29,6 +30,7 @@ def demo(
 
     Example: sysbags demo --out demo, then open demo/report.html
     """
+    check_jobs(n_jobs)
     check_folder(out)
 
     from sysbags.evaluate.demo import Settings, experiment
