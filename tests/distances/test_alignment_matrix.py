@@ -9,7 +9,9 @@ import pytest
 
 import sysbags
 from sysbags.datasets import make_streams
+from sysbags.distances import alignment_matrix as alignment_module
 from sysbags.distances.alignment_matrix import alignment_bounds, alignment_matrix
+from sysbags.errors import ParameterError
 
 
 @pytest.mark.parametrize("lambda_a", [0.0, 0.05, 0.25, 4.0])
@@ -36,3 +38,74 @@ def test_bounds_are_those_of_single_pairs(normal_form):
         for first in systems[:4]
     ]
     np.testing.assert_allclose(bounds, expected, rtol=0, atol=1e-10)
+
+
+# Cutoff and nearest -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def spread_systems():
+    streams, _ = make_streams(classes=3, per_class=7, frames=40, bins=12, random_state=4)
+    return [sysbags.identify(stream, 3) for stream in streams]
+
+
+@pytest.fixture
+def aligned(monkeypatch):
+    """How many pairs are aligned."""
+    counts = []
+    align = alignment_module._align
+
+    def counted(gram, pairs, *others):
+        counts.append(len(pairs))
+        return align(gram, pairs, *others)
+
+    monkeypatch.setattr(alignment_module, "_align", counted)
+    return counts
+
+
+def masked(distances, count, both):
+    """The distances to the nearest alone, by sorting."""
+    others = distances + np.diag(np.full(len(distances), np.inf)) if both else distances
+    kept = others <= np.sort(others, axis=1)[:, count - 1 : count]
+    return np.where((kept | kept.T) if both else kept, distances, np.inf)
+
+
+@pytest.mark.parametrize("cutoff", [np.inf, 4.0])
+def test_only_the_nearest(spread_systems, cutoff):
+    gram = sysbags.cross_gram(spread_systems)
+    expected = masked(alignment_matrix(gram, lambda_mu=1.0), 3, True)
+    np.fill_diagonal(expected, 0.0)
+    expected[expected > cutoff] = np.inf
+    assert 21 < np.isfinite(expected).sum() < 21 * 12
+    found = alignment_matrix(gram, lambda_mu=1.0, n_neighbors=3, cutoff=cutoff)
+    np.testing.assert_array_equal(found, expected)
+    gram = sysbags.cross_gram(spread_systems[:4], spread_systems[4:])
+    expected = masked(alignment_matrix(gram), 2, False)
+    np.testing.assert_array_equal(alignment_matrix(gram, n_neighbors=2), expected)
+    np.testing.assert_array_equal(alignment_matrix(gram, n_neighbors=99), alignment_matrix(gram))
+
+
+@pytest.mark.parametrize("metric", ["alignment", "martin"])
+def test_a_cutoff(spread_systems, metric, tmp_path):
+    every = sysbags.pairwise_distances(spread_systems, metric=metric)
+    cutoff = float(np.median(every))
+    expected = np.where(every > cutoff, np.inf, every)
+    found = sysbags.pairwise_distances(spread_systems, metric=metric, cutoff=cutoff)
+    np.testing.assert_array_equal(found, expected)
+    out = sysbags.pairwise_distances(spread_systems, metric=metric, cutoff=cutoff, out=tmp_path / "d.npy")
+    np.testing.assert_array_equal(out, expected)
+    with pytest.raises(ParameterError, match=r"^cutoff is nan, but it must be a squared distance"):
+        sysbags.pairwise_distances(spread_systems, metric=metric, cutoff=np.nan)
+
+
+def test_bounds_spare_alignments(spread_systems, aligned):
+    gram = sysbags.cross_gram(spread_systems)
+    count = len(spread_systems) * (len(spread_systems) - 1) // 2
+    alignment_matrix(gram, lambda_mu=10.0)
+    assert aligned == [count]
+    aligned.clear()
+    alignment_matrix(gram, lambda_mu=10.0, n_neighbors=1)
+    assert 0 < sum(aligned) < 0.2 * count
+    aligned.clear()
+    sysbags.pairwise_distances(spread_systems, cutoff=0.0)
+    assert sum(aligned) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
@@ -15,6 +16,8 @@ from sysbags.distances.certificates import spectral_bound, transition_spectra
 from sysbags.distances.gram import CrossGram, SystemStack, mean_term
 
 PAIRS_PER_CHUNK = 256
+ROUND_OFF = 1e-9
+"""A bound may be above its distance by this share of the norms: a search ends with a slope that is not 0."""
 
 
 def alignment_matrix(
@@ -22,6 +25,8 @@ def alignment_matrix(
     lambda_a: float = 0.25,
     lambda_mu: float = 0.0,
     *,
+    cutoff: float = np.inf,
+    n_neighbors: int | None = None,
     starts: int | None = None,
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
@@ -30,24 +35,53 @@ def alignment_matrix(
 
     For the options see `align_blocks`. By default there are fewer starts, and no last steps, where the
     CrossGram is approximate. The result does not depend on `n_jobs`.
+
+    Distances above `cutoff` are infinite, and so are those that are not among the `n_neighbors` smallest of
+    their row (or of their column, within one collection). Most of these pairs are excluded by
+    `alignment_bounds` and not aligned; what is returned is the same as without bounds.
     """
     weight, weight_mu = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
-    distances = _norms(gram.rows, weight)[:, None] + _norms(gram.columns, weight)[None, :]
-    distances += weight_mu * mean_term(gram)
-    if gram.symmetric:
-        pairs = np.column_stack(np.triu_indices(len(distances), 1))
+    constant = _norms(gram.rows, weight)[:, None] + _norms(gram.columns, weight)[None, :]
+    constant += weight_mu * mean_term(gram)
+    distances = np.full(constant.shape, np.inf)
+    seed = seed_of(random_state)
+
+    def align_where(wanted: npt.NDArray[np.bool_]) -> None:
+        pairs = np.argwhere(np.triu(wanted | wanted.T, 1) if gram.symmetric else wanted)
+
+        def put(chunk: IntArray, values: Array, rotations: Array) -> None:
+            i, j = pairs[chunk].T
+            distances[i, j] = np.maximum(constant[i, j] - 2.0 * values, 0.0)
+            if gram.symmetric:
+                distances[j, i] = distances[i, j]
+
+        _align(gram, pairs, weight, put, starts, seed, n_jobs)
+
+    if n_neighbors is None and cutoff == np.inf:
+        align_where(np.ones(constant.shape, dtype=bool))
     else:
-        pairs = np.column_stack([axis.ravel() for axis in np.indices(distances.shape)])
-
-    def subtract(chunk: IntArray, values: Array, rotations: Array) -> None:
-        i, j = pairs[chunk].T
-        distances[i, j] -= 2.0 * values
-
-    _align(gram, pairs, weight, subtract, starts, seed_of(random_state), n_jobs)
+        bounds = alignment_bounds(gram, weight, weight_mu) - ROUND_OFF * constant
+        if gram.symmetric:
+            np.fill_diagonal(bounds, np.inf)
+        near = bounds <= cutoff
+        if n_neighbors is not None:
+            # The distances of the pairs with the smallest bounds bound what is left.
+            align_where(near & (bounds <= _nth_smallest(bounds, n_neighbors, gram.symmetric)))
+            near &= bounds <= _nth_smallest(distances, n_neighbors, gram.symmetric)
+        align_where(near & np.isinf(distances))
+        if n_neighbors is not None:
+            distances[distances > _nth_smallest(distances, n_neighbors, gram.symmetric)] = np.inf
+        distances[distances > cutoff] = np.inf
     if gram.symmetric:
-        upper = np.triu(distances, 1)
-        distances = upper + upper.T
-    return np.maximum(distances, 0.0)
+        np.fill_diagonal(distances, 0.0)
+    return distances
+
+
+def _nth_smallest(values: Array, n: int, symmetric: bool) -> Array:
+    """Return the n-th smallest of each row, (K, 1), or the larger of each pair's two rows, (K, K)."""
+    last = min(n, values.shape[1]) - 1
+    smallest = np.partition(values, last, axis=1)[:, last : last + 1]
+    return np.maximum(smallest, smallest.T) if symmetric else smallest
 
 
 def alignment_parts(

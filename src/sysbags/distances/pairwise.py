@@ -26,6 +26,7 @@ def pairwise_distances(
     *,
     lambda_a: Weight = 0.25,
     lambda_mu: Weight = 0.0,
+    cutoff: float = np.inf,
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
     embedding: StreamEmbedding | None = None,
@@ -51,6 +52,8 @@ def pairwise_distances(
         the weight of each lag relative to the lag before. The last three metrics have no weights. With
         "scale", for the unit-variance form, the parts have the same unit: see
         `sysbags.distances.pairwise.scaled_weights`, of `systems`.
+    cutoff : float, optional
+        Squared distances above it are infinite. Pairs whose lower bound is above it are not aligned.
     random_state : int, Generator or None, default=0
         Seed of the starts of the search for rotations.
     n_jobs : int, optional
@@ -99,11 +102,13 @@ def pairwise_distances(
     weights = resolve_weights(rows, metric, lambda_a, lambda_mu)
     if check_integer(exact_nearest, "exact_nearest", minimum=0) and out is not None:
         raise ParameterError("exact_nearest needs all distances in memory, so out must be None")
+    if not cutoff >= 0.0:
+        raise ParameterError(f"cutoff is {cutoff}, but it must be a squared distance, at least 0")
     seed = seed_of(random_state)
     _check_defined(rows, None if work.symmetric else columns, metric, weights)
-    parameters = {"metric": metric, "weights": list(weights), "seed": seed}
+    parameters = {"metric": metric, "weights": list(weights), "seed": seed, "cutoff": cutoff}
     output = work.output("distances", out, {"": ()}, parameters)
-    shared = (work.rows.kernel, metric, weights, seed)
+    shared = (work.rows.kernel, metric, weights, seed, cutoff)
     (squared,) = work.compute(_tile_distances, shared, output, "distances")
     if exact_nearest and embedding is not None:
         pairs = work.rows.systems, work.columns.systems, metric, weights, seed
@@ -118,10 +123,16 @@ def _tile_distances(
     metric: str,
     weights: tuple[float, float],
     seed: int,
+    cutoff: float,
 ) -> tuple[Array]:
     gram = tile_gram(tile, kernel, restore=True)
     lambda_a, lambda_mu = weights
-    return (distance_matrix(gram, metric, lambda_a=lambda_a, lambda_mu=lambda_mu, random_state=seed),)
+    options: dict[str, Any] = {"cutoff": cutoff} if metric == "alignment" else {}
+    squared = distance_matrix(
+        gram, metric, lambda_a=lambda_a, lambda_mu=lambda_mu, random_state=seed, **options
+    )
+    squared[squared > cutoff] = np.inf
+    return (squared,)
 
 
 def _replace_nearest(
@@ -185,11 +196,13 @@ def distance_matrix(
     lambda_mu: Weight = 0.0,
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
+    **options: Any,
 ) -> Array:
-    """Return `pairwise_distances` from a CrossGram."""
+    """Return `pairwise_distances` from a CrossGram; other options are those of `alignment_matrix`."""
     entry = METRICS[check_choice(metric, "metric", METRICS)]
     weights = resolve_weights(gram.rows, metric, lambda_a, lambda_mu) if entry.weighted else ()
-    options = {"random_state": random_state} if metric == "alignment" else {}
+    if metric == "alignment":
+        options["random_state"] = random_state
     squared: Array = load_name(entry.matrix)(gram, *weights, **options, n_jobs=n_jobs)
     return squared
 
