@@ -1,12 +1,12 @@
 """Watching a process: false alarms, events that are found, speed and memory, as Markdown tables.
 
 `python -m benchmarks.watching [FOLDER] [--rows rates,events,ranking,kinds,joined,windows,speed,memory,
-lasting,unchanged] [--seeds 20:30] [--hours 1] [--orders 20] [--cache FOLDER]
-[--page docs/watch.md]`: the videos of the seeds have so many normal hours, twice
-as many to learn from, and half as many with events. With a folder of real clips (one folder per class)
-they are joined and watched, and sliding windows are measured on them. The rows
-lasting and unchanged are of a folder of road clips, in so many orders. With `--page` the tables also replace
-those of the page.
+lasting,unchanged] [--seeds 20:30] [--hours 1] [--alone] [--orders 20] [--cache FOLDER]
+[--page docs/watch.md]`: the videos of the seeds have so many normal hours, twice as many to learn from, and
+half as many with events; with --alone no other method watches them. With a folder of real clips (one folder
+per class) they are joined and watched, and sliding windows are measured on them. The rows lasting and
+unchanged are of a folder of road clips, in so many orders. With `--page` the tables also replace those of the
+page.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--rows", default="rates,events,ranking,kinds,joined,windows,speed,memory")
     parser.add_argument("--seeds", default="20:30")
     parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--alone", action="store_true")
     parser.add_argument("--orders", type=int, default=20)
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--page", type=Path)
@@ -53,9 +54,11 @@ def main() -> None:
     names = arguments.rows.split(",")
     seeds = range(*map(int, arguments.seeds.split(":")))
 
+    rivals = not arguments.alone and bool({"events", "ranking"} & set(names))
+
     @functools.cache
     def watched() -> list[Watched]:
-        return watch_seeds(seeds, arguments.hours, rivals=bool({"events", "ranking"} & set(names)))
+        return watch_seeds(seeds, arguments.hours, rivals)
 
     rows: dict[str, Callable[[], Iterator[str]]] = {
         "rates": lambda: rate_rows(watched()),
@@ -76,6 +79,7 @@ def main() -> None:
         given = [f"--{key}={getattr(arguments, key)}" for key in ("seeds", "hours")]
         if name in ("lasting", "unchanged"):
             folder.append(f"--orders={arguments.orders}")
+        given += ["--alone"] if arguments.alone else []
         sizes = given if name in ("rates", "events", "ranking", "kinds") else []
         command = shlex.join(["python", "-m", "benchmarks.watching", *folder, "--rows", name, *sizes])
         mark = f"python -m benchmarks.watching --rows {name}"

@@ -15,17 +15,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from joblib import Parallel, delayed
 
 from benchmarks.watching.joined import join_clips
 from benchmarks.watching.metrics import auc_pr, vus_pr, window_labels
 from benchmarks.watching.rivals import RIVALS, foreground, window_spans
+from benchmarks.watching.several import watch_streams
 from sysbags._common.types import Array, IntArray
-from sysbags.bags import LocalBinaryPatterns, PlanePatterns
+from sysbags.bags import LocalBinaryPatterns, OpticalFlow, PlanePatterns
 from sysbags.bags.base import BagTransformer
 from sysbags.datasets.watching import EVENTS, SCENES, WatchedEvent, WatchingVideo, make_watching
-from sysbags.watch import Watcher
+from sysbags.watch import Verdict
 from sysbags.watch.calibration import Level, clusters, threshold_for_rate
+
+BoolArray = npt.NDArray[np.bool_]
 
 __all__ = ["Watched", "event_rows", "joined_rows", "kind_rows", "ranking_rows", "rate_rows", "watch_seed"]
 
@@ -42,11 +46,16 @@ WITHIN = 2.0 * LENGTH / RATE  # seconds in which an event must be found
 SYSBAGS = "sysbags"
 TOGETHER = "all"
 # Bags by their name, the first also for the rivals, and times of following.
-BAGS: dict[str, BagTransformer] = {"LBP-TOP": PlanePatterns(), "LBP": LocalBinaryPatterns()}
+BAGS: dict[str, BagTransformer] = {
+    "LBP-TOP": PlanePatterns(),
+    "flow": OpticalFlow(),
+    "LBP": LocalBinaryPatterns(),
+}
 OWN = {
-    SYSBAGS: ("LBP-TOP", ADAPT),
-    "sysbags, without --adapt": ("LBP-TOP", None),
-    "sysbags, LBP": ("LBP", ADAPT),
+    SYSBAGS: (("LBP-TOP", "flow"), ADAPT),
+    "sysbags, without --adapt": (("LBP-TOP", "flow"), None),
+    "sysbags, LBP-TOP": (("LBP-TOP",), ADAPT),
+    "sysbags, LBP": (("LBP",), ADAPT),
 }
 
 
@@ -65,8 +74,8 @@ class Watched:
         Start and stop of each window, in rows.
     surprise : dict of str to (n,) array
         Of each method; NaN while it learns.
-    limits : dict of str to float
-        Of each method: an alarm begins at this surprise.
+    unusual : dict of str to (n,) array of bool
+        Of each method: whether a window begins an alarm.
     alarms : dict of str to int
         How many false alarms each method gives in the normal part.
     """
@@ -77,7 +86,7 @@ class Watched:
     planned: tuple[WatchedEvent, ...]
     windows: IntArray
     surprise: dict[str, Array]
-    limits: dict[str, float]
+    unusual: dict[str, BoolArray]
     alarms: dict[str, int]
 
 
@@ -103,10 +112,10 @@ def _watch(name: str, video: WatchingVideo, learn: float, normal: float, rivals:
     changed = (normal, video.count / RATE)
     windows = window_spans(video.count, LENGTH, STEP)
     result = Watched(name, (learn, normal), changed, video.events, windows, {}, {}, {})
-    rows = {bag: _rows(BAGS[bag], video) for bag in (BAGS if rivals else [OWN[SYSBAGS][0]])}
+    rows = {bag: _rows(BAGS[bag], video) for bag in (BAGS if rivals else OWN[SYSBAGS][0])}
     _watch_by_sysbags(result, SYSBAGS, rows)
     if rivals:
-        _watch_by_rivals(result, rows[OWN[SYSBAGS][0]], video)
+        _watch_by_rivals(result, rows[OWN[SYSBAGS][0][0]], video)
         for own in [name for name in OWN if name != SYSBAGS]:
             _watch_by_sysbags(result, own, rows)
     return result
@@ -121,19 +130,21 @@ def _rows(bag: BagTransformer, video: WatchingVideo) -> Array:
 
 def _watch_by_sysbags(result: Watched, name: str, rows_of_bags: Mapping[str, Array]) -> None:
     """Add what sysbags says about a video."""
-    (bag, adapt), (learn, normal) = OWN[name], result.normal
-    rows = rows_of_bags[bag]
-    watcher = Watcher(rate=RATE, learn=learn, false_alarms=ASKED, length=LENGTH, step=STEP, adapt=adapt)
-    verdicts, events = [], []
-    for first in range(0, len(rows), 1000):
-        judged, ended = watcher.update(rows[first : first + 1000])
-        verdicts += judged
-        events += ended
-    assert watcher.threshold is not None
-    events += watcher.finish()
-    result.surprise[name] = np.array([np.nan if v.kind == "learning" else v.surprise for v in verdicts])
-    result.limits[name] = watcher.threshold.high
-    result.alarms[name] = sum(learn <= event.start < normal for event in events)
+    (bags, adapt), (learn, normal) = OWN[name], result.normal
+    options = {"rate": RATE, "learn": learn, "length": LENGTH, "adapt": adapt}
+    streams = [rows_of_bags[bag] for bag in bags]
+    verdicts, events = watch_streams(streams, false_alarms=ASKED, step=STEP, **options)
+    # The largest of the surprises is that of the smallest p-value.
+    several = list(zip(*verdicts, strict=True))
+    surprise = [max(v.surprise for v in those) for those in several]
+    is_learning = [those[0].kind == "learning" for those in several]
+    result.surprise[name] = np.where(is_learning, np.nan, surprise)
+    result.unusual[name] = np.array([any(_is_alarm(v) for v in those) for those in several])
+    result.alarms[name] = sum(learn <= event.found < normal for event in events)
+
+
+def _is_alarm(verdict: Verdict) -> bool:
+    return verdict.kind == "change" or (verdict.kind == "still" and verdict.surprise > 0.0)
 
 
 def _watch_by_rivals(result: Watched, rows: Array, video: WatchingVideo) -> None:
@@ -149,7 +160,7 @@ def _watch_by_rivals(result: Watched, rows: Array, video: WatchingVideo) -> None
         followed, limit = followed_scores(values, int(np.count_nonzero(stops <= learn)))
         missing = np.full(len(windows) - len(values), np.nan)
         result.surprise[rival] = np.concatenate([missing, followed])
-        result.limits[rival] = limit
+        result.unusual[rival] = result.surprise[rival] >= limit
         inside = followed[(stops > learn) & (stops <= normal)]
         result.alarms[rival] = int(np.count_nonzero(clusters(inside, MERGED)[1] >= limit))
 
@@ -228,7 +239,7 @@ def _is_found(one: Watched, name: str, event: WatchedEvent) -> bool:
     """Return whether a method gives an alarm in time."""
     stops = one.windows[:, 1] / RATE
     inside = (stops > event.start) & (stops <= event.start + WITHIN)
-    return bool(np.any(one.surprise[name][inside] >= one.limits[name]))
+    return bool(np.any(one.unusual[name][inside]))
 
 
 def ranking_rows(watched: list[Watched]) -> Iterator[str]:

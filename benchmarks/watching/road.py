@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.watching.several import watch_streams
 from sysbags._common.cache import Cache
 from sysbags._common.types import Array
 from sysbags.bags import OpticalFlow, PlanePatterns
 from sysbags.bags.streams import clip_streams
-from sysbags.watch import Event, Watcher
-from sysbags.watch.alarms import Joint
+from sysbags.watch import Event
 from sysbags.watch.evidence import poisson_interval
 
 __all__ = ["lasting_rows", "unchanged_rows"]
@@ -125,21 +124,4 @@ def _change(clips: Mapping[str, list[Streams]], labels: tuple[str, str], learn: 
 
 
 def _watch(streams: Streams, learn: float) -> list[Event]:
-    """Watch the streams of a video by several bags, as a session does."""
-    watchers = [
-        Watcher(rate=RATE, learn=learn, false_alarms=ASKED / len(streams), length=LENGTH, step=STEP)
-        for _ in streams
-    ]
-    joint, events = Joint(), []
-
-    def join(place: int, ended: list[Event], event: Event | None) -> list[Event]:
-        named = [replace(one, bag=str(place)) for one in [*ended, *([] if event is None else [event])]]
-        return joint.update(str(place), named[: len(ended)], named[-1] if event is not None else None)
-
-    for first in range(0, min(map(len, streams)), STEP):
-        for place, (watcher, stream) in enumerate(zip(watchers, streams, strict=True)):
-            _, ended = watcher.update(stream[first : first + STEP])
-            events += join(place, ended, watcher.event)
-    for place, watcher in enumerate(watchers):
-        events += join(place, watcher.finish(), None)
-    return events
+    return watch_streams(streams, false_alarms=ASKED, step=STEP, rate=RATE, learn=learn, length=LENGTH)[1]
