@@ -1,7 +1,7 @@
 """Watching a process: false alarms, events that are found, speed and memory, as Markdown tables.
 
 `python -m benchmarks.watching [FOLDER] [--rows rates,events,ranking,kinds,joined,windows,speed,memory,
-lasting,unchanged] [--seeds 20:30] [--hours 1] [--alone] [--orders 20] [--cache FOLDER]
+lasting,unchanged,weather,tampering] [--seeds 20:30] [--hours 1] [--alone] [--orders 20] [--cache FOLDER]
 [--page docs/watch.md]`: the videos of the seeds have so many normal hours, twice as many to learn from, and
 half as many with events; with --alone no other method watches them. With a folder of real clips (one folder
 per class) they are joined and watched, and sliding windows are measured on them. The rows lasting and
@@ -30,8 +30,10 @@ from benchmarks.watching.detection import (
 )
 from benchmarks.watching.road import lasting_rows, unchanged_rows
 from benchmarks.watching.running import memory_rows, speed_rows
+from benchmarks.watching.weather import tampering_rows, weather_rows
 
 PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "opencv-python-headless", "stumpy", "av")
+OF_SEEDS = ("rates", "events", "ranking", "kinds", "weather", "tampering")
 OF_CLIPS = ("joined", "lasting", "unchanged", "windows")
 
 
@@ -68,6 +70,8 @@ def main() -> None:
         "joined": lambda: joined_rows(arguments.folder),
         "lasting": lambda: lasting_rows(arguments.folder, arguments.cache, arguments.orders),
         "unchanged": lambda: unchanged_rows(arguments.folder, arguments.cache, arguments.orders),
+        "weather": lambda: weather_rows(seeds),
+        "tampering": lambda: tampering_rows(seeds),
         "windows": lambda: windows.rows(arguments.folder),
         "speed": speed_rows,
         "memory": memory_rows,
@@ -79,8 +83,9 @@ def main() -> None:
         given = [f"--{key}={getattr(arguments, key)}" for key in ("seeds", "hours")]
         if name in ("lasting", "unchanged"):
             folder.append(f"--orders={arguments.orders}")
+        given = given[:1] if name in ("weather", "tampering") else given
         given += ["--alone"] if arguments.alone else []
-        sizes = given if name in ("rates", "events", "ranking", "kinds") else []
+        sizes = given if name in OF_SEEDS else []
         command = shlex.join(["python", "-m", "benchmarks.watching", *folder, "--rows", name, *sizes])
         mark = f"python -m benchmarks.watching --rows {name}"
         print_table(rows[name](), command, PACKAGES, arguments.page, mark)

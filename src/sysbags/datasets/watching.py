@@ -6,7 +6,7 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -132,6 +132,11 @@ def make_watching(
         * ``"fog"``: the lens fogs: the picture loses up to 90 percent of its contrast and becomes blurred.
         * ``"dark"``: the light falls by up to 97 percent.
         * ``"covered"``: something is in front of up to the whole lens.
+        * ``"defocused"``: the lens is out of focus; ``"turned"``: the camera is turned by up to half of the
+          picture.
+        * ``"shower"``, ``"clouds"``, ``"gusts"``, ``"night"``: drops fall before the lens, shadows of clouds
+          pass, the camera sways a little in the wind, and the light goes and comes back. This may be
+          normal, if it is there while learning.
         * ``"frozen"``, ``"looped"``: the last frame, or the last 4 seconds, are repeated, while the
           process continues unseen; the strength has no effect.
     random_state : int, Generator or None, default=0
@@ -283,11 +288,55 @@ def _covered(picture: Grey, event: WatchedEvent, time: float, rng: np.random.Gen
     return np.asarray(picture * (1.0 - cover) + 0.06 * cover, dtype=np.float32)
 
 
+def _defocused(picture: Grey, event: WatchedEvent, time: float, rng: np.random.Generator) -> Grey:
+    import cv2
+
+    return np.asarray(cv2.GaussianBlur(picture, (0, 0), 0.06 * event.strength * len(picture)), np.float32)
+
+
+def _turned(picture: Grey, event: WatchedEvent, time: float, rng: np.random.Generator) -> Grey:
+    shift = round(0.5 * event.strength * picture.shape[1])
+    return np.pad(picture, ((0, 0), (0, shift)), mode="reflect")[:, shift:]
+
+
+def _shower(picture: Grey, event: WatchedEvent, time: float, rng: np.random.Generator) -> Grey:
+    height, width = picture.shape
+    drops = math.ceil(60 * event.strength)
+    tall = max(2, height // 8)
+    wet = np.array(picture)
+    tops = (rng.uniform(size=drops) + 2.0 * time) % 1.0 * (height + tall) - tall
+    for top, left in zip(tops.astype(int).tolist(), rng.integers(width, size=drops).tolist(), strict=True):
+        wet[max(top, 0) : max(top + tall, 0), left] += np.float32(0.25)
+    return np.minimum(wet, np.float32(1.0))
+
+
+def _clouds(picture: Grey, event: WatchedEvent, time: float, rng: np.random.Generator) -> Grey:
+    _, x = axes(*picture.shape)
+    shadow = 0.5 + 0.5 * np.sin(TURN * (0.4 * x - time / 20.0 + rng.uniform()))
+    return np.asarray(picture * (1.0 - 0.5 * _onset(event, time) * shadow), dtype=np.float32)
+
+
+def _gusts(picture: Grey, event: WatchedEvent, time: float, rng: np.random.Generator) -> Grey:
+    return _shake(picture, replace(event, strength=0.15 * event.strength), time, rng)
+
+
+def _night(picture: Grey, event: WatchedEvent, time: float, rng: np.random.Generator) -> Grey:
+    share = math.sin(math.pi * (time - event.start) / (event.stop - event.start)) ** 2
+    return picture * np.float32(1.0 - 0.8 * event.strength * share)
+
+
 EFFECTS: dict[str, Callable[[Grey, WatchedEvent, float, np.random.Generator], Grey]] = {
     "object": _object,
     "shake": _shake,
     "fog": _fog,
     "dark": _dark,
     "covered": _covered,
+    "defocused": _defocused,
+    "turned": _turned,
+    "shower": _shower,
+    "clouds": _clouds,
+    "gusts": _gusts,
+    "night": _night,
 }
 EVENTS = ("dynamics", *EFFECTS, "frozen", "looped")
+WEATHER, TAMPERING = ("shower", "clouds", "gusts", "night"), ("covered", "defocused", "turned", "frozen")

@@ -33,8 +33,8 @@ MERGED = 2  # windows that share no row, between two events
 DAY = 86400.0
 LARGEST = 300.0  # surprise, of a kind of window that was never seen while learning
 MEMORY = 12.0  # half of the normal windows are replaced after so many times the time of following
-# Of uniform p-values the surprise, -log10 p, has the scale 1 / log(10) = 0.43. It counts as much as two peaks:
-# after a few minutes of learning, more gave more false alarms than asked for.
+# Of uniform p-values the surprise, -log10 p, has the scale 1 / log(10) = 0.43. It counts as two peaks: after
+# a few minutes of learning, more gave more false alarms than asked for.
 PRIOR = 2, 0.5
 RULES = 2  # jumps and lasting changes: each has half of the false alarms
 FOLDS = 5  # parts of the normal windows, each of which is judged by the others
