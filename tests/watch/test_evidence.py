@@ -79,7 +79,8 @@ def test_alarms_are_as_rare_as_promised(phases):
     """Windows that overlap, after few normal ones: at most one alarm in `needed` windows apart."""
     rng, needed, alarms, windows = np.random.default_rng(5), 40.0, 0, 0
     for _ in range(30):
-        scores = overlapping(rng, 60 + 500, phases)[:, None]
+        level = overlapping(rng, 60 + 500, phases)
+        scores = np.column_stack([level, -level, level**2 + 0.5 * level])  # they depend on each other
         evidence = Evidence(scores[:60], phases, needed)
         for row in scores[60:]:
             if evidence.update(row) >= needed:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from servers import http, server
-from sysbags.bags import LocalBinaryPatterns, OpticalFlow, VisualWords
+from sysbags.bags import BagUnion, LocalBinaryPatterns, OpticalFlow, PlanePatterns, VisualWords
 from sysbags.bags.regions import Regions
 from sysbags.datasets import WatchedEvent, make_streams, make_watching
 from sysbags.errors import FileError, ParameterError, StreamError
@@ -184,6 +184,31 @@ def test_a_file_of_what_was_learnt_is_checked(video, tmp_path, learnt):
         watched(video, checkpoint=model)
 
 
+def test_what_several_bags_find_is_one_event(video):
+    """Each bag has half of the false alarms; an event that both see has the name of one of them."""
+    bags = BagUnion([("lbp", LocalBinaryPatterns()), ("top", PlanePatterns())])
+    records = watched(video, bags, windows=True)
+    about = of("learnt", records)
+    assert [(record["bag"], record["asked_per_day"]) for record in about] == [("lbp", 72.0), ("top", 72.0)]
+    seen = {
+        bag: [
+            w["start"] for w in of("window", records) if w["bag"] == bag and w["kind"] in ("change", "still")
+        ]
+        for bag in ("lbp", "top")
+    }
+    events = of("event", records)
+    assert len(of("event_start", records)) == len(events)
+    # What one bag sees as several events, of different kinds, is joined by the other.
+    assert [round(event["start"], -1) for event in events] == [50.0, 70.0]
+    for event in events:
+        assert event["bag"] in seen
+        assert event["per_day"] <= 144.0
+    covered = events[0]
+    assert all(any(covered["start"] - 2.0 <= t <= covered["end"] for t in times) for times in seen.values())
+    with pytest.raises(ParameterError, match=r"the bags have steps of \[1, 2\] frames, but all must"):
+        Session(video, BagUnion([LocalBinaryPatterns(), LocalBinaryPatterns(window=2)]))
+
+
 # --- checkpoints
 
 
@@ -208,13 +233,15 @@ def test_a_watcher_is_the_same_after_it_was_saved(tmp_path):
     [
         (LocalBinaryPatterns(), 3),
         (LocalBinaryPatterns(window=2), 2),
+        (BagUnion([("lbp", LocalBinaryPatterns()), ("top", PlanePatterns())]), 3),  # one row is 2 frames late
         pytest.param(LocalBinaryPatterns(), 10, marks=pytest.mark.long),
         pytest.param(OpticalFlow(), 2, marks=pytest.mark.long),
     ],
 )
 def test_a_session_that_breaks_off_continues(video, tmp_path, bag, times):
     options = {"checkpoint": tmp_path / "state", "events": tmp_path / "events.csv"}
-    options |= {"length": 20 // bag.window, "step": 6 // bag.window}
+    window = getattr(bag, "window", 1)
+    options |= {"length": 20 // window, "step": 6 // window}
     expected = watched(video, bag, **{**options, "checkpoint": None})
     table = options["events"].read_bytes()
     assert of("event", expected)

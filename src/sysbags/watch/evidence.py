@@ -8,8 +8,9 @@ products of all bets that begin at any window until now, ``R_n = (1 + R_{n-1}) b
 is at most n, so by Doob's inequality it exceeds c within n windows with a probability of at most n / c.
 
 Windows that share rows have similar ranks. If `phases` windows share a row, each phase-th window belongs to a
-statistic of its own, whose windows share no row, and the mean of these statistics keeps the bound. So does
-the mean over several bets, for large and for small changes, and over several scores.
+statistic of its own, whose windows share no row. The evidence is the mean of the statistics of all phases, of
+several bets, for large and for small changes, and of several scores. Each of them has this bound; that alarms
+of their mean are no more frequent is no theorem, as they depend on each other, but is tested by simulation.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def needed_evidence(rate: float, seconds: float) -> float:
     """Return the threshold of the statistic for a rate of false alarms, per second.
 
     `seconds` is the time from a window to the next one that shares no row with it. With ``n / c`` as above,
-    the probability of an alarm within a time is at most the time multiplied by the rate.
+    the probability of an alarm of one statistic within a time is at most the time multiplied by the rate.
 
     Examples
     --------
