@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.optimize
+from benchmarks.projected_gradient import projected_gradient_minimum
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sysbags._numba.stability import (
-    accelerated_gradient,
-    clip_singular_values,
-    largest_singular_value,
-    optimality_gap,
-)
 from sysbags.systems import stability
-from sysbags.systems.stability import stable_transition
+from sysbags.systems.stability import (
+    clip_singular_values,
+    constrained_minimum,
+    optimality_gap,
+    stable_transition,
+)
 
 
 def make_states(order, frames, spread, seed):
@@ -35,6 +35,16 @@ def slow_clip(matrix, bound):
     return left @ np.diag(np.minimum(values, bound)) @ right
 
 
+def products(states):
+    """`X1 X1'` and `X2 X1'`, divided by the largest eigenvalue of the first."""
+    G, H = states[:-1].T @ states[:-1], states[1:].T @ states[:-1]
+    return G / np.linalg.norm(G, 2), H / np.linalg.norm(G, 2)
+
+
+def orthogonal(rng, n):
+    return np.linalg.qr(rng.standard_normal((n, n)))[0]
+
+
 def slow_gap(states, A, bound):
     """Duality gap over the largest eigenvalue of G, from NumPy's SVD."""
     X1, X2 = states[:-1].T, states[1:].T
@@ -45,12 +55,14 @@ def slow_gap(states, A, bound):
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(1, 7), st.floats(0.01, 2.0), st.integers(0, 10_000))
-def test_compiled_clipping_equals_numpy(n, bound, seed):
-    matrix = np.random.default_rng(seed).standard_normal((n, n))
-    np.testing.assert_allclose(
-        clip_singular_values(matrix, bound), slow_clip(matrix, bound), rtol=0, atol=1e-13
-    )
-    assert largest_singular_value(matrix) == pytest.approx(np.linalg.norm(matrix, 2), rel=1e-13)
+def test_clipping_is_the_projection(n, bound, seed):
+    rng = np.random.default_rng(seed)
+    matrix, other = rng.standard_normal((2, n, n))
+    clipped = clip_singular_values(matrix, bound)
+    assert np.linalg.norm(clipped, 2) <= bound + 1e-14
+    # Seen from the projection, no point of a convex set is in the direction of the projected point.
+    inside = other * bound / np.linalg.norm(other, 2)
+    assert np.vdot(matrix - clipped, inside - clipped) <= 1e-13
 
 
 def test_clipping_leaves_what_is_inside():
@@ -60,13 +72,12 @@ def test_clipping_leaves_what_is_inside():
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(1, 6), st.floats(0.3, 1.0), st.integers(0, 10_000))
-def test_compiled_gap_equals_numpy_and_bounds_the_objective(n, bound, seed):
+def test_the_gap_bounds_the_objective(n, bound, seed):
     rng = np.random.default_rng(seed)
     states = make_states(n, 5 * n + 3, 10.0, seed)
-    G, H = states[:-1].T @ states[:-1], states[1:].T @ states[:-1]
-    scale = np.linalg.norm(G, 2)
+    scale = np.linalg.norm(states[:-1], 2) ** 2
     A, B = (slow_clip(rng.standard_normal((n, n)), bound) for _ in range(2))
-    gap = optimality_gap(A, G / scale, H / scale, bound)
+    gap = optimality_gap(A, *products(states), bound)
     assert gap == pytest.approx(slow_gap(states, A, bound), abs=1e-12)
     # No other feasible matrix may be better by more than the gap.
     improvement = 0.5 * (residual(states, A) ** 2 - residual(states, B) ** 2) / scale
@@ -171,23 +182,78 @@ def test_order_one_by_hand(values, margin):
     assert stable_transition(x[:, None], margin=margin)[0, 0] == pytest.approx(expected, abs=1e-12)
 
 
-def test_gradient_alone_agrees_with_newton(monkeypatch):
-    states = make_states(6, 40, 1e3, 11)
-    with_newton = stable_transition(states)
-    monkeypatch.setattr(stability, "LARGEST_NEWTON_ORDER", 0)
-    without_newton = stable_transition(states)
-    # A gap of 1e-13 and a smallest curvature of 1e-3 let A be off by sqrt(2e-10).
-    np.testing.assert_allclose(without_newton, with_newton, rtol=0, atol=1.5e-5)
+@pytest.mark.parametrize(
+    ("order", "spread", "margin"),
+    [(2, 1e2, 0.3), (5, 1.0, 1e-3), (5, 1e3, 1e-3), (8, 1e4, 0.9), (12, 1e6, 1e-3), (20, 1e2, 0.1)],
+)
+def test_agrees_with_the_slow_twin(order, spread, margin):
+    states = make_states(order, 3 * order, spread, seed=order)
+    G, H = products(states)
+    slow = projected_gradient_minimum(G, H, np.eye(order), 1.0 - margin)
+    fast = constrained_minimum(G, H, 1.0 - margin)
+    # f(A) is above the minimum by at least half the smallest eigenvalue times the squared error of A.
+    error = np.sqrt(2e-13 / np.linalg.eigvalsh(G)[0])
+    assert np.linalg.norm(slow - fast) <= 2.0 * error
+    assert residual(states, fast) == pytest.approx(residual(states, slow), rel=1e-9)
 
 
-def test_gradient_stops_at_the_limit_of_its_steps():
-    states = make_states(4, 40, 1e4, 2)
-    G, H = states[:-1].T @ states[:-1], states[1:].T @ states[:-1]
-    scale = np.linalg.norm(G, 2)
-    gaps = [
-        accelerated_gradient(np.zeros((4, 4)), G / scale, H / scale, 0.9, 0.0, k)[1] for k in (1, 20, 400)
-    ]
-    assert gaps[0] > gaps[1] > gaps[2] > -1e-15
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 10), st.floats(0.05, 1.0), st.floats(1.0, 1e4), st.integers(0, 10_000))
+def test_closed_form_for_common_singular_vectors(n, bound, spread, seed):
+    """With `X1 X1' = V g V'` and `X2 X1' = U h V'`, each singular value is a problem of its own.
+
+    With g = 1 this is the clipping of the least squares solution.
+    """
+    rng = np.random.default_rng(seed)
+    U, V = orthogonal(rng, n), orthogonal(rng, n)
+    g, a = np.geomspace(1.0, 1.0 / spread, n), rng.uniform(0.0, 2.0, n)
+    A = constrained_minimum((V * g) @ V.T, (U * (a * g)) @ V.T, bound)
+    error = np.linalg.norm(A - (U * np.minimum(a, bound)) @ V.T)
+    assert error <= np.sqrt(2e-13 * spread)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 12), st.data(), st.floats(1e-3, 1.0), st.floats(1.0, 1e6), st.integers(0, 10_000))
+def test_a_minimiser_made_from_its_multiplier_is_found(n, data, bound, spread, seed):
+    """Any feasible A, and any L >= 0 on its right singular vectors at the bound."""
+    active = data.draw(st.integers(0, n))
+    rng = np.random.default_rng(seed)
+    U, V, W = (orthogonal(rng, n) for _ in range(3))
+    singular = np.where(np.arange(n) < active, 1.0, rng.uniform(0.0, 0.99, n)) * bound
+    expected = (U * singular) @ V.T
+    G = (W * np.geomspace(1.0, 1.0 / spread, n)) @ W.T
+    multiplier = (V[:, :active] * rng.uniform(0.0, 1.0, active)) @ V[:, :active].T
+    H = expected @ (G + multiplier)
+    A = constrained_minimum(G, H, bound)
+    assert np.linalg.norm(A, 2) <= bound + 1e-14
+    # H is rounded, too: that adds n 1e-16 to the gap of the exact solution.
+    assert optimality_gap(A, G, H, bound) <= 1.1e-13
+    assert np.linalg.norm(A - expected) <= np.sqrt(2.4e-13 * spread)
+
+
+def test_a_small_bound_gives_a_multiple_of_the_polar_factor():
+    G, H = products(make_states(6, 30, 20.0, 3))
+    left, values, right = np.linalg.svd(H)
+    bound = 0.5 * values[-1]  # now (H'H)^(1/2) / bound is above G
+    np.testing.assert_allclose(constrained_minimum(G, H, bound), bound * left @ right, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("spread", "margin"), [(1.0, 1e-3), (1e2, 1e-3), (1e4, 0.1)])
+def test_order_40_takes_few_steps(monkeypatch, spread, margin):
+    # The gradient steps of the slow twin are above 1000 here, each as dear as a tenth of a Newton step.
+    monkeypatch.setattr(stability, "STEPS", 15)
+    monkeypatch.setattr(stability, "RIDGES", stability.RIDGES[:1])
+    states = make_states(40, 60, spread, 0)
+    # Round-off of the nuclear norm of 1600 numbers is a few 1e-14.
+    assert slow_gap(states, stable_transition(states, margin=margin), 1.0 - margin) <= 2e-13
+
+
+def test_ridges_help_where_variances_differ_by_orders_of_magnitude(monkeypatch):
+    states = make_states(8, 42, 1.5e9, 85)
+    gap = slow_gap(states, stable_transition(states), 0.999)
+    assert gap <= 1e-10
+    monkeypatch.setattr(stability, "RIDGES", stability.RIDGES[:1])
+    assert slow_gap(states, stable_transition(states), 0.999) > 1e-6
 
 
 def test_dependent_states_are_no_problem():
@@ -198,6 +264,17 @@ def test_dependent_states_are_no_problem():
     # Along the common direction it is a problem of order 1.
     single = stable_transition(states[:, :1], margin=0.3)
     assert residual(states, A) == pytest.approx(np.sqrt(2.0) * residual(states[:, :1], single), rel=1e-9)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(2, 10), st.data(), st.integers(2, 20), st.integers(0, 10_000))
+def test_states_that_are_combinations_of_fewer(order, data, frames, seed):
+    rank = data.draw(st.integers(1, order - 1))
+    rng = np.random.default_rng(seed)
+    states = rng.standard_normal((frames, rank)) @ rng.standard_normal((rank, order))
+    A = stable_transition(states, margin=0.2)
+    assert np.linalg.norm(A, 2) <= 0.8 + 1e-13
+    assert slow_gap(states, A, 0.8) <= 1e-12 or np.linalg.norm(A, 2) < 0.8 - 1e-9
 
 
 def test_scale_does_not_matter_and_the_input_stays():

@@ -128,7 +128,6 @@ def _use_clips() -> None:
     from sysbags.datasets.generated import make_clips
     from sysbags.distances.gram import cross_gram
     from sysbags.systems.identification import identify
-    from sysbags.systems.stability import stable_transition
 
     with tempfile.TemporaryDirectory() as folder:
         clips, _ = make_clips(folder, per_class=1, frames=8, height=32, width=32, textures=["rain", "fire"])
@@ -136,7 +135,6 @@ def _use_clips() -> None:
         LocalBinaryPatterns(16, 2, "uniform").stream(clips[0])
         for radii in ((1, 1, 1), (2, 1, 1)):
             PlanePatterns(radii).stream(clips[0])
-    stable_transition(np.array([[1.0], [2.0], [4.0]]))
     cross_gram(systems)
     cross_gram([identify(system.samples, 2, "intersection") for system in systems])
 
