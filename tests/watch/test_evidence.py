@@ -11,6 +11,7 @@ from sysbags.watch.evidence import (
     MEMORY,
     POWERS,
     Evidence,
+    independence,
     needed_evidence,
     poisson_interval,
     rank_bets,
@@ -25,13 +26,15 @@ def overlapping(rng, count, phases):
 
 def slow_values(normal, scores, phases, needed):
     """The statistic as its definition says: sums of products of bets from each window on."""
-    every, first = np.concatenate([normal, scores]), len(normal)
+    every, first, share = np.concatenate([normal, scores]), len(normal), independence(normal, phases)
     bets = np.ones((len(every), every.shape[1], len(POWERS)))
     for i in range(first, len(every)):
         for s, score in enumerate(every[i]):
             before = [every[j, s] for j in range(i % phases, i, phases) if not np.isnan(every[j, s])]
             if not np.isnan(score):
-                bets[i, s] = rank_bets(1 + sum(other >= score for other in before), 1 + len(before))
+                bets[i, s] = (
+                    rank_bets(1 + sum(other >= score for other in before), 1 + len(before)) ** share[s]
+                )
     values = []
     for i in range(first, len(every)):
         total = np.zeros(bets.shape[1:])
@@ -68,6 +71,7 @@ def test_the_mean_of_the_statistic_is_the_number_of_windows():
     for order in itertools.permutations(range(6)):
         scores = np.array(order, dtype=float)[:, None]
         evidence = Evidence(scores[:3], 1, needed=1e9)
+        np.testing.assert_array_equal(evidence.powers, 1.0)  # too few to know better
         for row in scores[3:]:
             evidence.update(row)
         sums.append(evidence.sums[0, 0])
@@ -127,3 +131,25 @@ def test_thresholds_and_intervals():
     assert needed_evidence(1.0, 10.0) == 1.0
     low, high = poisson_interval(2, 120.0)
     assert (low * 120.0, high * 120.0) == pytest.approx((chi2.ppf(0.025, 4) / 2, chi2.ppf(0.975, 6) / 2))
+
+
+def test_what_lasts_in_normal_video_is_no_evidence():
+    """Scores of an autoregressive process: 1 of 6 windows tells something new."""
+    alarms = {}
+    for is_known in (False, True):
+        rng, alarms[is_known] = np.random.default_rng(2), 0
+        for _ in range(20):
+            scores = np.empty((600, 1))
+            scores[0] = rng.standard_normal()
+            for t, noise in enumerate(rng.standard_normal((599, 1))):
+                scores[t + 1] = 0.7 * scores[t] + np.sqrt(0.51) * noise
+            evidence = Evidence(scores[:300], 1, needed=100.0)
+            if not is_known:
+                evidence.powers[:] = 1.0
+            for row in scores[300:]:
+                if evidence.update(row) >= 100.0:
+                    alarms[is_known] += 1
+                    evidence.reset()
+    expected = 20 * 300 / 100.0
+    assert alarms[False] > expected
+    assert alarms[True] < 0.3 * alarms[False]

@@ -11,6 +11,7 @@ Windows that share rows have similar ranks. If `phases` windows share a row, eac
 statistic of its own, whose windows share no row. The evidence is the mean of the statistics of all phases, of
 several bets, for large and for small changes, and of several scores. Each of them has this bound; that alarms
 of their mean are no more frequent is no theorem, as they depend on each other, but is tested by simulation.
+Windows that share no row may be alike, too, because what is normal changes slowly: see `independence`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from sysbags._common.types import Array
 
 POWERS = (0.05, 0.2, 0.5)  # the smaller, the more is won by a window that is more unusual than all others
 MEMORY = 1000  # normal windows of a phase that others are ranked among
+LONGEST = 4  # correlations are known up to this part of the normal windows
 CAP = 2.0  # times the threshold: the evidence of a long event must not need long to go
 
 
@@ -43,6 +45,30 @@ def rank_bets(rank: Any, count: Any, powers: Sequence[float] = POWERS) -> Array:
     """
     k, rank, count = np.asarray(powers), np.asarray(rank)[..., None], np.asarray(count)[..., None]
     return np.asarray(count * ((rank / count) ** k - ((rank - 1) / count) ** k))
+
+
+def independence(normal: Array, phases: int) -> Array:
+    """Return how much each score of a window tells beside those of the windows before it, (S,), at most 1.
+
+    This is ``1 / (1 + 2 (r_1 + r_2 + ...))`` with the correlations of the ranks of consecutive normal windows
+    (n, S) that share no row, up to the first that is not positive: the share of independent windows among
+    them. Bets to this power have a mean of at most 1 (Jensen), and what lasts for some windows in normal
+    video, such as a gust of wind, is no evidence of a change.
+
+    Examples
+    --------
+    >>> noise = np.random.default_rng(0).standard_normal(4000)
+    >>> slow = np.convolve(noise, np.ones(5), "same")
+    >>> independence(np.column_stack([noise, slow]), 1).round(1)
+    array([1. , 0.2])
+    """
+    ranks = np.argsort(np.argsort(np.nan_to_num(normal), axis=0), axis=0) + 0.5 - 0.5 * len(normal)
+    sums, is_positive = np.ones(ranks.shape[1]), np.ones(ranks.shape[1], dtype=bool)
+    for lag in range(phases, len(ranks) // LONGEST, phases):
+        correlation = np.mean(ranks[lag:] * ranks[:-lag], axis=0) / np.mean(ranks**2, axis=0)
+        is_positive &= correlation > 0.0
+        sums += np.where(is_positive, 2.0 * correlation, 0.0)
+    return np.asarray(1.0 / sums)
 
 
 def needed_evidence(rate: float, seconds: float) -> float:
@@ -106,6 +132,7 @@ class Evidence:
         self.phases, self.needed = phases, needed
         # The normal windows of each phase, the last ones if there are more; NaN where there is none.
         self.normal = np.full((phases, MEMORY, normal.shape[1]), np.nan)
+        self.powers = independence(normal, phases)[:, None]
         self.kept = np.zeros(phases, dtype=np.int64)  # how many
         self.count = 0  # windows, also the normal ones
         for scores in normal:
@@ -132,7 +159,8 @@ class Evidence:
         """Add the scores of a window, and return the evidence so far; an unusual window is not kept."""
         phase = self.count % self.phases
         before = self.normal[phase]
-        bets = rank_bets(1 + np.sum(before >= scores, axis=0), 1 + np.sum(~np.isnan(before), axis=0))
+        ranks, counts = np.sum(before >= scores, axis=0), np.sum(~np.isnan(before), axis=0)
+        bets = rank_bets(1 + ranks, 1 + counts) ** self.powers
         bets[np.isnan(scores)] = 1.0
         sums, products = self.sums[phase], self.products[phase]
         self.sums[phase] = np.where(np.isnan(scores)[:, None], sums, (1.0 + sums) * bets)
