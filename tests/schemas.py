@@ -32,7 +32,7 @@ def check_output(argv, out):
     """Check what a command has printed, if that is JSON."""
     words = [word for word in argv if not word.startswith("-")]
     name = next((name for name in ("-".join(words[:2]), *words[:1]) if name in SCHEMAS), None)
-    if "--json-lines" in argv:
+    if "--json-lines" in argv or (name == "watch" and "--json" in argv and "--help" not in argv):
         for line in out.splitlines():
             check(name, json.loads(line))
     elif "--json" in argv and "--help" not in argv and out:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 
@@ -176,6 +177,27 @@ def test_learning_from_recordings_and_more_normal_video(film, video, capsys, tmp
         assert told in err
 
 
+def test_someone_is_told_and_events_are_kept(video, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("sysbags.watch.delivery.GRACE", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        webhook = f"http://127.0.0.1:{listener.getsockname()[1]}/"  # nobody answers after this
+    command = f"cp {{event.json}} {tmp_path}/last.json"
+    words = (video, *OPTIONS, "--events", tmp_path / "e.csv", "--exec", command, "--webhook", webhook)
+    code, out, err = call(capsys, "watch", *words, "--json")
+    records = [json.loads(line) for line in out.splitlines()]
+    assert (code, err) == (0, "")
+    told = [record for record in records if record["type"] in ("event_start", "event")]
+    assert json.loads((tmp_path / "last.json").read_text()) == {"input": str(video), **told[-1]}
+    assert told[0]["id"] == told[1]["id"] != told[2]["id"] == told[3]["id"]
+    unsent = tmp_path / "e.csv.unsent"
+    kept = [json.loads(path.read_text()) for path in sorted(unsent.glob("*/*.json"))]
+    assert kept == [{"input": str(video), **record} for record in told]
+    notes = [record["text"] for record in records if record["type"] == "note"]
+    assert "Connection refused" in notes[0]
+    assert notes[1].startswith(f"{len(told)} messages for the webhook {webhook} kept in {unsent}")
+    assert records[-1]["type"] == "end"
+
+
 def test_a_grid_and_clips(capsys, tmp_path, film):
     path, clips = tmp_path / "two.mkv", tmp_path / "clips"
     normal = np.roll(film, 200, axis=0)[:560]
@@ -306,6 +328,8 @@ def test_kill_at_any_moment(video, tmp_path, expected, times):
         ("{video} --bag sift", "VisualWords has to be fitted to clips first"),
         ("{video} --grid 3", "grid is '3', but it must be rows and columns"),
         ("{video} --mask {video}", "cannot be read: it must be a picture"),
+        ("{video} --exec true", "but it needs {event.json}, a file with the event"),
+        ("{video} --webhook server", "it must be such as https://server/path"),
         ("{video} --follow", "follow is for folders of segments"),
         ("{video} --events {video}", "it is an input and would be overwritten"),
         ("{video} --save-clips {video}", "wheel.mkv is a file, but it must be a folder"),

@@ -104,8 +104,17 @@ def watch(
     false_alarms: Annotated[str, option("How many events may be false: 1/day, 2/h.", "RATE")] = FALSE_ALARMS,
     events: Annotated[Path | None, option("Write the events, one per row.", "FILE.csv")] = None,
     save_clips: Annotated[Path | None, option("Write a clip of each event.", "DIR")] = None,
+    run: Annotated[
+        list[str] | None,
+        option("Run a command for each event; {event.json} is a file with it.", "COMMAND", "--exec"),
+    ] = None,
+    webhook: Annotated[list[str] | None, option("POST each event as JSON.", "URL")] = None,
+    mqtt: Annotated[
+        list[str] | None, option("Publish each event to an MQTT broker.", "HOST[:PORT]/TOPIC")
+    ] = None,
     json_lines: Annotated[
-        bool, flag("--json-lines", "Print one JSON object per line instead of sentences.")
+        bool,
+        typer.Option("--json-lines", "--json", help="Print one JSON object per line instead of sentences."),
     ] = False,
     windows: Annotated[bool, flag("--windows", "Report each window too.")] = False,
     adapt: Annotated[
@@ -144,9 +153,15 @@ def watch(
     from sysbags.means.compilation import compiled_for
     from sysbags.watch.checkpoint import load_normal
     from sysbags.watch.checkpoint import save_normal as write_normal
+    from sysbags.watch.delivery import Broker, Command, Delivery, Receiver, Webhook, spool_folder
     from sysbags.watch.learning import calibrated, learn_recordings
     from sysbags.watch.session import Outputs, Session
 
+    receivers: list[Receiver] = [
+        *map(Command, run or ()),
+        *map(Webhook, webhook or ()),
+        *map(Broker, mqtt or ()),
+    ]
     options: dict[str, Any] = {
         "false_alarms": rate_per_second(false_alarms, "--false-alarms"),
         "adapt": None if adapt is None else seconds_of(adapt, "--adapt"),
@@ -211,8 +226,13 @@ def watch(
         )
         if normal is None and checkpoint is None and os.path.isfile(source):
             _check_length(Path(source), session.options.learn)
-    with _stopped_by_signals(session) as signals, _live_line(session):
-        session.run(_print_line if json_lines else _print_sentence)
+    show = _print_line if json_lines else _print_sentence
+    with (
+        Delivery(show, receivers, spool_folder(source, checkpoint, events)) as delivery,
+        _stopped_by_signals(session) as signals,
+        _live_line(session),
+    ):
+        session.run(delivery.report)
     if session.failures:
         note_error(f"{len(session.failures)} times a file was not written, first: {session.failures[0]}")
     if signals:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import math
 import os
 from collections import deque
@@ -45,6 +46,8 @@ def event_record(event: Event, began: float | None) -> dict[str, Any]:
     moment = datetime.fromtimestamp((began or 0.0) + event.start, UTC)
     text = f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
     return {
+        # The same at the beginning and the end of an event, and when it is reported again after a crash.
+        "id": hashlib.sha256(f"{began} {event.found}".encode()).hexdigest()[:16],
         **{name: getattr(event, name) for name in FIELDS},
         "duration": event.end - event.start,
         "start_utc": None if began is None else text,
