@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
     from sysbags.bags.union import BagUnion
     from sysbags.watch.checkpoint import Normal
+    from sysbags.watch.delivery import Delivery
     from sysbags.watch.session import Session
 
 # What moves and how: the first bag sees in a few frames whether something is slower, the second how fast.
@@ -77,8 +78,8 @@ def watch(
         str,
         argument(
             "INPUT",
-            "A video file, a folder of segments, - for a pipe, a device such as /dev/video0, or an "
-            "address such as rtsp://camera/stream.",
+            "A video file, a folder of segments, - for a pipe, a device such as /dev/video0, an address such "
+            "as rtsp://camera/stream, or numbers with times: .csv or .parquet.",
         ),
     ],
     normal: Annotated[
@@ -134,6 +135,13 @@ def watch(
         Path | None, option("Keep what is needed to continue; the same command continues.", "FILE")
     ] = None,
     checkpoint_every: Annotated[str, option("How often.", "TIME")] = "30s",
+    time_column: Annotated[
+        str | None,
+        option("The column of times of a table; - is then CSV.", "NAME", "--time", default="by its name"),
+    ] = None,
+    columns: Annotated[
+        str | None, option("The columns of numbers of a table.", "NAME,...", default="all others")
+    ] = None,
     follow: Annotated[bool, flag("--follow", "Wait for more segments of a folder.")] = False,
     *,
     settings: VideoSettings,
@@ -150,11 +158,13 @@ def watch(
 
     from sysbags.bags.regions import Regions
     from sysbags.bags.union import BagUnion
+    from sysbags.datasets.tables import TABLE_SUFFIXES
     from sysbags.means.compilation import compiled_for
     from sysbags.watch.checkpoint import load_normal
     from sysbags.watch.checkpoint import save_normal as write_normal
     from sysbags.watch.delivery import Broker, Command, Delivery, Receiver, Webhook, spool_folder
     from sysbags.watch.learning import calibrated, learn_recordings
+    from sysbags.watch.numbers import NumberSession
     from sysbags.watch.session import Outputs, Session
 
     receivers: list[Receiver] = [
@@ -166,6 +176,35 @@ def watch(
         "false_alarms": rate_per_second(false_alarms, "--false-alarms"),
         "adapt": None if adapt is None else seconds_of(adapt, "--adapt"),
     }
+    delivery = Delivery(
+        _print_line if json_lines else _print_sentence, receivers, spool_folder(source, checkpoint, events)
+    )
+    if time_column is not None or columns is not None or Path(source).suffix.lower() in TABLE_SUFFIXES:
+        video: dict[str, Any] = {
+            "normal": normal,
+            "calibrate": calibrate,
+            "save_normal": save_normal,
+            "grid": grid,
+        }
+        video |= {"mask": mask, "save_clips": save_clips, "checkpoint": checkpoint, "follow": follow or None}
+        given_here = zip(video, given(**video), strict=True)
+        asked = [f"--{name.replace('_', '-')}" for name, value in given_here if value]
+        for name in [*asked, *(name for name in settings.given() if name != "--order")]:
+            raise ParameterError(f"a table of numbers is watched without {name}: leave it out")
+        numbers = NumberSession.opened(
+            source,
+            time=time_column,
+            columns=None if columns is None else [name.strip() for name in columns.split(",")],
+            outputs=Outputs(events=events, windows=windows),
+            rate=rate,
+            learn=seconds_of(learn or LEARN, "--learn"),
+            length=length or 100,
+            step=step or 10,
+            order=None if settings.order is None else _order(settings),
+            **options,
+        )
+        _run(numbers, delivery)
+        return
     recordings = _recordings(learn, "--learn") if learn and _is_files(learn) else []
     if calibrate is not None and normal is None and not recordings:
         raise ParameterError("--calibrate needs --normal, or --learn with recordings")
@@ -196,14 +235,12 @@ def watch(
             if isinstance(bag, BagUnion):
                 raise ParameterError("--grid and --mask take a single bag: give one with --bags")
             bag = Regions(bag, grid, mask)
-        identifier = settings.make_identifier()
-        if identifier.order == "auto":
-            raise ParameterError("--order is auto, but all windows must have the same order: give a number")
+        order, identifier = _order(settings), settings.make_identifier()
         size = None if is_network else settings.size
         how = {
             "length": length or 100,
             "step": step or 10,
-            "order": identifier.order,
+            "order": order,
             "kernel": identifier.kernel,
         }
         if not recordings:
@@ -226,23 +263,30 @@ def watch(
         )
         if normal is None and checkpoint is None and os.path.isfile(source):
             _check_length(Path(source), session.options.learn)
-    show = _print_line if json_lines else _print_sentence
-    with (
-        Delivery(show, receivers, spool_folder(source, checkpoint, events)) as delivery,
-        _stopped_by_signals(session) as signals,
-        _live_line(session),
-    ):
+    _run(session, delivery, may_continue=checkpoint is not None)
+
+
+def _run(session: Session, delivery: Delivery, *, may_continue: bool = False) -> None:
+    """Run a session, and end the command with an error if there was one."""
+    with delivery, _stopped_by_signals(session) as signals, _live_line(session):
         session.run(delivery.report)
     if session.failures:
         note_error(f"{len(session.failures)} times a file was not written, first: {session.failures[0]}")
     if signals:
         raise typer.Exit(128 + signals[0])
-    if session.is_learning and checkpoint is None:
+    if session.is_learning and not may_continue:
         raise ParameterError(
             f"the video ended before it was learnt what is normal, so no event could be found: {ADVICE}"
         )
     if session.failures:
         raise typer.Exit(2)
+
+
+def _order(settings: VideoSettings) -> int:
+    order = settings.make_identifier().order
+    if isinstance(order, str):
+        raise ParameterError("--order is auto, but all windows must have the same order: give a number")
+    return int(order)
 
 
 def _is_files(text: str) -> bool:

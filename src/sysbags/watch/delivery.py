@@ -264,11 +264,12 @@ class Delivery:
     ) -> None:
         self._report, self._lock, self._input = report, threading.Lock(), ""
         self.folder, self.outboxes = folder, list[Outbox]()
-        for receiver in receivers:
-            key = hashlib.sha256(receiver.name.encode()).hexdigest()[:16]
-            self.outboxes.append(Outbox(receiver, folder / key, self._note, unit))
+        self._receivers, self._unit = receivers, unit
 
     def __enter__(self) -> Delivery:
+        for receiver in self._receivers:
+            key = hashlib.sha256(receiver.name.encode()).hexdigest()[:16]
+            self.outboxes.append(Outbox(receiver, self.folder / key, self._note, self._unit))
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -26,6 +26,7 @@ from sysbags.errors import FileError, ParameterError, StreamError, SysbagsError
 from sysbags.storage import load_values, save_values
 from sysbags.video import (
     LiveFrame,
+    LiveVideo,
     Position,
     collect_warnings,
     container_facts,
@@ -151,7 +152,7 @@ class Session:
         single = bag.bag if isinstance(bag, Regions) else bag
         described = Described.by(bag)
         self._bags, self._units, self._period = described.bags, described.units, described.period
-        self._live = [LiveBag(one) for one in self._bags]
+        self._live = self._live_bags()
         asked = WatcherOptions(**options)
         each = check_positive(asked.false_alarms, "false_alarms") / len(self._units)
         self.options = replace(asked, false_alarms=each)
@@ -184,7 +185,7 @@ class Session:
         if self.outputs.checkpoint is not None and self.outputs.checkpoint.exists():
             self._continue(self.outputs.checkpoint)
         self._fixed_rate = rate
-        self.video = open_live(
+        self.video = self._opened(
             source,
             colour=described.colour,
             rate=rate,
@@ -198,6 +199,14 @@ class Session:
         self.failures: list[str] = []  # what could not be written, and why
         self._is_stopped = self._is_due = False  # to end, and to write a checkpoint
         self._saved = time.monotonic()
+
+    def _opened(self, source: str | os.PathLike[str], **options: Any) -> LiveVideo:
+        """Return the video; a session of other data has its own."""
+        return open_live(source, **options)
+
+    def _live_bags(self) -> list[LiveBag]:
+        """Return what makes rows of frames."""
+        return [LiveBag(bag) for bag in self._bags]
 
     @property
     def skipped(self) -> int:
@@ -464,7 +473,7 @@ class Session:
         self._rows = [rows + more for rows, more in zip(self._rows, missing, strict=True)]
         self._repeated = [0 for _ in self._bags]
         self._positions.clear()
-        self._live = [LiveBag(bag) for bag in self._bags]
+        self._live = self._live_bags()
         self._report({"type": "gap", "time": moment, "seconds": max(missing) * self._period / self._rate})
 
     def _heard(self, name: str, details: dict[str, Any]) -> None:
