@@ -2,8 +2,8 @@
 
 `python -m benchmarks.watching.skab FOLDER [--page docs/watch.md]`, where FOLDER is `data` of
 https://github.com/waico/SKAB. The protocol is that of its leaderboard: in each of 34 files the first 400 rows
-are learnt from, and the rows after them are scored, of all files together. The two rivals have the settings of
-its notebooks.
+are learnt from, and the rows after them are scored, of all files together. The two rivals have the settings
+of its notebooks.
 
 The settings of sysbags were fixed before any rate was computed. Windows are the longest that 400 rows allow,
 with a tenth as the step, as by default; other options are the defaults. The rate of false alarms is that of
@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from scipy.stats import f as f_distribution
 from scipy.stats import norm
 from sklearn.decomposition import PCA
@@ -27,9 +28,11 @@ from sklearn.ensemble import IsolationForest
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.machine import print_table
-from sysbags._common.types import Array, BoolArray
+from sysbags._common.types import Array
 from sysbags.datasets.tables import open_table
 from sysbags.watch.numbers import NumberSession
+
+BoolArray = npt.NDArray[np.bool_]
 
 LEARNT = 400  # rows
 LENGTH, STEP = 20, 2
@@ -72,13 +75,17 @@ def t_squared_and_q(path: Path) -> BoolArray:
     limit = f_distribution.ppf(P_VALUE, m, n - m) * m * (n - 1) * (n + 1) / (n * (n - m))
     scores, residual = pca.transform(test), test - test @ pca.components_.T @ pca.components_
     t_squared = np.sum(scores @ np.linalg.inv(np.cov(pca.transform(train).T).reshape(m, m)) * scores, axis=1)
-    values = np.linalg.eigvalsh(np.cov(train.T))[: train.shape[1] - m]
+    # In the order of LAPACK, as published; with the smallest ones there are ten percent more false alarms.
+    values = np.linalg.eig(np.cov(train.T))[0][m:]
     theta = [float(np.sum(values**k)) for k in (1, 2, 3)]
     h = 1.0 - 2.0 * theta[0] * theta[2] / (3.0 * theta[1] ** 2)
     spread = norm.ppf(P_VALUE) * h * np.sqrt(2.0 * theta[1]) / theta[0]
     q_limit = theta[0] * (1.0 + spread + theta[1] * h * (h - 1.0) / theta[0] ** 2) ** (1.0 / h)
     q = np.sum(residual * test, axis=1)
-    return (_running_median(t_squared, MEDIAN_OF) > limit) | (_running_median(q, MEDIAN_OF) > q_limit)
+    found: BoolArray = (_running_median(t_squared, MEDIAN_OF) > limit) | (
+        _running_median(q, MEDIAN_OF) > q_limit
+    )
+    return found
 
 
 def forest(path: Path) -> BoolArray:
@@ -115,7 +122,8 @@ def rows(folder: Path) -> Iterator[str]:
     """Lines of the table of all methods."""
     paths = sorted(path for path in folder.glob("*/*.csv") if path.parent.name != "anomaly-free")
     true = np.concatenate([_labels(path) for path in paths])
-    yield f"| method, {len(paths)} files, {len(true)} rows | F1 | false alarms, % | missed alarms, % | published |"
+    heads = "F1 | false alarms, % | missed alarms, % | published, in this order"
+    yield f"| method, {len(paths)} files, {len(true)} rows | {heads} |"
     yield "| --- | ---: | ---: | ---: | --- |"
     for name, method in METHODS.items():
         f1, false, missed = rates(true, np.concatenate([method(path) for path in paths]))
@@ -134,7 +142,7 @@ def _rows(path: Path) -> Array:
 
 def _labels(path: Path) -> BoolArray:
     values = (numbers[0] for _, numbers in islice(open_table(path, columns=LABELS[:1]).rows, LEARNT, None))
-    return np.array(list(values)) > 0.5
+    return np.fromiter(values, dtype=np.float64) > 0.5
 
 
 def _standardised(path: Path) -> tuple[Array, Array]:

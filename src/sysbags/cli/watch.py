@@ -200,7 +200,7 @@ def watch(
             learn=seconds_of(learn or LEARN, "--learn"),
             length=length or 100,
             step=step or 10,
-            order=None if settings.order is None else _order(settings),
+            order=_order(settings),
             **options,
         )
         _run(numbers, delivery)

@@ -16,24 +16,11 @@ from sysbags.bags.streams import LiveBag
 from sysbags.datasets.tables import Row, Table, open_table
 from sysbags.errors import ParameterError, StreamError
 from sysbags.video import LiveFrame, LiveVideo, Position
-from sysbags.watch.session import Outputs, Session
+from sysbags.watch.normal import STATES
+from sysbags.watch.session import Outputs, Session, WatcherOptions
 
 JUMP_ROWS = 10  # a later row than this many intervals follows a gap, as for frames
 LEAST = 3  # rows from which the rate is measured
-
-
-class Numbers:
-    """The bag of rows that need none."""
-
-    requires_fit, colour, window, step = False, "grey", 1, 1
-
-    def members(self) -> list[Numbers]:
-        """Return the only bag."""
-        return [self]
-
-    def update(self, rows: list[Array]) -> Array:
-        """Return rows as an array, as a `LiveBag` does with frames."""
-        return np.array(rows)
 
 
 class Feed:
@@ -94,6 +81,8 @@ class Feed:
         self.rate = self.rate or 1.0 / interval
         scaler = StandardScaler().fit(numbers)
         self.changing = int(np.count_nonzero(scaler.var_))
+        if not self.changing:
+            raise StreamError(f"no column of {table.name} changes while learning")
         self.began = times[0] if table.has_dates else None
         for frame in self._at_rate(chain(first, table.rows), times[0], JUMP_ROWS * interval):
             yield replace(frame, picture=(frame.picture - scaler.mean_) / scaler.scale_)
@@ -137,11 +126,36 @@ class Feed:
         self.stop()
 
 
+class Numbers:
+    """The bag of the rows of a `Feed`: these rows, with those before them if there are few columns.
+
+    There must be more numbers than states, or nothing is left that the states do not explain.
+    """
+
+    requires_fit, colour, window, step = False, "grey", 1, 1
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+        self._before: Array | None = None
+
+    def members(self) -> list[Numbers]:
+        """Return the only bag."""
+        return [self]
+
+    def update(self, rows: list[Array]) -> Array:
+        """Return one row for each, as a `LiveBag` does for frames."""
+        delays, new = STATES // self.feed.changing + 1, np.array(rows)
+        if self._before is None:
+            self._before = np.repeat(new[:1], delays - 1, axis=0)
+        joined = np.concatenate([self._before, new])
+        self._before = joined[len(new) :]
+        return np.hstack([joined[delay : delay + len(new)] for delay in range(delays)])
+
+
 class NumberSession(Session):
     """Watch the rows of a table; see `Session` for the rest.
 
-    Systems have the linear kernel, and by default the order 5, or the number of columns that change if that
-    is smaller. Rows are standardised by the first half of the time to learn.
+    Systems have the linear kernel. Rows are standardised by the first half of the time to learn.
 
     Examples
     --------
@@ -161,11 +175,9 @@ class NumberSession(Session):
     ) -> None:
         if outputs is not None and (outputs.clips or outputs.checkpoint or outputs.learnt):
             raise ParameterError("numbers have no clips, and no checkpoint or saved model yet")
-        self.feed, self._order = (
-            Feed(table, options.get("learn", 600.0) / 2.0, rate),
-            options.pop("order", None),
-        )
-        super().__init__(table.name, Numbers(), outputs=outputs, kernel="linear", **options)  # type: ignore[arg-type]
+        self.feed = Feed(table, WatcherOptions(**options).learn / 2.0, rate)
+        bag: Any = Numbers(self.feed)
+        super().__init__(table.name, bag, outputs=outputs, kernel="linear", **options)
 
     @classmethod
     def opened(
@@ -190,10 +202,8 @@ class NumberSession(Session):
         return self.feed  # type: ignore[return-value]
 
     def _live_bags(self) -> list[LiveBag]:
-        return list(self._bags)
+        return [Numbers(self.feed)]  # type: ignore[list-item]
 
     def _measure(self, frames: Sequence[LiveFrame]) -> None:
         self._fixed_rate, self._began = self.feed.rate, self.feed.began
-        order = self._order or max(1, min(self.options.order, self.feed.changing))
-        self.options = replace(self.options, order=order)
         super()._measure(frames)
