@@ -103,7 +103,8 @@ class Browser:
             self.events.append(message)
 
     def open(self, path, *, width=1280, height=900, scheme="light", motion="no-preference", scripts=True):
-        """Load a file, on a screen and with preferences as asked for."""
+        """Load a file or an address, on a screen and with preferences as asked for."""
+        address = path if str(path).startswith("http:") else Path(path).resolve().as_uri()
         phone = width < 600
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone}
         features = {"prefers-color-scheme": scheme, "prefers-reduced-motion": motion}
@@ -113,7 +114,7 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=media)
         self.call("Emulation.setScriptExecutionDisabled", value=not scripts)
         self.events.clear()
-        loader = self.call("Page.navigate", url=Path(path).resolve().as_uri())["loaderId"]
+        loader = self.call("Page.navigate", url=address)["loaderId"]
         while not any(
             event["method"] == "Page.lifecycleEvent"
             and (event["params"]["loaderId"], event["params"]["name"]) == (loader, "load")

@@ -75,7 +75,7 @@ def t_squared_and_q(path: Path) -> BoolArray:
     limit = f_distribution.ppf(P_VALUE, m, n - m) * m * (n - 1) * (n + 1) / (n * (n - m))
     scores, residual = pca.transform(test), test - test @ pca.components_.T @ pca.components_
     t_squared = np.sum(scores @ np.linalg.inv(np.cov(pca.transform(train).T).reshape(m, m)) * scores, axis=1)
-    # In the order of LAPACK, as published; with the smallest ones there are ten percent more false alarms.
+    # In the order of LAPACK, as published; with the smallest ones there are more false alarms.
     values = np.linalg.eig(np.cov(train.T))[0][m:]
     theta = [float(np.sum(values**k)) for k in (1, 2, 3)]
     h = 1.0 - 2.0 * theta[0] * theta[2] / (3.0 * theta[1] ** 2)

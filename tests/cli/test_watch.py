@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -198,6 +199,24 @@ def test_someone_is_told_and_events_are_kept(video, capsys, tmp_path, monkeypatc
     assert records[-1]["type"] == "end"
 
 
+def test_a_live_page_while_it_runs(video):
+    """The pipe goes on until the page has been read."""
+    data = video.read_bytes()
+    process = start("-", *OPTIONS, "--view", "0", stdin=subprocess.PIPE)
+    process.stdin.write(data[: len(data) * 4 // 5])
+    process.stdin.flush()
+    records = [json.loads(process.stdout.readline())]
+    while records[-1]["type"] != "event_start":
+        records.append(json.loads(process.stdout.readline()))
+    url = records[1]["text"].removeprefix("the live page is ")
+    assert url.startswith("http://127.0.0.1:")
+    with urlopen(url, timeout=30.0) as page:
+        assert b"<h1>the standard input</h1>" in page.read()
+    out, err = process.communicate(data[len(data) * 4 // 5 :])
+    assert (process.returncode, err) == (0, b"")
+    assert {json.loads(line)["type"] for line in out.splitlines()} <= {"event", "event_start", "end", "note"}
+
+
 def test_a_grid_and_clips(capsys, tmp_path, film):
     path, clips = tmp_path / "two.mkv", tmp_path / "clips"
     normal = np.roll(film, 200, axis=0)[:560]
@@ -329,6 +348,7 @@ def test_kill_at_any_moment(video, tmp_path, expected, times):
         ("{video} --grid 3", "grid is '3', but it must be rows and columns"),
         ("{video} --mask {video}", "cannot be read: it must be a picture"),
         ("{video} --exec true", "but it needs {event.json}, a file with the event"),
+        ("{video} --view page", "--view is 'page', but it must be a port such as 8765"),
         ("{video} --webhook server", "it must be such as https://server/path"),
         ("{video} --follow", "follow is for folders of segments"),
         ("{video} --events {video}", "it is an input and would be overwritten"),

@@ -7,9 +7,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
     from sysbags.bags.union import BagUnion
     from sysbags.watch.checkpoint import Normal
-    from sysbags.watch.delivery import Delivery
+    from sysbags.watch.delivery import Receiver, Report
     from sysbags.watch.session import Session
 
 # What moves and how: the first bag sees in a few frames whether something is slower, the second how fast.
@@ -113,6 +114,9 @@ def watch(
     mqtt: Annotated[
         list[str] | None, option("Publish each event to an MQTT broker.", "HOST[:PORT]/TOPIC")
     ] = None,
+    view: Annotated[
+        str | None, option("Show a live page; only to this computer, unless HOST is given.", "[HOST:]PORT")
+    ] = None,
     json_lines: Annotated[
         bool,
         typer.Option("--json-lines", "--json", help="Print one JSON object per line instead of sentences."),
@@ -160,9 +164,10 @@ def watch(
     from sysbags.bags.union import BagUnion
     from sysbags.datasets.tables import TABLE_SUFFIXES
     from sysbags.means.compilation import compiled_for
+    from sysbags.server.live import address_of
     from sysbags.watch.checkpoint import load_normal
     from sysbags.watch.checkpoint import save_normal as write_normal
-    from sysbags.watch.delivery import Broker, Command, Delivery, Receiver, Webhook, spool_folder
+    from sysbags.watch.delivery import Broker, Command, Webhook, spool_folder
     from sysbags.watch.learning import calibrated, learn_recordings
     from sysbags.watch.numbers import NumberSession
     from sysbags.watch.session import Outputs, Session
@@ -176,9 +181,9 @@ def watch(
         "false_alarms": rate_per_second(false_alarms, "--false-alarms"),
         "adapt": None if adapt is None else seconds_of(adapt, "--adapt"),
     }
-    delivery = Delivery(
-        _print_line if json_lines else _print_sentence, receivers, spool_folder(source, checkpoint, events)
-    )
+    show = _print_line if json_lines else _print_sentence
+    page = None if view is None else (*address_of(view), windows)
+    run_session = partial(_run, show, receivers, spool_folder(source, checkpoint, events), page)
     if time_column is not None or columns is not None or Path(source).suffix.lower() in TABLE_SUFFIXES:
         video: dict[str, Any] = {
             "normal": normal,
@@ -195,7 +200,7 @@ def watch(
             source,
             time=time_column,
             columns=None if columns is None else [name.strip() for name in columns.split(",")],
-            outputs=Outputs(events=events, windows=windows),
+            outputs=Outputs(events=events, windows=windows or page is not None),
             rate=rate,
             learn=seconds_of(learn or LEARN, "--learn"),
             length=length or 100,
@@ -203,7 +208,7 @@ def watch(
             order=_order(settings),
             **options,
         )
-        _run(numbers, delivery)
+        run_session(numbers)
         return
     recordings = _recordings(learn, "--learn") if learn and _is_files(learn) else []
     if calibrate is not None and normal is None and not recordings:
@@ -215,7 +220,7 @@ def watch(
         learnt=None if calibrate is not None or recordings else save_normal,
         checkpoint=checkpoint,
         checkpoint_every=seconds_of(checkpoint_every, "--checkpoint-every"),
-        windows=windows,
+        windows=windows or page is not None,
     )
     if normal is not None:
         names = ("--learn", "--length", "--step", "--grid", "--mask", "--save-normal")
@@ -263,12 +268,31 @@ def watch(
         )
         if normal is None and checkpoint is None and os.path.isfile(source):
             _check_length(Path(source), session.options.learn)
-    _run(session, delivery, may_continue=checkpoint is not None)
+    run_session(session, may_continue=checkpoint is not None)
 
 
-def _run(session: Session, delivery: Delivery, *, may_continue: bool = False) -> None:
-    """Run a session, and end the command with an error if there was one."""
-    with delivery, _stopped_by_signals(session) as signals, _live_line(session):
+def _run(
+    show: Report,
+    receivers: Sequence[Receiver],
+    unsent: Path,
+    view: tuple[str, int, bool] | None,
+    session: Session,
+    *,
+    may_continue: bool = False,
+) -> None:
+    """Run a session with its page, and tell receivers; end the command with an error if there was one."""
+    from sysbags.watch.delivery import Delivery
+
+    with ExitStack() as stack:
+        if view is not None:
+            from sysbags.server.live import LivePage
+
+            host, port, windows = view
+            page = stack.enter_context(LivePage(session, show, host=host, port=port, windows=windows))
+            show = page.report
+        delivery = stack.enter_context(Delivery(show, receivers, unsent))
+        signals = stack.enter_context(_stopped_by_signals(session))
+        stack.enter_context(_live_line(session))
         session.run(delivery.report)
     if session.failures:
         note_error(f"{len(session.failures)} times a file was not written, first: {session.failures[0]}")

@@ -25,6 +25,7 @@ from sysbags.bags.union import BagUnion
 from sysbags.errors import FileError, ParameterError, StreamError, SysbagsError
 from sysbags.storage import load_values, save_values
 from sysbags.video import (
+    Frame,
     LiveFrame,
     LiveVideo,
     Position,
@@ -172,6 +173,7 @@ class Session:
         self._repeated = [0 for _ in self._bags]  # rows that come again when a session continues
         self.progress = 0.0  # the share of the time to learn that is over
         self.surprise = 0.0  # of the last window; the largest among the regions
+        self.picture: Frame | None = None  # the last one
         self._rate = 0.0  # of the frames; 0 before it is known
         self._began: float | None = None  # the time of day of the first frame of a live video
         self._watchers: list[Watcher | None] = []  # of each unit
@@ -217,6 +219,15 @@ class Session:
     def event_is_open(self) -> bool:
         """Whether there is an event now."""
         return bool(self._open)
+
+    @property
+    def thresholds(self) -> dict[tuple[str | None, str | None], float]:
+        """The surprise from which a window is an event, by regions and bags that are watched."""
+        return {
+            (unit.region or None, unit.bag or None): watcher.threshold.high
+            for unit, watcher in zip(self._units, self._watchers, strict=False)
+            if watcher is not None and watcher.threshold is not None
+        }
 
     @property
     def is_learning(self) -> bool:
@@ -368,6 +379,7 @@ class Session:
             for placed in batch:
                 self._recorder.add(placed.frame)
         pictures = [placed.frame.picture for placed in batch]
+        self.picture = pictures[-1] if pictures[-1].ndim > 1 else None
         complete, verdicts = min(self._rows), []
         described: list[Array] = [np.empty(0) for _ in self._bags]
         for place, live in enumerate(self._live):

@@ -1,0 +1,1 @@
+"""Pages over HTTP, by the standard library alone."""
