@@ -45,7 +45,7 @@ def distance_rows(count: int, folder: Path | None) -> Iterator[str]:
         exact_time, exact = seconds(
             partial(sysbags.pairwise_distances, items, n_jobs=JOBS, **WEIGHTS), process_time
         )
-        yield f"| {name} | {count} | none | all | {exact_time:.0f} | | 1 | 100 % |"
+        yield f"| {name} | {count} | none | all | {exact_time:.0f} |  | 1 | 100 % |"
         near = _nearest(exact).tolist()
         for landmarks, nearest in EMBEDDED:
             fit_time, embedding = seconds(partial(fit_embedding, items, landmarks, n_jobs=JOBS), process_time)
