@@ -121,13 +121,18 @@ def rates(true: BoolArray, found: BoolArray) -> tuple[float, float, float]:
 def rows(folder: Path) -> Iterator[str]:
     """Lines of the table of all methods."""
     paths = sorted(path for path in folder.glob("*/*.csv") if path.parent.name != "anomaly-free")
-    true = np.concatenate([_labels(path) for path in paths])
-    heads = "F1 | false alarms, % | missed alarms, % | published, in this order"
+    labels = [_labels(path) for path in paths]
+    true = np.concatenate(labels)
+    before = np.concatenate([np.cumsum(rows) == 0 for rows in labels])
+    heads = "F1 | false alarms, % | missed alarms, % | false before the fault, % | after it, % | published"
     yield f"| method, {len(paths)} files, {len(true)} rows | {heads} |"
-    yield "| --- | ---: | ---: | ---: | --- |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | --- |"
     for name, method in METHODS.items():
-        f1, false, missed = rates(true, np.concatenate([method(path) for path in paths]))
-        yield f"| {name} | {f1:.2f} | {100 * false:.1f} | {100 * missed:.1f} | {PUBLISHED[name]} |"
+        found = np.concatenate([method(path) for path in paths])
+        f1, *shares = rates(true, found)
+        shares += [float(found[those].mean()) for those in (before, ~before & ~true)]
+        percent = " | ".join(f"{100 * share:.1f}" for share in shares)
+        yield f"| {name} | {f1:.2f} | {percent} | {PUBLISHED[name]} |"
 
 
 def _columns(path: Path) -> list[str]:
