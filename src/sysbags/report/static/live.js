@@ -86,7 +86,7 @@ const shown = {
     $("state").textContent = status.state;
     $("state").className = `state ${status.state === "event" ? "event" : ""}`;
     const skipped = status.skipped ? `, ${status.skipped} skipped` : "";
-    $("facts").textContent = `${status.frames} ${status.unit}${skipped}, ${number(status.speed)} per second, ${status.events} events`;
+    $("facts").textContent = `${status.frames} ${status.unit}${skipped}, ${number(status.speed)} per second, ${status.events} event${status.events === 1 ? "" : "s"}`;
     if (status.has_picture && !document.hidden) {
       $("picture").hidden = false;
       $("frame").src = `frame.jpg?${status.frames}`;
