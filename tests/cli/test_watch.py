@@ -217,6 +217,18 @@ def test_a_live_page_while_it_runs(video):
     assert {json.loads(line)["type"] for line in out.splitlines()} <= {"event", "event_start", "end", "note"}
 
 
+def test_a_signal_while_the_first_numbers_are_waited_for():
+    process = start("-", "--time", "t", "--learn", "400s", "--length", 20, stdin=subprocess.PIPE)
+    process.stdin.write(b"t,a,b\n0,1,2\n1,2,3\n")
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["type"] == "start"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 128 + signal.SIGTERM  # the pipe is still open
+    assert json.loads(process.stdout.read())["reason"] == "stopped"
+    for file in (process.stdin, process.stdout, process.stderr):
+        file.close()
+
+
 def test_a_grid_and_clips(capsys, tmp_path, film):
     path, clips = tmp_path / "two.mkv", tmp_path / "clips"
     normal = np.roll(film, 200, axis=0)[:560]
