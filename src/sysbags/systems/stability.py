@@ -16,7 +16,7 @@ GAP_TOLERANCE = 1e-13
 DEPENDENT = 1e-14  # an eigenvalue of `X1 X1'` not above this fraction of the largest is treated as zero
 RIDGES = (1e-15, *np.geomspace(1e-2, 1e-15, 14))  # of the largest eigenvalue
 STEPS = 30  # for one ridge; real streams need up to ten
-STEP = 0.5  # one over the curvature in the coordinates that are chosen, up to a factor near 1
+STEP = 0.5  # one over the smallest curvature in the coordinates that are chosen
 LENGTHS = (1.0, 0.5, 0.25, 0.125, 0.0625)  # of a Newton step and, if none is good, of a gradient step
 SMALLEST_CURVATURE = 1e-4  # of the largest; smaller ones do not scale the coordinates
 CONJUGATE_STEPS, CONJUGATE_ERROR = 200, 1e-2
@@ -32,8 +32,8 @@ def stable_transition(states: Array, stability: str = "constrained", margin: flo
     with the (N, n) states, `x_1 .. x_{N-1}` in the columns of X1 and `x_2 .. x_N` in those of X2. It is
     convex. If the least squares solution is feasible, it is returned. Otherwise the dual problem is solved by
     Newton's method, see `constrained_minimum`. The final duality gap, relative to the largest eigenvalue of
-    `X1 X1'`, is at most 1e-13, for n > 40 at most ``1e-13 (n / 40)^1.5``, which is round-off; for variances
-    that differ by a factor above 1e7 it may be up to 1e-10, and for nearly dependent states up to 1e-7.
+    `X1 X1'`, is at most 1e-13, and above order 20 at most ``1e-13 (n / 20)^1.5``, which allows for round-off.
+    For variances that differ by a factor above 1e8 it may be up to 1e-5.
 
     This is the stability "constrained"; "clip" clips the singular values of the least squares solution, which
     is feasible but predicts worse; "none" is the least squares solution.
@@ -97,7 +97,7 @@ def constrained_minimum(G: Array, H: Array, bound: float) -> Array:
         inside: Array = constrained_minimum(V.T @ G @ V, H @ V, bound) @ V.T
         return inside
     G, H = G / scale, H / scale
-    tolerance = GAP_TOLERANCE * max(1.0, (n / 40) ** 1.5)
+    tolerance = GAP_TOLERANCE * max(1.0, (n / 20) ** 1.5)
     values, right = np.linalg.svd(H, full_matrices=False)[1:]
     # The exact multiplier if G and H'H have the same eigenvectors.
     L = _positive_part((right.T * values) @ right / bound - G)
@@ -162,7 +162,8 @@ def _coordinates(
 
     In coordinates X with ``L = T' X T`` the second derivative is ``E -> N E B + B E N``, where N stands for
     ``(G + L)^-1`` and B for ``A'A``. Of the coordinates in which both are diagonal, those are chosen in which
-    they are equal, and then rotated so that ``X - STEP * gradient`` is diagonal.
+    one is the inverse of the other: with ``B = diag(d)`` the derivative multiplies entry ij of E by
+    ``d_i / d_j + d_j / d_i``, at least 2. A rotation then makes ``X - STEP * gradient`` diagonal.
 
     Returns T, N, B, the gradient and the diagonal.
     """
