@@ -163,16 +163,12 @@ def main() -> None:
     parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("--orders", default="5,10,20")
     parser.add_argument("--systems", type=int, default=24)
-    parser.add_argument("--page", type=Path)
     arguments = parser.parse_args()
     data = [] if arguments.data is None else ["DATA"]
     command = shlex.join(["python", "-m", "benchmarks.real_pairs", *data])
     orders = [int(order) for order in arguments.orders.split(",")]
-    for mark, table in (
-        ("pairs", rows(arguments.data, orders, arguments.systems)),
-        ("search", search_rows(arguments.data)),
-    ):
-        print_table(table, command, PACKAGES, arguments.page, f"benchmarks.real_pairs: {mark}")
+    for table in (rows(arguments.data, orders, arguments.systems), search_rows(arguments.data)):
+        print_table(table, command, PACKAGES, None, "")
 
 
 if __name__ == "__main__":

@@ -117,8 +117,8 @@ EFFORT = 700
 """Newton rounds times the order after which no more starts are made, unless all are asked for."""
 QUICK_SHARE = 0.35
 """Up to this share `QUICK_SWEEPS` are enough for an embedding (measured)."""
-PROVEN_ORDER = 10
-"""Up to this order a proof takes less time than more starts."""
+PROVEN_ORDER, ALWAYS_PROVEN = 10, 5
+"""Up to the first order a proof takes less time than more starts, up to the second hardly any."""
 BENIGN_SHARE = 0.2
 """Below this share of the transitions in the cost, local optima are rare (measured)."""
 
@@ -332,11 +332,13 @@ def align_many(
                     for i in range(n):
                         for j in range(n):
                             rotations[k, i, j] = state[0, i, j, lane]
-            if most_rounds == 0 or (not thorough and (agreed >= required or spent * n >= EFFORT)):
-                break
             # More starts are for pairs that are open.
-            provable = group == 0 and not thorough and n <= PROVEN_ORDER
-            if provable and proves(A, A2, M, rotations[k], SAME_VALUE * scale):
+            limit = PROVEN_ORDER if agreed < required else ALWAYS_PROVEN
+            if group == 0 and n <= limit and most_rounds > 0 and not thorough:
+                if proves(A, A2, M, rotations[k], SAME_VALUE * scale):
+                    break
+                required = max(required, 2)
+            if most_rounds == 0 or (not thorough and (agreed >= required or spent * n >= EFFORT)):
                 break
         reports[k, 0], reports[k, 1], reports[k, 2] = best + constant, nuclear, slope
         reports[k, 3], reports[k, 4], reports[k, 5] = sweeps, agreed, tried
