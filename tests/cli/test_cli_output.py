@@ -11,11 +11,15 @@ import sys
 import cv2
 import numpy as np
 import pytest
+from sklearn.pipeline import make_pipeline
 
 from cli_folder import call, flicker, make_classes
 from clips import write_clip
+from sysbags import NearestMean, System, SystemIdentifier, save
+from sysbags._common.files import saved_kind
 from sysbags.cli._output import check_out, note_summary
 from sysbags.errors import FileError
+from sysbags.library import Library
 
 COMMANDS = {
     "mean": "mean {data}/flicker/0.mp4 {data}/waves/0.mp4 --out {out}",
@@ -81,6 +85,58 @@ def test_which_files_of_a_folder_are_inputs(data, tmp_path):
     check_out(tmp_path / "new.mp4", data)
     with pytest.raises(FileError, match="nowhere does not exist"):
         check_out(tmp_path / "new.mp4", data, tmp_path / "nowhere")
+
+
+SAVED = {"res.model": "Pipeline", "fire.system": "System", "clips.library": "library"}
+WRITTEN = {
+    "fit {data} --out {out}": "Pipeline",
+    "mean {data}/waves/0.mp4 --out {out}": "System",
+    "library export {saved}/clips.library --out {out}": "list",
+    "evaluate {data} --report {out}": "",
+    "timeline {data}/waves/0.mp4 --csv {out}": "",
+    "inspect {data}/waves/0.mp4 --plot {out}": "image",
+    "watch {data}/waves/0.mp4 --save-normal {out}": "Normal",
+    "watch {data}/waves/0.mp4 --events {out}": "",
+}
+
+
+@pytest.fixture(scope="module")
+def saved(original, tmp_path_factory):
+    """Saved files of several kinds, and a video and an image that are no inputs."""
+    root = tmp_path_factory.mktemp("saved")
+    save(root / "res.model", make_pipeline(NearestMean()))
+    save(root / "fire.system", System([[0.5]], [[0.0, 1.0], [1.0, 0.0]], [[1.0], [0.5]], [0.5, 0.5]))
+    with Library(root / "clips.library") as library:
+        library.add([original / "waves" / "0.mp4"], identifier=SystemIdentifier(order=2))
+    for name in ("0.MP4", "1.png"):
+        (root / name).write_bytes(b"frames")
+    (root / "link").symlink_to(root / "0.MP4")
+    assert {name: saved_kind(root / name) for name in SAVED} == SAVED
+    return root
+
+
+@pytest.mark.parametrize("command", WRITTEN)
+def test_other_kinds_of_files_are_not_overwritten(capsys, original, saved, command):
+    """A file of the same kind may be replaced, and so may a file that is of no known kind."""
+    before, kind = contents(saved), WRITTEN[command]
+    for name in ("res.model", "fire.system", "clips.library", "0.MP4", "1.png", "link"):
+        out = saved / name
+        if kind == SAVED.get(name, "image" if name == "1.png" else None):
+            check_out(out, kind=kind)
+            continue
+        code, printed, err = call(capsys, *command.format(data=original, saved=saved, out=out).split())
+        assert (code, printed, err.count("\n")) == (2, "", 1)
+        assert "would be overwritten" in err
+        if name != "clips.library" or kind != "list":  # there it is an input
+            assert f"{out} {'holds a' if name in SAVED else 'has the suffix of'}" in err
+    assert contents(saved) == before
+
+
+def test_files_of_no_known_kind_are_overwritten(tmp_path):
+    for name, start in {"old.html": b"<html>", "empty.model": b"", "cut.model": b"12345678{"}.items():
+        (tmp_path / name).write_bytes(start)
+        for kind in ("", "Pipeline", "image"):
+            check_out(tmp_path / name, kind=kind)
 
 
 def test_linked_clips_are_inputs(data, tmp_path):

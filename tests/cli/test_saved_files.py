@@ -46,7 +46,7 @@ TAKEN = {
         ("classify {file} {clip}", "model", "must be a model that `sysbags fit` has saved"),
         ("distance {clip} {clip} --model {file}", "model", "must be a model that `sysbags fit` has saved"),
         ("watch {clip} --normal {file}", "normal", "must hold what is normal in a video, for"),
-        ("watch {clip} --checkpoint {file}", "checkpoint", "must hold a checkpoint, for"),
+        ("watch {clip} --checkpoint {file}", "checkpoint", "would be overwritten: choose another name"),
         ("library list {file}", "library", "`sysbags library add LIBRARY CLIP...` makes a library"),
         ("export {file} --to csv --out {file}.csv", "library", "is neither a report"),
         ("timeline {file}", "", "must be a video"),

@@ -8,7 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sysbags._common.files import check_folder, json_text
+from sysbags._common.files import (
+    IMAGE_SUFFIXES,
+    VIDEO_SUFFIXES,
+    check_folder,
+    json_text,
+    saved_contents,
+    saved_kind,
+)
 from sysbags._common.messages import QUIET, VERBOSITY, printable
 from sysbags.errors import FileError
 
@@ -113,12 +120,14 @@ def check_inputs(*paths: Path | None, some_of: Sequence[Path] = ()) -> None:
         raise FileError(f"{path} does not exist")
 
 
-def check_out(path: Path | None, *inputs: Path | None) -> None:
-    """Refuse an output file that cannot be written or that would overwrite an input, and missing inputs.
+def check_out(path: Path | None, *inputs: Path | None, kind: str = "") -> None:
+    """Refuse an output file that cannot be written or would overwrite what it must not, and missing inputs.
 
     This is called before any work and before slow imports. Inputs are the files and folders that the command
     reads. In a folder these are the video files, the images of folders of images and the index, whether or
     not they are there already. None is an option without a value.
+    Saved files, videos and images are only overwritten by the same `kind`: one of `saved_kind`, "video" or
+    "image".
     """
     check_inputs(*inputs)
     if path is None:
@@ -136,6 +145,8 @@ def check_out(path: Path | None, *inputs: Path | None) -> None:
         target = Path(os.path.realpath(path))
         if target.is_relative_to(os.path.realpath(entry)) and _is_input(target):
             raise FileError(f"cannot write {path}: it would be one of the clips in the input folder {entry}")
+    if other := _other_kind(path, kind):
+        raise FileError(f"{path} {other} and would be overwritten: choose another name")
 
 
 def usable_cache(folder: Path | None) -> Path | None:
@@ -165,6 +176,19 @@ def _is_same(first: Path, second: Path) -> bool:
         return False
 
 
+def _other_kind(path: Path, kind: str) -> str:
+    """Say what a file is if it is a saved file, a video or an image, and not of this kind."""
+    if not path.is_file() or saved_kind(path) == kind:
+        return ""
+    if contents := saved_contents(path):
+        return f"holds {contents},"
+    suffixes = {file.suffix.lower() for file in (path, path.resolve())}
+    for name, known in (("video", VIDEO_SUFFIXES), ("image", IMAGE_SUFFIXES)):
+        if kind != name and suffixes & known:
+            return f"has the suffix of {name}s"
+    return ""
+
+
 def _input_files(folder: Path) -> Iterator[Path]:
     """Return the clips, frames and index files below a folder; links are followed."""
     visited: set[str] = set()
@@ -179,7 +203,6 @@ def _input_files(folder: Path) -> Iterator[Path]:
 
 def _is_input(file: Path) -> bool:
     """Tell whether a file of an input folder is read, by its name and by the images beside it."""
-    from sysbags._common.files import IMAGE_SUFFIXES, VIDEO_SUFFIXES
     from sysbags.datasets.folder import INDEX
 
     if file.name == INDEX or file.suffix.lower() in VIDEO_SUFFIXES:

@@ -59,10 +59,11 @@ def classify(
 
     Several models may be named before the clips. Probabilities are calibrated by clips that were left out
     when the model was fitted. With --coverage there is also the set of classes that holds the true class with
-    that probability; a clip that fits no class, whose frames are all the same, or that has too few frames
-    for a system is none of these. Distances are squared, and --json has those to all classes; transition,
-    observer and mean, or covariances and mean, or the bags, are their shares of the distance to the predicted
-    class. A clip that cannot be read is reported and skipped, and the exit code is then 2.
+    that probability; a clip that fits no class is none of these, and for models of systems so is one whose
+    frames are all the same or too few for a system. Distances are squared, and --json has those to all
+    classes; transition, observer and mean, or covariances and mean, or the bags, are their shares of the
+    distance to the predicted class. A clip that cannot be read is reported and skipped, and the exit code is
+    then 2.
 
     Example: sysbags classify scenes.model new.mp4 --coverage 90%
     """

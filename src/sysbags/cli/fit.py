@@ -64,7 +64,7 @@ def fit(
 
     Example: sysbags fit clips --out scenes.model --bags lbp,colour
     """
-    check_out(out, folder)
+    check_out(out, folder, kind="Pipeline")
     from sysbags import evaluate
     from sysbags.datasets.folder import class_folders
     from sysbags.storage import save

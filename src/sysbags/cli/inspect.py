@@ -37,7 +37,7 @@ def inspect(
 
     Example: sysbags inspect clip.mp4 --plot clip.png
     """
-    check_out(plot, file)
+    check_out(plot, file, kind="image")
     if saved_kind(file) is not None:
         if settings.given():
             raise ParameterError(f"{', '.join(settings.given())} goes with clips, but {file} is a saved file")

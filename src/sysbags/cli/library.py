@@ -120,7 +120,7 @@ def add(
     if not is_new:  # it has its settings: those of configuration files are for new ones
         compress, landmarks, model = given(compress=compress, landmarks=landmarks, model=model)
     check_inputs(model, some_of=clips if is_new else ())
-    check_out(file, *filter(os.path.exists, clips))
+    check_out(file, *filter(os.path.exists, clips), kind="library")
     from sysbags._common.parallel import connected
     from sysbags.library import Library
 
@@ -370,7 +370,7 @@ def export(
 
     Example: sysbags library export clips.library --out clips.csv
     """
-    check_out(out, file)
+    check_out(out, file, kind="list")
     with _opened(file) as opened:
         opened.export(out)
         total = len(opened)

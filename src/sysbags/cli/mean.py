@@ -42,7 +42,7 @@ def mean(
 
     Example: sysbags mean fire/*.mp4 --out fire.system
     """
-    check_out(out, *clips, model)
+    check_out(out, *clips, model, kind="System")
     from sysbags.means.compilation import compiled_ahead
     from sysbags.means.frechet import frechet_mean
     from sysbags.storage import save

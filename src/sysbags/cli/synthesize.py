@@ -50,7 +50,7 @@ def synthesize(
 
     Example: sysbags synthesize fire.mp4 --seconds 20 -o endless.mp4
     """
-    check_out(out, clip)
+    check_out(out, clip, kind="video")
     if os.path.lexists(out):
         raise FileError(f"{out} exists already: remove it, or choose another name")
     from itertools import islice

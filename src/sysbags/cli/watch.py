@@ -158,7 +158,7 @@ def watch(
 
     Example: sysbags watch rtsp://camera/stream --learn 1h --false-alarms 1/day --events events.csv
     """
-    _check(source, [normal, mask], [path for path in (events, save_normal, checkpoint) if path is not None])
+    _check(source, [normal, mask], {"events": events, "Normal": save_normal, "Checkpoint": checkpoint})
 
     from sysbags.bags.regions import Regions
     from sysbags.bags.union import BagUnion
@@ -340,16 +340,17 @@ def _bag(settings: VideoSettings) -> BagTransformer | BagUnion:
     return BagUnion(made)
 
 
-def _check(source: str, inputs: list[Path | None], outputs: list[Path]) -> None:
-    """Refuse, before any work, options that do not fit."""
+def _check(source: str, inputs: list[Path | None], outputs: dict[str, Path | None]) -> None:
+    """Refuse, before any work, options that do not fit; outputs have their kinds."""
     from sysbags.video.feeds import is_address, is_device
 
     if not (source == "-" or is_address(source) or is_device(source)):
         inputs = [Path(source), *inputs]
     check_inputs(*inputs)
-    for path in outputs:
-        check_out(path, *inputs)
-    if len({os.path.realpath(path) for path in outputs}) < len(outputs):
+    for kind, path in outputs.items():
+        check_out(path, *inputs, kind=kind)
+    files = [os.path.realpath(path) for path in outputs.values() if path is not None]
+    if len(set(files)) < len(files):
         raise ParameterError("--events, --save-normal and --checkpoint must be different files")
 
 
