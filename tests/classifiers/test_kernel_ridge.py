@@ -656,3 +656,9 @@ def test_bad_systems(clips):
     bare = [dataclasses.replace(sysbags.identify(system.samples, 2), states=None) for system in first]
     with pytest.raises(ParameterError, match=r"systems\[0\] is in the orthonormal form and has no states"):
         KernelRidgeClassifier().fit(bare, labels)
+
+
+def test_a_single_class_is_refused():
+    systems = point_systems(np.arange(4.0)[:, None])
+    with pytest.raises(ParameterError, match="all clips have the class 0, but there must be at least two"):
+        KernelRidgeClassifier(**ON_POINTS).fit(systems, [0] * 4)

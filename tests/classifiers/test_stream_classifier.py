@@ -371,6 +371,20 @@ def test_one_class_and_other_bins(model):
         model.predict([STREAMS[0][:, :4] / STREAMS[0][:, :4].sum(axis=1, keepdims=True)])
 
 
+def test_time_and_channels_exchanged_in_streams_of_different_lengths(model):
+    """A list of (channels, time) arrays: the rows agree, and the columns do not."""
+    rng = np.random.default_rng(0)
+    classifier = sysbags.StreamClassifier(kernel="linear")
+    lists = [rng.normal(size=(3, length)) for length in (100, 101, 100, 102)]
+    with pytest.raises(SysbagsError, match=r"101 and not 100; if their rows are channels .*stream\.T"):
+        classifier.fit(lists, [0, 1, 0, 1])
+    fitted = classifier.fit([stream.T for stream in lists], [0, 1, 0, 1])
+    with pytest.raises(SysbagsError, match="100 and not 3; if their rows are channels"):
+        fitted.predict(lists[:1])
+    with pytest.raises(SysbagsError, match=r"4 and not 3$"):
+        fitted.predict([rng.normal(size=(100, 4))])
+
+
 def test_it_is_saved_and_loaded(model, tmp_path):
     sysbags.save(tmp_path / "model", model)
     loaded = sysbags.load(tmp_path / "model")

@@ -165,6 +165,12 @@ def check_labels(labels: Any, items: int, name: str = "labels") -> tuple[npt.NDA
     return classes, codes.astype(np.int64)
 
 
+def check_two_classes(classes: npt.NDArray[Any]) -> None:
+    """Refuse a single class."""
+    if len(classes) < 2:
+        raise ParameterError(f"all clips have the class {classes[0]}, but there must be at least two classes")
+
+
 def check_weight(value: Any, name: str) -> float:
     """Return a finite real number that is 0 or more."""
     if type(value) is float and 0.0 <= value < math.inf:

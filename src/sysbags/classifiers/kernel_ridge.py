@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sklearn.utils.class_weight import compute_sample_weight
 
 from sysbags._common.types import Array, IntArray
-from sysbags._common.validation import check_choice, check_positive
+from sysbags._common.validation import check_choice, check_positive, check_two_classes
 from sysbags.classifiers.base import Item, SystemClassifier, TrainingClips
 from sysbags.classifiers.calibration import Calibration
 from sysbags.classifiers.scores import (
@@ -187,6 +187,7 @@ class KernelRidgeClassifier(SystemClassifier):
     def _learn(self, clips: TrainingClips) -> tuple[list[list[System]], npt.NDArray[Any]]:
         """Solve for the coefficients."""
         bags, classes, codes, groups, grams = clips
+        check_two_classes(classes)
         squared = between = self._between(bags, None, grams)
         self.variance_ = half_mean(squared)
         if self.width is not None:

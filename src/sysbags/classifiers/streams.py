@@ -21,6 +21,7 @@ from sysbags._common.validation import (
     check_integer,
     check_labels,
     check_per_bag,
+    check_two_classes,
     has_several_streams,
     seed_of,
     warn_if_exchanged,
@@ -178,8 +179,7 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         warn_if_exchanged(streams, self.kernel)
         bags, seed = by_bag(streams), seed_of(self.random_state)
         classes, codes = check_labels(y, len(bags[0]))
-        if len(classes) < 2:
-            raise ParameterError(f"all clips have the class {classes[0]}, but there must be at least two")
+        check_two_classes(classes)
         kernels = [check_kernel(kernel) for kernel in check_per_bag(self.kernel, "kernel", len(bags))]
         bags = [check_streams(bag, kernel) for bag, kernel in zip(bags, kernels, strict=True)]
         # By their contents, so that the model is the same in whatever order the clips are given.

@@ -63,7 +63,8 @@ def pairwise_distances(
         duplicates are near.
     exact_nearest : int, default=0
         With an embedding: the distances of each system to so many, those that are nearest in it, are exact.
-        With 30 and an embedding of 500 landmarks, 99 % of the ten nearest are found (docs/scale.md).
+        With 30 and an embedding of 500 landmarks, 99 % of the ten nearest are found (docs/scale.md). Without
+        an embedding all distances are exact anyway.
     out : path or array-like, optional
         Where the distances are written: the path of a .npy file, which is returned as a memory map, or an
         array such as one of Zarr, which is returned. With a path, a call that was interrupted continues when

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sysbags._common.cache import Cache
 from sysbags._common.messages import Stages
 from sysbags._common.parallel import use_client
-from sysbags._common.validation import check_choice, check_labels
+from sysbags._common.validation import check_choice, check_labels, check_two_classes
 from sysbags.bags.base import BagTransformer
 from sysbags.bags.registry import BAGS, make_bag
 from sysbags.classifiers.registry import AUTO, CLASSIFIERS, MOMENTS
@@ -191,10 +191,8 @@ def labelled_clips(
     """Check clips, labels and groups; see `evaluate`. Nothing is read."""
     if not len(clips):
         raise ParameterError("clips is empty, but there must be at least two")
-    check_labels(labels, len(clips))
+    check_two_classes(check_labels(labels, len(clips))[0])
     names = [str(label) for label in np.asarray(labels)]
-    if len(set(names)) < 2:
-        raise ParameterError(f"all clips have the class {names[0]}, but there must be at least two classes")
     sources = None if groups is None else [str(group) for group in np.asarray(groups)]
     protocol = protocol or Protocol()
     return LabelledClips(

@@ -16,7 +16,7 @@ from sysbags._common.estimator import SequenceEstimator
 from sysbags._common.memory import MEMORY
 from sysbags._common.parallel import ONE_BLAS_THREAD, run
 from sysbags._common.types import Array, IntArray, KernelLike
-from sysbags._common.validation import check_integer, check_stream, seed_of, warn_if_exchanged
+from sysbags._common.validation import TRANSPOSE, check_integer, check_stream, seed_of, warn_if_exchanged
 from sysbags.errors import DistanceWarning, IncompatibleSystemsError, ParameterError
 from sysbags.kernels.functions import (
     check_kernel,
@@ -263,11 +263,14 @@ def check_streams(
     warn_if_exchanged(streams, kernel)
     checked = [check_stream(item, kernel, name=f"streams[{k}]") for k, item in enumerate(streams)]
     expected = checked[0].shape[1] if length is None else length
+    rows = {len(stream) for stream in checked}
+    exchanged = len(rows) == 1 if length is None else rows == {length}
+    hint = f"; if their rows are channels and their columns time, {TRANSPOSE}" if exchanged else ""
     for k, stream in enumerate(checked):
         if stream.shape[1] != expected:
             raise IncompatibleSystemsError(
                 f"streams have different numbers of bins, but must have one: streams[{k}] has "
-                f"{stream.shape[1]} and not {expected}"
+                f"{stream.shape[1]} and not {expected}{hint}"
             )
     return checked
 
