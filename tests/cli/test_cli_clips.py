@@ -13,9 +13,10 @@ import pytest
 from sklearn.pipeline import Pipeline
 
 import sysbags
-from cli_folder import FRAMES, HEIGHT, WIDTH, call, call_json, make_classes
+from cli_folder import FRAMES, HEIGHT, WIDTH, call, call_json, flicker, make_classes
 from clips import write_clip
 from sysbags.cli import main
+from sysbags.cli._clips import too_short
 from sysbags.cli.inspect import spectrum
 
 
@@ -31,6 +32,25 @@ def model(classes, tmp_path_factory):
     words += ["--classifier", "nearest-mean"]
     assert main(["fit", str(classes), "--out", str(path), *words]) == 0
     return path
+
+
+def test_distance_notes_clips_that_are_too_short(capsys, classes, tmp_path):
+    long = classes / "flicker" / "0.mp4"
+    one, four = (write_clip(tmp_path / f"{n}.mp4", flicker(5)[:n]) for n in (3, 4))
+    code, _, err = call(capsys, "distance", one, long, "--order", 2)
+    text = f"{one} has 3 bags, but the other clip has {FRAMES}: its distance is uncertain"
+    assert (code, err) == (0, f"sysbags: {text}\n")
+    code, _, err = call(capsys, "distance", four, four)
+    assert (code, err) == (
+        0,
+        f"sysbags: {four} is too short or too still for order 5: its system has order 3\n",
+    )
+    assert call(capsys, "distance", long, long, "--order", 2)[2] == ""
+
+
+def test_a_single_bag_is_not_several(tmp_path):
+    text = too_short(tmp_path, 1, 4, "the other clip", None)
+    assert text == f"{tmp_path} has 1 bag, but the other clip has 4: its distance is uncertain"
 
 
 def systems_of(paths, order=5):

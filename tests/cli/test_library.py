@@ -14,6 +14,7 @@ import sysbags
 from cli_folder import call, call_json
 from libraries import single, small_clips
 from sysbags.bags import BagUnion, ColourHistogram, LocalBinaryPatterns, VisualWords
+from sysbags.datasets import make_clips
 from sysbags.library import Library
 
 ORDER = ("--order", 2)
@@ -390,6 +391,20 @@ def test_search(capsys, path, clips, tmp_path):
     code, _, err = call(capsys, "library", "search", path, tmp_path / "none.mp4")
     assert code == 2
     assert "none.mp4" in err
+
+
+def test_search_notes_a_clip_that_is_too_short(capsys, path, clips, tmp_path):
+    """Also of a clip that is in the library."""
+    kept = tmp_path / "kept.library"
+    for frames, text in (
+        (3, "has 3 bags, but the shortest clip found has 8: its distance is uncertain"),
+        (4, "is too short or too still for order 5: its system has order 3"),
+    ):
+        (clip,) = make_clips(tmp_path / "short", 1, frames=frames, height=48, width=64, textures=["fire"])[0]
+        assert call(capsys, "library", "add", kept, clips[0], clip)[0] == 0
+        for file in (kept, path) if frames == 3 else (kept,):
+            assert call(capsys, "library", "search", file, clip, "-k", 1)[2] == f"sysbags: {clip} {text}\n"
+        shutil.rmtree(tmp_path / "short")
 
 
 def test_duplicates(capsys, path, clips, tmp_path):

@@ -221,6 +221,31 @@ def note_outcome(outcome: Evaluation | TrainedModel, notes: Iterable[str]) -> No
         note(text)
 
 
+def too_short(
+    clip: Path,
+    rows: int,
+    shortest: int | None,
+    other: str,
+    orders: tuple[int, int | str] | None,
+    uncertain: str = "its distance is",
+) -> str:
+    """Say that a clip is much shorter than others, or too short for the order that is asked for.
+
+    `other` is the clip that has `shortest` bags, `orders` those of the system and that was asked for.
+    """
+    if shortest is not None and 2 * rows < shortest:
+        bags = "1 bag" if rows == 1 else f"{rows} bags"
+        return f"{clip} has {bags}, but {other} has {shortest}: {uncertain} uncertain"
+    if orders is not None and isinstance(orders[1], int) and orders[0] < orders[1]:
+        return f"{clip} is too short or too still for order {orders[1]}: its system has order {orders[0]}"
+    return ""
+
+
+def note_too_short(texts: Iterable[str]) -> None:
+    """Print what `too_short` says of clips; of many the first."""
+    note_summary([text for text in dict.fromkeys(texts) if text], "clips are too short or too still")
+
+
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
     """Print the warnings about videos when the work is done; of many, one summary."""

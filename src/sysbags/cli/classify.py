@@ -11,14 +11,13 @@ import typer
 
 from sysbags._common.files import saved_kind
 from sysbags._common.messages import Stages
-from sysbags.cli._clips import check_model, load_pipeline, read_clips
+from sysbags.cli._clips import check_model, load_pipeline, note_too_short, read_clips, too_short
 from sysbags.cli._options import Json, NJobs, argument, option
 from sysbags.cli._output import (
     check_inputs,
     check_out,
     note,
     note_error,
-    note_summary,
     number,
     print_json,
     say,
@@ -28,7 +27,6 @@ from sysbags.errors import OrderError, ParameterError
 
 if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
-    from sysbags.classifiers import SystemIdentifier
 
 NONE_OF_THESE = "none of these"
 
@@ -156,10 +154,14 @@ def _classified(
     known = dict(zip(read.paths, found, strict=True))
     notes = {}
     for place, clip in enumerate(read.paths):
-        described = read.streams[0][place], read.systems[0][place]
-        if text := _too_short(path, clip, *described, classifier.shortest_, identifier):
+        stream, system = _per_bag(read.streams[0][place]), _per_bag(read.systems[0][place])
+        order = None if identifier is None else (min(one.order for one in system), identifier.order)
+        known_clip = f"the shortest clip that {path} has learnt from"
+        if text := too_short(
+            clip, min(map(len, stream)), classifier.shortest_, known_clip, order, "its class is"
+        ):
             notes[clip] = text
-    note_summary(list(notes.values()), "clips are too short or too still")
+    note_too_short(notes.values())
     for clip in clips:
         if clip in known:
             entry = asdict(known[clip]) | ({"note": notes[clip]} if clip in notes else {})
@@ -177,22 +179,8 @@ def _classified(
             yield {"path": clip, "error": str(read.failures[clip])}
 
 
-def _too_short(
-    path: Path, clip: Path, stream: Any, item: Any, shortest: int | None, identifier: SystemIdentifier | None
-) -> str:
-    """Say that a clip is much shorter than those that a model has learnt from, or too short for its order."""
-    rows = min(map(len, stream if isinstance(stream, tuple) else (stream,)))
-    if shortest is not None and 2 * rows < shortest:
-        return (
-            f"{clip} has {rows} bags, but the shortest clip that {path} has learnt from has {shortest}: its "
-            "class is uncertain"
-        )
-    order = None if identifier is None else identifier.order
-    if isinstance(order, int):
-        least = min(system.order for system in (item if isinstance(item, tuple) else (item,)))
-        if least < order:
-            return f"{clip} is too short or too still for order {order}: its system has order {least}"
-    return ""
+def _per_bag(item: Any) -> tuple[Any, ...]:
+    return item if isinstance(item, tuple) else (item,)
 
 
 def _read_as(bags: BagTransformer, reading: dict[str, int]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from sysbags._common.messages import Stages
-from sysbags.cli._clips import Features
+from sysbags.cli._clips import Features, note_too_short, too_short
 from sysbags.cli._options import (
     Json,
     LambdaA,
@@ -57,6 +57,11 @@ def distance(
     facts: dict[str, Any] = {"clips": [first, second], "metric": features.metric}
     weights: dict[str, Any] = {"lambda_a": features.lambda_a, "lambda_mu": features.lambda_mu}
     first_system, second_system = clips.systems[0]
+    lengths, wanted = [len(stream) for stream in clips.streams[0]], features.identifier.order
+    note_too_short(
+        too_short(path, rows, max(lengths), "the other clip", (system.order, wanted))
+        for path, rows, system in zip(clips.paths, lengths, clips.systems[0], strict=True)
+    )
     if features.metric == "alignment":
         alignment = align(first_system, second_system, **weights, random_state=random_state)
         squared = alignment.distance

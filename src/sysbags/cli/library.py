@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sysbags.cli._clips import Features, note_skipped, skipped, warnings_as_notes
+from sysbags.cli._clips import Features, note_skipped, note_too_short, skipped, too_short, warnings_as_notes
 from sysbags.cli._config import given
 from sysbags.cli._options import (
     Json,
@@ -226,6 +226,9 @@ def search(
         options = search_metric(opened, metric and str(metric), lambda_a, lambda_mu)
         with compiled_for(options["metric"]):
             found = opened.search(clip, k, exact=exact, n_jobs=n_jobs, client=client, **options)
+        settings, shortest = opened.settings, min(record.frames for record in found.clips)
+        orders = None if settings is None else (found.order, settings.identifier.order)
+        note_too_short([too_short(clip, found.frames, shortest, "the shortest clip found", orders)])
     spent: Any = found.neighbours
     rows = list(zip(found.clips, spent.distances.tolist(), spent.lower_bounds.tolist(), strict=True))
     if as_json:

@@ -42,6 +42,8 @@ class Found(NamedTuple):
         The nearest first.
     neighbours : Neighbours
         Their squared distances, and what it took to find them.
+    frames, order : int
+        The length of the stream of the clip that was searched for, and the order of its system.
 
     Examples
     --------
@@ -59,6 +61,8 @@ class Found(NamedTuple):
 
     clips: list[ClipRecord]
     neighbours: Neighbours
+    frames: int
+    order: int
 
 
 class Duplicates(NamedTuple):
@@ -92,7 +96,7 @@ def search_clip(
     """Find the clips nearest to a clip, see `Library.search`."""
     name = os.fsencode(os.path.abspath(clip))
     others = "clips JOIN contents ON content = contents.id WHERE path <> ? ORDER BY path"
-    query = _system(library, clip)
+    query, frames = _system(library, clip)
     try:
         systems = select_systems(library, others, "path", [name])
     except AbsentError:
@@ -101,11 +105,14 @@ def search_clip(
     records = [library.find(os.fsdecode(systems.names[i])) for i in found.indices]
     if None in records:
         raise FileError(f"clips were removed from the library {library.path} meanwhile: search again")
-    return Found([record for record in records if record is not None], found)
+    return Found([record for record in records if record is not None], found, frames, query.order)
 
 
-def _system(library: Library, clip: str | os.PathLike[str]) -> System:
-    """Return the system of a clip, that of the library if its content is the same, or it is gone."""
+def _system(library: Library, clip: str | os.PathLike[str]) -> tuple[System, int]:
+    """Return the system of a clip and the length of its stream.
+
+    They are those of the library if its content is the same, or it is gone.
+    """
     settings, record = library.settings, library.find(clip)
     if settings is None:
         raise FileError(f"the library {library.path} has no clips: `sysbags library add` adds them")
@@ -117,8 +124,9 @@ def _system(library: Library, clip: str | os.PathLike[str]) -> System:
         for text in result.warnings:
             warn(text, VideoWarning, stacklevel=3)
         if result.system is not None:
-            return result.system
-    return select_systems(library, "contents WHERE sha256 = ?", parameters=[record and record.sha256])[0]
+            return result.system, result.frames
+    assert record is not None  # its content is known
+    return select_systems(library, "contents WHERE sha256 = ?", parameters=[record.sha256])[0], record.frames
 
 
 def find_duplicates(library: Library, below: float | None, **options: Any) -> Duplicates:
