@@ -125,7 +125,13 @@ def test_neighbours_vote_as_everywhere(n_neighbors):
     codes, distances = rng.integers(0, 3, size=20), rng.random((20, 20))
     masked = distances + np.diag(np.full(20, np.inf))
     expected = vote(masked, codes, 3, n_neighbors)
-    np.testing.assert_array_equal(Neighbors(distances, codes, np.arange(20), n_neighbors).predict(), expected)
+    predictor = Neighbors(distances, codes, np.arange(20), n_neighbors)
+    np.testing.assert_array_equal(predictor.predict(), expected)
+    votes = predictor.deciding()
+    assert (votes is None) == (n_neighbors == 1)
+    ranked = (predictor.distances(),) if votes is None else (predictor.distances(), -votes)
+    # The class with most votes, of equals the nearest.
+    np.testing.assert_array_equal(np.lexsort(ranked, axis=1)[:, 0], expected)
 
 
 def slow_medoid(systems, indices, metric, weights, known):

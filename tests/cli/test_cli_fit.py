@@ -441,6 +441,7 @@ def test_classify(capsys, classes, unseen, models, classifier):
             "squared_parts",
             "probabilities",
             "p_values",
+            "scores",
         ]
         assert sum(clip["probabilities"].values()) == pytest.approx(1.0, rel=1e-12)
         assert max(clip["probabilities"], key=clip["probabilities"].get) == label

@@ -878,3 +878,18 @@ def test_streams_have_a_report_with_a_picture_of_each(tmp_path):
         rows = shade.mean(axis=1).reshape(8, 15).mean(axis=1)
         assert rows.argmin() == stream.mean(axis=0).argmax()
     assert "stream systems, alignment" in text
+
+
+def test_what_is_said_to_decide_decides(data, chosen):
+    """The predicted class has the largest score, or where there is none the smallest distance."""
+    methods = [*chosen.methods, *run(data, methods=["moments", "kernel-ridge"]).methods]
+    explained, farther = [method for method in methods if method.explanations is not None], Counter()
+    for method in explained:
+        for one, label in zip(method.explanations, method.predictions, strict=True):
+            nearest = min(one.distances, key=one.distances.get)
+            decided = nearest if one.scores is None else max(one.scores, key=one.scores.get)
+            assert one.label == decided == label
+            assert (one.scores is None) == (method.classifier not in ("moments", "kernel-ridge"))
+            farther[method.classifier] += nearest != label
+    assert {method.classifier for method in explained} >= {"moments", "kernel-ridge", "nearest-mean"}
+    assert min(farther["moments"], farther["kernel-ridge"]) > 0  # else distances could decide as well

@@ -11,6 +11,7 @@ from clips import moving_frames, write_clip
 from evaluations import evaluate, train
 from sysbags.bags import ColourHistogram, LocalBinaryPatterns, VisualWords
 from sysbags.classifiers.calibration import Calibration
+from sysbags.classifiers.scores.moments import TERMS
 from sysbags.datasets import make_clips, make_streams
 from sysbags.errors import ParameterError
 from sysbags.evaluate import training
@@ -138,6 +139,16 @@ def test_the_classifier_of_streams_is_the_default(clips, groups):
         ("LBP + colour averaged over time", "averages"),
     ]
     units = np.arange(len(labels)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    folds = min(10, len(np.unique(units)))
+    for row in rows:
+        found = row.settings
+        assert found["components"] == 32
+        members = {name: sum(found[name].values()) for name in ("terms", "width", "ridge")}
+        assert members == dict.fromkeys(members, 10 * folds)  # ten vote in each
+        named = {term for terms in found["terms"] for term in terms.split(" + ")}
+        shown = {part.rpartition(" ")[0].rpartition(" ")[0] for part in found["compared"].split(", ")}
+        assert shown <= named <= {f"{bag} {term}" for bag in ("LBP", "colour") for term in TERMS}
+    assert rows[1].settings["compared"].count("averages") == rows[1].settings["compared"].count("%")
     if len(np.unique(units)) <= 10:  # each group is a fold
         inside = units == units[0]
         training = np.flatnonzero(~inside)

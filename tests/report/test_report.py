@@ -159,6 +159,7 @@ def test_data_round_trip(evaluation, shots, text):
         for name in ("distances", "probabilities", "parts"):
             expected = [list(getattr(each, name).values()) for each in method.explanations]
             np.testing.assert_allclose(one[name], expected, rtol=5e-3, atol=1e-12)
+        assert one["scores"] == [None] * len(method.predictions)
     assert [one is not None for one in stored["explanations"]] == [False, True, False, False]
     np.testing.assert_allclose(stored["plane"], near.plane, rtol=5e-4, atol=1e-12)
 
@@ -177,7 +178,10 @@ def test_names_cannot_break_out(evaluation, shots):
 def test_a_class_without_others_and_systems_without_states(evaluation):
     main = evaluation.methods[1]
     first, *others = main.explanations
-    first = dataclasses.replace(first, distances=first.distances | {evaluation.classes[0]: np.inf})
+    scores = dict.fromkeys(evaluation.classes, 0.25) | {evaluation.classes[0]: -np.inf}
+    first = dataclasses.replace(
+        first, distances=first.distances | {evaluation.classes[0]: np.inf}, scores=scores
+    )
     found = (first, *others)
     single_group_classes = changed(
         evaluation,
@@ -187,6 +191,7 @@ def test_a_class_without_others_and_systems_without_states(evaluation):
     )
     compact = report.compact(single_group_classes)
     assert compact["explanations"][0]["distances"][0][0] is None
+    assert compact["explanations"][0]["scores"][:2] == [[None, 0.25, 0.25, 0.25], None]
     assert set(compact["systems"][0]) == {"eigenvalues"}
 
 

@@ -52,6 +52,9 @@ class Explanation:
         that the systems come from, or else "bag 0", "bag 1" and so on.
     probabilities, p_values : dict, optional
         Of each class, if the classifier is calibrated, see `sysbags.classifiers.calibration.Calibration`.
+    scores : dict, optional
+        Of each class, where they decide: `label` has the largest, of equals the smallest distance. Of several
+        neighbours they are votes. None where the smallest distance decides.
 
     Examples
     --------
@@ -70,6 +73,7 @@ class Explanation:
     parts: dict[str, float]
     probabilities: dict[Any, float] | None = None
     p_values: dict[Any, float] | None = None
+    scores: dict[Any, float] | None = None
 
 
 class TrainingClips(NamedTuple):
@@ -285,6 +289,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
                 parts=parts,
                 probabilities=by_class(chances, k),
                 p_values=by_class(fits, k),
+                scores=by_class(compared.deciding, k),
             )
 
         return run(explanation, list(range(len(bags[0]))), self.n_jobs, "explanations")

@@ -278,4 +278,4 @@ class KernelRidgeClassifier(SystemClassifier):
             squared = gaussian_distances(between, self.width * self.variance_)
         scores = ridge_scores(squared, self.coefficients_, self.intercepts_)
         nearest = nearest_of_each_class(between, codes, len(classes))
-        return ClassScores(scores.argmax(axis=1), scores, *nearest)
+        return ClassScores(scores.argmax(axis=1), scores, *nearest, scores)

@@ -307,9 +307,8 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         classes, codes = np.unique(self.labels_, return_inverse=True)
         scores = committee_scores(self.members_, CommitteeFit(self.coefficients_, self.intercepts_), terms)
         squared = np.tensordot(self.term_weights_.mean(axis=0), terms, axes=1)
-        return ClassScores(
-            scores.argmax(axis=1), scores, *nearest_of_each_class(squared, codes, len(classes))
-        )
+        nearest = nearest_of_each_class(squared, codes, len(classes))
+        return ClassScores(scores.argmax(axis=1), scores, *nearest, scores)
 
     def _class_scores(self, streams: Sequence[Any]) -> tuple[Array, Array]:
         compared = self.compare(streams)
@@ -351,16 +350,17 @@ class StreamClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
                     },
                     probabilities=by_class(chances, k),
                     p_values=by_class(fits, k),
+                    scores=by_class(compared.deciding, k),
                 )
             )
         return explanations
 
 
-def compared(model: StreamClassifier, bags: Sequence[str]) -> str:
-    """Return the share of each term in the squared distances of a classifier, for people, largest first."""
-    shares = zip(model.shares_.tolist(), term_names(bags, len(model.bins_)), strict=True)
+def compared(shares: Array, bags: Sequence[str]) -> str:
+    """Return the share of each term in squared distances (`shares_`), for people, largest first."""
+    named = zip(shares.tolist(), term_names(bags, len(shares) // len(TERMS)), strict=True)
     return ", ".join(
-        f"{name} {100 * share:.0f} %" for share, name in sorted(shares, reverse=True) if share > 0.005
+        f"{name} {100 * share:.0f} %" for share, name in sorted(named, reverse=True) if share > 0.005
     )
 
 

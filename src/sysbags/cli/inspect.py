@@ -96,7 +96,7 @@ def _saved_facts(file: Path) -> tuple[dict[str, Any], Named]:
         )
         facts |= {
             "classes": [str(name) for name in last.classes_],
-            "compared": compared(last, names),
+            "compared": compared(last.shares_, names),
             "accuracy": last.accuracy_,
             "averages_accuracy": last.averages_accuracy_,
             "most_frequent_accuracy": None

@@ -18,7 +18,7 @@ from sysbags._common.types import Array, IntArray
 from sysbags.classifiers.base import Explanation
 from sysbags.classifiers.calibration import Calibration
 from sysbags.classifiers.registry import CLASSIFIERS, MOMENTS
-from sysbags.classifiers.scores import Predictor, ScorePredictor
+from sysbags.classifiers.scores import Predictor, ScorePredictor, deciding
 from sysbags.distances import METRICS
 from sysbags.distances.gram import mean_term
 from sysbags.errors import ParameterError
@@ -45,6 +45,8 @@ class MethodSpec:
     # Where it is not computed from the scores of the candidates.
     confidence: Callable[[], Confidence | None] | None = field(default=None, repr=False)
     explanations: Callable[[], tuple[Explanation, ...] | None] | None = field(default=None, repr=False)
+    # Where they are known only when clips are predicted.
+    settings: Callable[[], dict[str, Any]] | None = field(default=None, repr=False)
 
 
 def evaluate_method(
@@ -62,7 +64,7 @@ def evaluate_method(
     if len(settings) == 1:
         codes, usual = predictors[0].predict(), settings[0]
         chosen = np.zeros(len(np.unique(items.groups) if wanted is None else wanted), dtype=np.int64)
-        chosen_settings = dict(usual)
+        chosen_settings = dict(usual) if spec.settings is None else spec.settings()
     else:
         families = [setting.get("bags") for setting in settings]
         chosen = nested_choice(
@@ -100,14 +102,16 @@ def _with_scores(kind: str, predictors: Sequence[Predictor], chosen: IntArray) -
 def _explanations(
     method: Method, predictors: Sequence[Predictor], chosen: IntArray, items: EvaluationSet
 ) -> Callable[[], tuple[Explanation, ...] | None] | None:
-    """Return what gives the distances that clips were classified by, and their probabilities."""
+    """Return what gives the distances and scores that clips were classified by, and their probabilities."""
     kept, places = _with_scores(method.kind, predictors, chosen), np.unique(chosen, return_inverse=True)[1]
     if not kept:
         return None
     names = np.unique(items.groups) if items.test_group is None else np.array([items.test_group])
-    distances = np.stack([predictor.distances() for predictor in kept])[
-        places[np.searchsorted(names, items.groups[items.tested])], items.tested
-    ]
+    used = places[np.searchsorted(names, items.groups[items.tested])]
+    distances = np.stack([predictor.distances() for predictor in kept])[used, items.tested]
+    decided = [deciding(predictor) for predictor in kept]
+    rows = [(decided[j], k) for j, k in zip(used, items.tested, strict=True)]
+    scores = [None if values is None else values[k] for values, k in rows]
     classes = np.unique(items.labels).tolist()
 
     def explanations() -> tuple[Explanation, ...]:
@@ -123,6 +127,7 @@ def _explanations(
                 parts={},
                 probabilities=None if sure is None else by_class(sure.probabilities[k]),
                 p_values=None if sure is None else by_class(sure.p_values[k]),
+                scores=None if (row := scores[k]) is None else by_class(row),
             )
             for k, label in enumerate(method.predictions)
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -15,9 +16,10 @@ from sysbags._common.types import Array, IntArray, PerBag
 from sysbags.classifiers.base import Explanation
 from sysbags.classifiers.registry import MOMENTS
 from sysbags.classifiers.scores import NO_PREDICTION
-from sysbags.classifiers.scores.committee import AVERAGES, COMBINATIONS
+from sysbags.classifiers.scores.committee import AVERAGES, COMBINATIONS, Member
 from sysbags.classifiers.scores.folds import balanced_folds
-from sysbags.classifiers.streams import StreamClassifier
+from sysbags.classifiers.streams import StreamClassifier, compared, term_names
+from sysbags.evaluate.candidates import AND
 from sysbags.evaluate.methods import MethodSpec
 from sysbags.evaluate.results import Confidence
 from sysbags.evaluate.splits import EvaluationSet
@@ -47,6 +49,7 @@ def moments_method(
         candidates=lambda: [({}, predictor)],
         confidence=predictor.confidence,
         explanations=predictor.explanations,
+        settings=predictor.settings,
     )
 
 
@@ -68,7 +71,7 @@ class HeldOutStreams:
 
     def confidence(self) -> Confidence | None:
         """Return probabilities and p-values by calibrations without the clips; None where there is none."""
-        _, probabilities, p_values, smallest, _ = self._found
+        _, probabilities, p_values, smallest, _, _ = self._found
         tested = self._items.tested
         if np.isnan(probabilities[tested]).any():
             return None
@@ -82,7 +85,7 @@ class HeldOutStreams:
 
     def explanations(self) -> tuple[Explanation, ...] | None:
         """Return why each tested clip is predicted so; None where one of them is not predicted."""
-        names, found = np.unique(self._items.labels).tolist(), self._found[-1]
+        names, found = np.unique(self._items.labels).tolist(), self._found[4]
         if not all(k in found for k in self._items.tested):
             return None
 
@@ -96,13 +99,35 @@ class HeldOutStreams:
                 distances=named(found[k].distances) or {},
                 probabilities=named(found[k].probabilities),
                 p_values=named(found[k].p_values),
+                scores=named(found[k].scores),
             )
             for k in self._items.tested.tolist()
         )
 
+    def settings(self) -> dict[str, Any]:
+        """Return the shares of terms, the mean of all fits, and how often their members have each setting."""
+        fits = self._found[5]
+        if not fits:
+            return {}
+        members = [member for some, _ in fits for member in some]
+        names = term_names(self._names, len(self._bags))
+
+        def counted(values: Iterable[str]) -> dict[str, int]:
+            return dict(Counter(values).most_common())
+
+        return {
+            "components": self._model.components,
+            "compared": compared(np.mean([shares for _, shares in fits], axis=0), self._names),
+            "terms": counted(AND.join(np.compress(member.weights > 0.0, names)) for member in members),
+            "width": counted(f"{member.width:g}" if member.width else "none" for member in members),
+            "ridge": counted(f"{member.ridge:g}" for member in members),
+        }
+
     @cached_property
-    def _found(self) -> tuple[IntArray, Array, Array, float, dict[int, Explanation]]:
-        items = self._items
+    def _found(
+        self,
+    ) -> tuple[IntArray, Array, Array, float, dict[int, Explanation], list[tuple[list[Member], Array]]]:
+        items, fits = self._items, list[tuple[list[Member], Array]]()
         codes, smallest, explanations = items.codes, 0.0, dict[int, Explanation]()
         predictions = np.full(len(codes), NO_PREDICTION)
         probabilities, p_values = np.full((2, len(codes), int(codes.max()) + 1), np.nan)
@@ -114,6 +139,7 @@ class HeldOutStreams:
             model = clone(self._model)
             units = None if items.sources is None else items.sources[training]
             model.fit(self._streams(training, fold), codes[training], units)
+            fits.append((model.members_, model.shares_))
             found = model.explain(self._streams(tested, fold))
             explanations |= zip(tested.tolist(), found, strict=True)
             predictions[tested] = [one.label for one in found]
@@ -123,7 +149,7 @@ class HeldOutStreams:
                 probabilities[tested], p_values[tested] = 0.0, model.calibration_.smallest_alpha
                 probabilities[places] = [list((one.probabilities or {}).values()) for one in found]
                 p_values[places] = [list((one.p_values or {}).values()) for one in found]
-        return predictions, probabilities, p_values, smallest, explanations
+        return predictions, probabilities, p_values, smallest, explanations, fits
 
     def _folds(self) -> list[npt.NDArray[np.bool_]]:
         """Return which items are predicted together."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
-from sysbags.classifiers.scores import NO_PREDICTION, Predictor, ScorePredictor
+from sysbags.classifiers.scores import NO_PREDICTION, Predictor, ScorePredictor, deciding
 from sysbags.errors import ParameterError
 
 Candidate = tuple[dict[str, Any], Predictor]  # settings to choose from, and their predictions
@@ -196,6 +196,12 @@ class CodebookFolds:
     def distances(self, excluding: int | None = None) -> Array:
         """Return the distances, if the predictors of all codebooks have them; see `ScorePredictor`."""
         return self._by_fold(lambda predictor: predictor.distances, excluding)
+
+    def deciding(self) -> Array | None:
+        """Return what decides, by the predictors of all codebooks; see `deciding`."""
+        every = [deciding(predictor) for predictor in cast(Sequence[ScorePredictor], self._predictors)]
+        known = [scores for scores in every if scores is not None]
+        return None if not known else np.asarray(np.stack(known)[self._folds, np.arange(len(self._folds))])
 
     def _by_fold(
         self, of: Callable[[ScorePredictor], Callable[[int | None], Array]], excluding: int | None

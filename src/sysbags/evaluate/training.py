@@ -221,7 +221,7 @@ def train_moments(given: LabelledClips, request: Request, context: RunContext) -
         raise FileError("all clips have one source, so none can be left out: there must be two sources")
     indices, *predicted = model.estimate_
     estimated = replace(items, clips=tuple(items.clips[k] for k in indices), groups=np.arange(len(indices)))
-    settings = {"classifier": MOMENTS, "kernel": kernel, "compared": compared(model, list(members))}
+    settings = {"classifier": MOMENTS, "kernel": kernel, "compared": compared(model.shares_, list(members))}
     title, seconds = f"{AND.join(members)} streams", time.perf_counter() - started
     method, averages = (
         make_method(name, MOMENTS, "systems", model.classes_[codes], estimated, None, seconds, settings)

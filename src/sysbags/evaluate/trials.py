@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -76,7 +77,8 @@ def merge_trials(results: Mapping[str, Evaluation]) -> Evaluation:
                 p_value=None if main_right is None else mcnemar(main_right[once], right[once]),
                 seconds=sum(row.seconds for row in rows),
                 settings={
-                    name: counts(row.settings[name] for row in rows if name in row.settings) for name in names
+                    name: _counted([row.settings[name] for row in rows if name in row.settings])
+                    for name in names
                 },
                 trials={name: row.rate.share for name, row in zip(results, rows, strict=True)},
                 make_confidence=partial(Confidence.stack, [row.confidence for row in rows], classes),
@@ -96,6 +98,13 @@ def merge_trials(results: Mapping[str, Evaluation]) -> Evaluation:
         | {"notes": list(dict.fromkeys(note for e in evaluations for note in e.facts["notes"]))}
         | _embedding_facts(evaluations),
     )
+
+
+def _counted(values: Sequence[Any]) -> Any:
+    """Return how often each of some settings was chosen; what was counted in each trial is added up."""
+    if not all(isinstance(value, Mapping) for value in values):
+        return counts(values)
+    return dict(sum(map(Counter, values), Counter[str]()).most_common())
 
 
 def _joined(parts: Sequence[tuple[Explanation, ...] | None]) -> tuple[Explanation, ...] | None:

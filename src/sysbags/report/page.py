@@ -169,7 +169,10 @@ def _plane(values: npt.NDArray[np.complex128]) -> list[list[float]]:
 
 
 def _explanations(method: Method, classes: Sequence[str]) -> dict[str, Any] | None:
-    """Return the distance of each clip to each class, the parts of one of them, and the probabilities."""
+    """Return the distances, scores and probabilities of each class for each clip, and parts of a distance.
+
+    A clip whose class the smallest distance decides has no scores.
+    """
     found = method.explanations
     if found is None:
         return None
@@ -180,6 +183,10 @@ def _explanations(method: Method, classes: Sequence[str]) -> dict[str, Any] | No
         "probabilities": None
         if None in likely
         else numbers([[(one or {}).get(name, 0.0) for name in classes] for one in likely]),
+        "scores": [
+            None if one.scores is None else numbers([one.scores.get(name, np.nan) for name in classes], 4)
+            for one in found
+        ],
         "names": parts,
         "parts": numbers([[one.parts.get(name, 0.0) for name in parts] for one in found]),
     }

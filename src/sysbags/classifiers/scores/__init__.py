@@ -23,6 +23,7 @@ __all__ = [
     "Predictor",
     "ScorePredictor",
     "TrainingSet",
+    "deciding",
     "finite_distances",
     "half_mean",
     "nearest_of_each_class",
@@ -44,12 +45,15 @@ class ClassScores(NamedTuple):
         Squared distance to each class.
     nearest : (K, C) array of int
         What of each class the distance is to: the index of a training item or center.
+    deciding : (K, C) array or None
+        Of each class, larger is better, of equals the nearest; None where the smallest distance decides.
     """
 
     codes: IntArray
     scores: Array
     distances: Array
     nearest: IntArray
+    deciding: Array | None = None
 
 
 class Predictor(Protocol):
@@ -82,6 +86,15 @@ class ScorePredictor(Predictor, Protocol):
         Larger is better, in the form that probabilities are calibrated from; -inf for a class of which no
         item is left.
         """
+
+
+def deciding(predictor: ScorePredictor) -> Array | None:
+    """Return what decides for each item without its own group, (K, C), as `ClassScores.deciding`.
+
+    These are the scores, unless the predictor has a method ``deciding()``.
+    """
+    own: Callable[[], Array | None] = getattr(predictor, "deciding", predictor.scores)
+    return own()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -165,6 +165,9 @@ class Centers:
         """Return minus the weighted distances to the centers; see `ScorePredictor`."""
         return -self.distances(excluding)
 
+    def deciding(self) -> None:
+        """Return None: the smallest distance decides; see `deciding`."""
+
     def predict(self, excluding: int | None = None) -> IntArray:
         """Return the class code of each item; see `Predictor`."""
         distances = self.distances(excluding)

@@ -29,7 +29,8 @@ def neighbor_scores(distances: Array, codes: IntArray, classes: int, n_neighbors
     """
     near = np.argsort(distances, axis=1, kind="stable")[:, :n_neighbors]
     to_class, nearest = nearest_of_each_class(distances, codes, classes)
-    return ClassScores(majority_vote(codes[near], classes), -to_class, to_class, nearest)
+    votes = count_votes(codes[near], classes) if n_neighbors > 1 else None
+    return ClassScores(majority_vote(codes[near], classes), -to_class, to_class, nearest, votes)
 
 
 class Neighbors:
@@ -88,6 +89,28 @@ class Neighbors:
         """Return minus the distances to the nearest item of each class; see `ScorePredictor`."""
         return -self.distances(excluding)
 
+    def deciding(self) -> Array | None:
+        """Return the votes of several neighbours; see `deciding`."""
+        if self._count == 1:
+            return None
+        near, allowed = self._ranked[:, : self._count], self._allowed[:, : self._count]
+        return count_votes(self._codes[near], self._classes, allowed)
+
+
+def count_votes(
+    codes_of_nearest: IntArray, classes: int, counted: npt.NDArray[np.bool_] | None = None
+) -> Array:
+    """Return the votes for each class, (K, C), see `majority_vote`.
+
+    >>> count_votes(np.array([[1, 0, 0], [2, 1, 0]]), 3).tolist()
+    [[2.0, 1.0, 0.0], [1.0, 1.0, 1.0]]
+    """
+    rows = len(codes_of_nearest)
+    kinds = codes_of_nearest if counted is None else np.where(counted, codes_of_nearest, classes)
+    cells = kinds + (classes + 1) * np.arange(rows)[:, None]
+    votes = np.bincount(cells.ravel(), minlength=rows * (classes + 1)).reshape(rows, classes + 1)
+    return np.asarray(votes[:, :classes], dtype=np.float64)
+
 
 def majority_vote(
     codes_of_nearest: IntArray, classes: int, counted: npt.NDArray[np.bool_] | None = None
@@ -105,13 +128,11 @@ def majority_vote(
     >>> majority_vote(np.array([[1, 0]]), 2, np.array([[False, True]]))
     array([0])
     """
-    rows, width = codes_of_nearest.shape
-    counted = np.ones((rows, width), dtype=np.bool_) if counted is None else counted
-    kinds = np.where(counted, codes_of_nearest, classes)
-    cells = kinds + (classes + 1) * np.arange(rows)[:, None]
-    votes = np.bincount(cells.ravel(), minlength=rows * (classes + 1)).reshape(rows, classes + 1)
+    width = codes_of_nearest.shape[1]
+    counted = np.ones(codes_of_nearest.shape, dtype=np.bool_) if counted is None else counted
+    votes = count_votes(codes_of_nearest, classes, counted)
     # A neighbour is worth the votes of its class, and a little more the nearer it is.
-    worth = np.take_along_axis(votes, kinds, axis=1) * width - np.arange(width)
+    worth = np.take_along_axis(votes, codes_of_nearest, axis=1) * width - np.arange(width)
     best = np.where(counted, worth, -1).argmax(axis=1)[:, None]
     winners = np.take_along_axis(codes_of_nearest, best, axis=1)
     return np.where(np.take_along_axis(counted, best, axis=1), winners, NO_PREDICTION)[:, 0]

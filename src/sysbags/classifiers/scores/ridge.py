@@ -128,6 +128,10 @@ class Ridge:
         """Return `log_shares` of what is fitted to 1 for a class and to -1 for the others."""
         return log_shares(self._fitted(excluding))
 
+    def deciding(self) -> Array:
+        """Return what is fitted to 1 for a class and to -1 for the others; see `deciding`."""
+        return self._fitted(None)
+
     def _fitted(self, excluding: int | None) -> Array:
         """Return the scores of the classes, -inf for classes without items."""
         inverse, coefficients, counts = self._inverse, self._coefficients, self._counts.sum(axis=0)

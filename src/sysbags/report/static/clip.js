@@ -32,14 +32,16 @@ function neighbourRows(clip, largest) {
   });
 }
 
-/** Each class with the clip's distance to it and its probability, the most probable or else the nearest first. */
+/** Each class with its score, if scores decide, the clip's distance to it and its probability, the best first. */
 function classRows(clip, method) {
-  const { distances, probabilities, parts } = data.explanations[method];
-  const [away, likely, pieces] = [distances[clip], probabilities?.[clip], parts[clip]];
+  const { distances, probabilities, parts, scores } = data.explanations[method];
+  const [away, likely, pieces, scored] = [distances[clip], probabilities?.[clip], parts[clip], scores[clip]];
   const predicted = data.predictions[method][clip];
   const far = (code) => away[code] ?? Infinity;
   const order = classes.map((_, code) => code);
-  order.sort((a, b) => (likely ? likely[b] - likely[a] : 0) || far(a) - far(b));
+  const score = (code) => scored?.[code] ?? -Number.MAX_VALUE;
+  const first = (code) => Number(code === predicted);
+  order.sort((a, b) => (scored ? score(b) - score(a) : likely ? likely[b] - likely[a] : 0) || first(b) - first(a) || far(a) - far(b));
   const largest = Math.max(...away.filter((value) => value !== null)) || 1;
   return order.map((code) => {
     const own = code === truth[clip];
@@ -50,13 +52,23 @@ function classRows(clip, method) {
     const tag = code === predicted ? make("span", { class: "tag" }, "predicted") : null;
     return make(
       "li",
-      { class: own ? "own" : null },
+      { class: [own ? "own" : "", scored ? "scored" : ""].join(" ").trim() || null },
       make("span", { class: "name" }, labelled(code), own ? make("span", { class: "hidden" }, " (its own class)") : null, tag),
+      scored ? make("span", { class: "number" }, scored[code] === null ? "none" : scored[code].toFixed(3)) : null,
       bar,
       make("span", { class: "number" }, away[code] === null ? "none" : number(away[code])),
       make("span", { class: "number" }, likely ? percent(likely[code]) : ""),
     );
   });
+}
+
+/** What decides, and what the numbers of a class are. */
+function decisionOf(clip, method) {
+  const { probabilities, scores } = data.explanations[method];
+  const likely = probabilities ? ", then its probability" : "";
+  return scores[clip]
+    ? `The class with the largest score is predicted. The squared distances, as this method measures them, show how near the classes are; they do not decide. The first number of a class is its score, the second, after the bar, its squared distance${likely}.`
+    : `The class with the smallest squared distance, as this method measures it, is predicted. After the bar is the squared distance to the class${likely}.`;
 }
 
 /** What the colours in the bar of the predicted class mean, and their numbers. */
@@ -172,6 +184,7 @@ function makeClip() {
   find("clip-reasons").hidden = !method.options.length;
   const explain = () => {
     if (!method.options.length) return;
+    find("clip-decision").textContent = decisionOf(chosen, Number(method.value));
     find("clip-classes").replaceChildren(...classRows(chosen, Number(method.value)));
     find("clip-parts").replaceChildren(...partsOf(chosen, Number(method.value)));
   };
