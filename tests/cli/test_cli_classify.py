@@ -171,6 +171,17 @@ def test_a_clip_that_is_too_short_for_the_order_is_noted(capsys, place, tmp_path
     assert err == f"sysbags: {clip} is too short or too still for order 5: its system has order 3\n"
 
 
+def test_a_still_clip_has_a_class_under_a_model_of_streams(capsys, place, tmp_path):
+    """Only models of systems take it for none of these, and the help says so."""
+    words = ("--out", tmp_path / "m", "--classifier", "moments")
+    assert call(capsys, "fit", place / "set", *words)[0] == 0
+    still = place / "odd" / "still.mkv"
+    (found,) = call_json(capsys, "classify", tmp_path / "m", still, *COVERAGE)["clips"]
+    assert found["label"] in TEXTURES
+    text = " ".join(call(capsys, "classify", "--help")[1].split())
+    assert "for models of systems so is one whose frames are all the same" in text
+
+
 def test_a_coverage_that_so_few_clips_cannot_give(capsys, place):
     path = clips_of(place)[0]
     code, _, err = call(capsys, "classify", place / "lbp", path, "--coverage", "99%")
