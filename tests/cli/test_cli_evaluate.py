@@ -107,6 +107,7 @@ def test_tables_for_people(capsys, place):
     code, out, err = call(capsys, "evaluate", place / "set", "--cache", place / "cache", *FIXED)
     assert (code, err) == (0, "")
     assert "8 clips of 2 classes, 0 skipped; one clip left out at a time (8 clips)" in out
+    assert "moments" not in out
     assert re.search(r"LBP systems, alignment +kernel-ridge +\d+\.\d % +\d+\.\d to \d+\.\d +- ", out)
     assert re.search(r"frames and bags +\d", out)
     settings = out.split("Settings:\n")[1]
@@ -250,6 +251,19 @@ def test_tuning_runs(capsys, place):
         assert not isinstance(value, dict) or sum(value.values()) == 8
     assert output["methods"][1]["p_value"] is not None
     assert output["facts"]["order"] in (3, 5, 8)
+
+
+def test_tables_of_moments_for_people(capsys, place):
+    argv = ("evaluate", place / "set", "--cache", place / "cache", "--classifier", "moments")
+    code, out, err = call(capsys, *argv)
+    assert (code, err) == (0, "")
+    assert "moments leaves out one of at most ten folds at a time; so does `sysbags fit`" in out
+    settings = out.split("Settings:\n")[1]
+    assert re.search(r"LBP streams +moments +components 32, compared [a-z ]+ \d+ %", settings)
+    counted = settings.split("Chosen for LBP streams, moments, and how often:\n")[1]
+    for name in ("terms", "width", "ridge"):
+        [values] = re.findall(rf"^ *{name} +(\S.*)$", counted, re.M)
+        assert sum(map(int, re.findall(r"\((\d+)\)", values))) == 80  # ten that vote, without each of 8 clips
 
 
 def test_the_same_bits_for_any_number_of_threads(capsys, place):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from sysbags._common.messages import Stages
+from sysbags.classifiers.registry import MOMENTS
 from sysbags.cli._clips import note_outcome, warnings_as_notes, without_class
 from sysbags.cli._config import from_file, given
 from sysbags.cli._options import (
@@ -213,6 +214,11 @@ def _show(outcome: Evaluation, skipped: int) -> None:
     say(
         f"{len(outcome.clips)} clips of {len(outcome.classes)} classes, {skipped} skipped; {outcome.protocol}"
     )
+    if any(method.classifier == MOMENTS and not method.trials for method in outcome.methods):
+        say(
+            "moments leaves out one of at most ten folds at a time; so does `sysbags fit`, with other folds "
+            "and an embedding of all clips: its accuracy may differ by a few clips"
+        )
     heads = ["method", "classifier", "accuracy", "95 % interval", "p", "seconds"]
     show_table(heads, [_row(method) for method in outcome.methods])
     if outcome.averages is not None:
