@@ -164,6 +164,19 @@ def test_data_round_trip(evaluation, shots, text):
     np.testing.assert_allclose(stored["plane"], near.plane, rtol=5e-4, atol=1e-12)
 
 
+def test_settings_that_were_chosen_and_how_often(evaluation, shots):
+    main = dataclasses.replace(
+        evaluation.methods[1],
+        classifier="moments",
+        settings={"components": 32, "ridge": {"0.1": 7, "0.3": 3}},
+    )
+    folds = "leaves out one of at most ten folds at a time"
+    assert folds not in report.page(evaluation, shots)
+    text = report.page(changed(evaluation, methods=(evaluation.methods[0], main)), shots)
+    assert "<li>components: 32</li><li>ridge: 0.1 (7), 0.3 (3)</li>" in text
+    assert folds in " ".join(text.split())
+
+
 def test_names_cannot_break_out(evaluation, shots):
     hostile = with_evil_names(evaluation)
     page = Page(report.page(hostile, shots))

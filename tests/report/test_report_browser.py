@@ -217,6 +217,31 @@ def test_a_clip_is_chosen_by_the_select_box(browser, file, evaluation):
     assert chosen(browser) == before
 
 
+def test_the_largest_score_decides(browser, evaluation, tmp_path):
+    """The first class of the list is the predicted one, though another is nearer."""
+    main = evaluation.methods[evaluation.main]
+    code = evaluation.classes.index
+    found = tuple(
+        dataclasses.replace(
+            one,
+            distances={name: 1.0 + (name == one.label) for name in evaluation.classes},
+            scores={name: -0.1 * ((code(name) - code(one.label)) % 4) for name in evaluation.classes},
+        )
+        for one in main.explanations
+    )
+    methods = list(evaluation.methods)
+    methods[evaluation.main] = dataclasses.replace(main, make_explanations=lambda: found)
+    path = tmp_path / "scores.html"
+    path.write_text(report.page(changed(evaluation, methods=tuple(methods)), make_pictures(evaluation)))
+    browser.open(path)
+    rows = browser.evaluate(
+        "[...document.querySelectorAll('#clip-classes li')].map(row =>"
+        " [row.querySelector('.tag')?.textContent ?? '', row.querySelector('.number').textContent])"
+    )
+    assert rows == [["predicted", "0.000"], ["", "-0.100"], ["", "-0.200"], ["", "-0.300"]]
+    assert "largest score" in browser.evaluate("document.getElementById('clip-decision').textContent")
+
+
 def test_the_map_by_keyboard(browser, file):
     browser.open(file)
     browser.evaluate("document.querySelector('g.clip[tabindex=\"0\"]').focus()")
