@@ -355,8 +355,8 @@ def test_own_files_cannot_end_their_element():
         for file in resources.files("sysbags.report").joinpath("static").iterdir()
     }
     scripts = [name for name in files if name.endswith(".js")]
-    assert sorted(scripts) == sorted(report.SCRIPTS)
-    assert len(files) == len(scripts) + 4  # and the style sheets
+    assert sorted(scripts) == sorted([*report.SCRIPTS, "live.js"])  # that of the page of watch
+    assert len(files) == len(scripts) + 5  # and the style sheets
     for name in files:
         assert "</" not in files[name]
         assert "<!--" not in files[name]
