@@ -105,13 +105,16 @@ for event in events:
 #
 # .. code-block:: console
 #
-#     $ sysbags watch wheel.mp4 --learn 5min --false-alarms 1/h \
+#     $ sysbags watch wheel.mp4 --bags lbp-top --learn 5min --false-alarms 1/h \
 #           --length 50 --step 10 --events events.csv
 #     learnt from 300 s; false alarms: asked for 24 per day, seen 0 in 150 s of
-#     normal video; the rate is extrapolated: 24 times this time is needed to see one
-#     event begins 00:05:58.000: change
-#     event 00:05:58.000: change of the transition for 41.0 s, p-value 0.032, in
-#     normal video about 0.17 times per day
+#     normal video, which is 0 to 2125 per day (95 %); the asked rate is
+#     extrapolated and cannot be promised, but 2125 per day can: 13280 s without a
+#     false alarm would show it
+#     event begins 00:06:01.000: change
+#     event 00:06:01.000: change of the transition for 37.0 s, p-value at most 0.032
+#     as no normal window was so unusual, in normal video about 3.9 times per day,
+#     extrapolated
 #     1 event in 00:07:29.800, 4500 frames
 #
 # The p-value is larger than you might expect: it is counted, and 150 seconds of normal video are too
