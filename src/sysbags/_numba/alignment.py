@@ -284,10 +284,10 @@ def align_many(
         scale = size_a + size_m + 1e-300
         best, slope, nuclear, sweeps, agreed, tried = -np.inf, 0.0, 0.0, 0, 0, 0
         required, spent, groups, most_rounds = 1, 0, starts.shape[0], MAX_ROUNDS
-        count, scanned = FAR_SWEEPS
         if not np.isfinite(scale + constant):
             best, slope, nuclear, groups = np.nan, np.nan, np.nan, 0
         for group in range(groups):
+            count, scanned = FAR_SWEEPS
             for i in range(n):
                 for j in range(n):
                     store(state[0], i, j, load(starts[group], i, j))
@@ -302,8 +302,6 @@ def align_many(
                 if quick and share <= QUICK_SHARE:
                     most_rounds = 0
                     count, scanned = QUICK_SWEEPS
-            else:
-                count, scanned = FAR_SWEEPS
             group_sweeps, rounds = ascend(
                 problem,
                 A,

@@ -191,7 +191,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         self.calibration_ = None
         members, self.labels_ = self._learn(clips)
         self._keep(members)
-        if self.probability and self.calibration_ is None:
+        if self.probability:
             self._calibrate(clips)
         return self
 

@@ -210,7 +210,8 @@ class KernelRidgeClassifier(SystemClassifier):
         self, squared: Array, codes: IntArray, groups: IntArray, weights: Array, between: Array
     ) -> None:
         """Calibrate by the scores of each clip without its group, if a class has two."""
-        squared = euclidean_part(squared)
+        if self.negative_share_ > 0.0:
+            squared = euclidean_part(squared)
         penalty = self.ridge * (half_mean(squared) or 1.0)
         if self.class_weight == "balanced":
             class_size = len(codes) / (int(codes.max()) + 1)

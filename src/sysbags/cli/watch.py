@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
     from sysbags.bags.union import BagUnion
     from sysbags.watch.checkpoint import Normal
-    from sysbags.watch.delivery import Receiver, Report
-    from sysbags.watch.session import Session
+    from sysbags.watch.delivery import Receiver
+    from sysbags.watch.session import Report, Session
 
 # What moves and how: the first bag sees in a few frames whether something is slower, the second how fast.
 WATCHED, WATCHED_IN_REGIONS = "lbp-top,flow", "lbp-top"
@@ -164,12 +164,10 @@ def watch(
     from sysbags.bags.union import BagUnion
     from sysbags.datasets.tables import TABLE_SUFFIXES
     from sysbags.means.compilation import compiled_for
-    from sysbags.server.live import address_of
     from sysbags.watch.checkpoint import load_normal
     from sysbags.watch.checkpoint import save_normal as write_normal
     from sysbags.watch.delivery import Broker, Command, Webhook, spool_folder
     from sysbags.watch.learning import calibrated, learn_recordings
-    from sysbags.watch.numbers import NumberSession
     from sysbags.watch.session import Outputs, Session
 
     receivers: list[Receiver] = [
@@ -182,9 +180,15 @@ def watch(
         "adapt": None if adapt is None else seconds_of(adapt, "--adapt"),
     }
     show = _print_line if json_lines else _print_sentence
-    page = None if view is None else (*address_of(view), windows)
+    page = None
+    if view is not None:
+        from sysbags.server.live import address_of
+
+        page = (*address_of(view), windows)
     run_session = partial(_run, show, receivers, spool_folder(source, checkpoint, events), page)
     if time_column is not None or columns is not None or Path(source).suffix.lower() in TABLE_SUFFIXES:
+        from sysbags.watch.numbers import NumberSession
+
         video: dict[str, Any] = {
             "normal": normal,
             "calibrate": calibrate,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,17 @@ def moments_method(
     )
 
 
+class HeldOut(NamedTuple):
+    """What was found for clips that were left out: each array has a row for each item."""
+
+    predictions: IntArray
+    probabilities: Array
+    p_values: Array
+    smallest_alpha: float
+    explanations: dict[int, Explanation]
+    fits: list[tuple[list[Member], Array]]  # members and shares of terms of each fit
+
+
 class HeldOutStreams:
     """The predictions of `StreamClassifier` for clips that were left out when it was fitted."""
 
@@ -67,25 +78,24 @@ class HeldOutStreams:
 
     def predict(self, excluding: int | None = None) -> IntArray:
         """Return the class code of each item, see `Predictor`; nothing is chosen between several of these."""
-        return self._found[0]
+        return self._found.predictions
 
     def confidence(self) -> Confidence | None:
         """Return probabilities and p-values by calibrations without the clips; None where there is none."""
-        _, probabilities, p_values, smallest, _, _ = self._found
-        tested = self._items.tested
-        if np.isnan(probabilities[tested]).any():
+        found, tested = self._found, self._items.tested
+        if np.isnan(found.probabilities[tested]).any():
             return None
         classes = tuple(np.unique(self._items.labels).tolist())
         return Confidence(
             classes=classes,
-            probabilities=probabilities[tested],
-            p_values=p_values[tested],
-            smallest_alpha=smallest,
+            probabilities=found.probabilities[tested],
+            p_values=found.p_values[tested],
+            smallest_alpha=found.smallest_alpha,
         )
 
     def explanations(self) -> tuple[Explanation, ...] | None:
         """Return why each tested clip is predicted so; None where one of them is not predicted."""
-        names, found = np.unique(self._items.labels).tolist(), self._found[4]
+        names, found = np.unique(self._items.labels).tolist(), self._found.explanations
         if not all(k in found for k in self._items.tested):
             return None
 
@@ -106,7 +116,7 @@ class HeldOutStreams:
 
     def settings(self) -> dict[str, Any]:
         """Return the shares of terms, the mean of all fits, and how often their members have each setting."""
-        fits = self._found[5]
+        fits = self._found.fits
         if not fits:
             return {}
         members = [member for some, _ in fits for member in some]
@@ -124,9 +134,7 @@ class HeldOutStreams:
         }
 
     @cached_property
-    def _found(
-        self,
-    ) -> tuple[IntArray, Array, Array, float, dict[int, Explanation], list[tuple[list[Member], Array]]]:
+    def _found(self) -> HeldOut:
         items, fits = self._items, list[tuple[list[Member], Array]]()
         codes, smallest, explanations = items.codes, 0.0, dict[int, Explanation]()
         predictions = np.full(len(codes), NO_PREDICTION)
@@ -149,7 +157,7 @@ class HeldOutStreams:
                 probabilities[tested], p_values[tested] = 0.0, model.calibration_.smallest_alpha
                 probabilities[places] = [list((one.probabilities or {}).values()) for one in found]
                 p_values[places] = [list((one.p_values or {}).values()) for one in found]
-        return predictions, probabilities, p_values, smallest, explanations, fits
+        return HeldOut(predictions, probabilities, p_values, smallest, explanations, fits)
 
     def _folds(self) -> list[npt.NDArray[np.bool_]]:
         """Return which items are predicted together."""

@@ -21,10 +21,7 @@ import numpy as np
 from sysbags._common.files import json_text
 from sysbags.errors import ParameterError
 from sysbags.report.templates import render, static
-from sysbags.watch.numbers import NumberSession
-from sysbags.watch.session import Session
-
-Report = Callable[[dict[str, Any]], None]
+from sysbags.watch.session import Report, Session
 
 PORT = 8765
 POINTS, RECORDS = 3000, 500  # that a page is given when it is opened
@@ -80,6 +77,7 @@ class LivePage:
     --------
     >>> from urllib.request import urlopen
     >>> from sysbags.datasets.tables import Table
+    >>> from sysbags.watch.numbers import NumberSession
     >>> rows = enumerate(np.random.default_rng(0).standard_normal((900, 6)))
     >>> session = NumberSession(Table("pump", list("abcdef"), rows, False), learn=600.0, length=20)
     >>> with LivePage(session, print, port=0) as page:
@@ -191,7 +189,7 @@ class LivePage:
         return {
             "state": "event" if session.event_is_open else state,
             "frames": session.frames,
-            "unit": "rows" if isinstance(session, NumberSession) else "frames",
+            "unit": session.unit,
             "skipped": session.skipped,
             "events": session.events,
             "speed": (session.frames - frames) / max(time.monotonic() - began, 1e-3),

@@ -24,8 +24,7 @@ from sysbags._common import __version__
 from sysbags._common.files import atomic_write, check_folder, json_text, remove_old_temporaries
 from sysbags.errors import FileError, ParameterError
 from sysbags.video import without_password
-
-Report = Callable[[dict[str, Any]], None]
+from sysbags.watch.session import Report
 
 DELIVERED = ("event_start", "event")  # the types of the records that are sent
 LIMIT = 10.0  # seconds for an answer of a server

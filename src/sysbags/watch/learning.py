@@ -160,12 +160,8 @@ def _feed(
             for rows in described.rows(path, rate, size):
                 for k, unit in enumerate(described.units):
                     if len(rows[unit.place]):
-                        attempt(k, partial(_update, rows=unit.rows(rows)))
+                        attempt(k, partial(Watcher.update, rows=unit.rows(rows)))
             for k in every:
                 attempt(k, Watcher.gap)
     for k in every:
         attempt(k, Watcher.end_learning)
-
-
-def _update(watcher: Watcher, rows: Array) -> None:
-    watcher.update(rows)

@@ -170,6 +170,8 @@ class NumberSession(Session):
     [(700.0, 'change')]
     """
 
+    unit = "rows"
+
     def __init__(
         self, table: Table, *, outputs: Outputs | None = None, rate: float | None = None, **options: Any
     ) -> None:

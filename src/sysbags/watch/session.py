@@ -47,7 +47,6 @@ MEASURED = 25  # intervals between frames, from which the rate of a video is mea
 # Seconds from which regions should learn: less gave more false alarms than asked for, see docs/watch.md.
 # Without following slow changes, 750 seconds were too few, and an hour is a guess.
 ENOUGH, ENOUGH_WITHOUT_ADAPT = 600.0, 3600.0
-
 TOLERANCE = 0.01  # relative, between the rate of a video and that of what was learnt
 
 Report = Callable[[dict[str, Any]], None]
@@ -132,6 +131,8 @@ class Session:
     >>> 60 <= records[2]["start"] < 64
     True
     """
+
+    unit = "frames"
 
     def __init__(
         self,
