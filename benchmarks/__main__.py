@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import shlex
 import sys
@@ -15,7 +14,7 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from benchmarks import alignment, baselines, chi2, collection, startup, video
-from benchmarks.machine import facts
+from benchmarks.machine import command_parser, facts
 from benchmarks.problems import KINDS, SIZES
 
 Row = tuple[str, str, float | None, float]
@@ -87,7 +86,7 @@ def markdown(rows: list[Row], command: str) -> str:
 
 def main() -> None:
     """Run the benchmarks, print the table and keep it if asked to."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser = command_parser("python -m benchmarks", __doc__)
     parser.add_argument("--write", type=Path, metavar="FILE", help="keep the table as Markdown")
     parser.add_argument(
         "--only",

@@ -12,7 +12,6 @@ only one place to correct.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import importlib.util
 import math
@@ -28,6 +27,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from benchmarks.machine import command_parser
 
 __all__ = [
     "CLAIMS",
@@ -340,11 +341,7 @@ def _processor_seconds() -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; the exit code is 1 if anything has moved."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.claims",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("python -m benchmarks.claims", __doc__)
     parser.add_argument("--data", type=Path, help="the folder of real data")
     parser.add_argument("--long", action="store_true", help="run what takes longer than ten minutes, too")
     parser.add_argument("--only", nargs="+", metavar="WORD", help="commands or pages whose name has a word")

@@ -13,7 +13,6 @@ hold the true class; each new source counts once. Beside each share is its stand
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 import sysbags
-from benchmarks.machine import print_table
+from benchmarks.machine import command_parser, print_table
 from sysbags._common.cache import Cache
 from sysbags._common.types import Array, IntArray
 from sysbags.bags import LocalBinaryPatterns
@@ -110,11 +109,7 @@ def rows(data: Path | None, cache: Cache, runs: int) -> Iterator[str]:
 
 def main() -> None:
     """Print the table as Markdown."""
-    parser = argparse.ArgumentParser(
-        prog=COMMAND,
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser(COMMAND, __doc__)
     parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("--cache", type=Path, default=Path(".sysbags-cache"))
     parser.add_argument("--runs", type=int, default=40)

@@ -13,7 +13,6 @@ Gaussians whose covariances are the spectral densities ``C (I - A e^-iw)^-1 (I -
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import sys
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ import numpy as np
 
 import sysbags
 from benchmarks.dynamics import own_streams
-from benchmarks.machine import facts
+from benchmarks.machine import command_parser, facts
 from benchmarks.results import CENTRAL_FRAMES, mel_streams
 from sysbags._common.cache import Cache
 from sysbags._common.parallel import run
@@ -126,11 +125,7 @@ def accuracies(streams: list[Array], codes: IntArray, groups: IntArray) -> dict[
 
 def main() -> None:
     """Print the table as Markdown."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.defaults",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("python -m benchmarks.defaults", __doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--cache", type=Path, default=Path(".sysbags-cache"))
     arguments = parser.parse_args()

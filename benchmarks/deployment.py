@@ -9,7 +9,6 @@ one folder per class; the first clip of each class is predicted. A ratio compare
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 import sysbags
-from benchmarks.machine import facts
+from benchmarks.machine import command_parser, facts
 from benchmarks.video import best_seconds
 from sysbags import video
 from sysbags.bags.registry import PRESETS, preset_bags
@@ -42,11 +41,7 @@ def fitted(paths: list[Path], labels: list[str], bags: Any, folder: Path) -> tup
 
 def main() -> None:
     """Print the table as Markdown."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.deployment",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("python -m benchmarks.deployment", __doc__)
     parser.add_argument("folder", type=Path, nargs="?")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:

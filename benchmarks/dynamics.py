@@ -11,7 +11,6 @@ here. The rows with default weights choose nothing: "normalized-covariance" with
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import shlex
 import sys
@@ -24,7 +23,7 @@ import numpy as np
 from rich.console import Console
 
 import sysbags
-from benchmarks.machine import facts
+from benchmarks.machine import command_parser, facts
 from benchmarks.surfaces import DYNAMICS, SURFACES, make_dynamics_clips, make_dynamics_frames
 from sysbags import video
 from sysbags._common.parallel import run
@@ -178,7 +177,7 @@ def table(results: list[tuple[Predictions, IntArray, IntArray]], seeds: list[int
 
 def main() -> None:
     """Print the tables as Markdown, and write them to a file with --write."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.dynamics", description=__doc__)
+    parser = command_parser("python -m benchmarks.dynamics", __doc__)
     parser.add_argument("--seeds", nargs="+", type=int, default=[101, 102, 103], metavar="N")
     parser.add_argument("--write", type=Path, metavar="FILE")
     arguments = parser.parse_args()

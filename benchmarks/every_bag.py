@@ -7,7 +7,6 @@ Exits with 1 if any clip gives no stream, or one whose rows are no histograms.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.machine import command_parser
 from sysbags._common.parallel import run
 from sysbags.bags import DeepActivations, LocalBinaryPatterns, OpticalFlow, VisualWords
 from sysbags.bags.base import BagTransformer
@@ -52,7 +52,7 @@ def stream_or_sentence(bag: BagTransformer, path: Path) -> str | int:
 
 def main() -> int:
     """Print how many streams each bag gave, and in what time."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.every_bag", description=__doc__)
+    parser = command_parser("python -m benchmarks.every_bag", __doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--bag", nargs="+", choices=BAGS, default=list(BAGS), metavar="NAME")
     arguments = parser.parse_args()

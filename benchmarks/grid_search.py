@@ -7,7 +7,6 @@ core.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from contextlib import nullcontext
@@ -17,7 +16,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from threadpoolctl import threadpool_limits
 
-from benchmarks.machine import facts
+from benchmarks.machine import command_parser, facts
 from sysbags import KernelRidgeClassifier, StreamClassifier, SystemIdentifier
 from sysbags._common.memory import MEMORY
 from sysbags.bags import LocalBinaryPatterns
@@ -58,11 +57,7 @@ def seconds(
 
 def main() -> None:
     """Print the table as Markdown."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.grid_search",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("python -m benchmarks.grid_search", __doc__)
     parser.add_argument("--frames", type=int, default=Settings().frames)
     frames = parser.parse_args().frames
     with tempfile.TemporaryDirectory() as folder:

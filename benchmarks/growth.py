@@ -12,7 +12,6 @@ near-duplicates, as in `benchmarks.scale`. Without any, bounds exclude little, a
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 import sysbags
-from benchmarks.machine import facts, fill_page, seconds
+from benchmarks.machine import command_parser, facts, fill_page, seconds
 from benchmarks.scale.libraries import write_systems
 from benchmarks.scale.search import LANDMARKS, NEIGHBOURS, ORDER, WEIGHTS, generated
 from sysbags._common.parallel import run
@@ -373,11 +372,7 @@ def picture_of_systems(path: Path, rows: Array, sizes: Sizes) -> None:
 
 def main() -> None:
     """Print the tables as Markdown, and write pictures where asked for."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.growth",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("python -m benchmarks.growth", __doc__)
     parser.add_argument("--pictures", type=Path)
     parser.add_argument("--page", type=Path)
     parser.add_argument("--quick", action="store_true")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import importlib.metadata
 import os
@@ -13,9 +14,16 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["facts", "fill_page", "peak_memory", "print_table", "seconds"]
+__all__ = ["command_parser", "facts", "fill_page", "peak_memory", "print_table", "seconds"]
 
 Result = TypeVar("Result")
+
+
+def command_parser(command: str, text: str | None) -> argparse.ArgumentParser:
+    """Return a parser of the arguments of a command, whose help is the text as it is written."""
+    return argparse.ArgumentParser(
+        prog=command, description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
 
 
 def facts(command: str, packages: Sequence[str]) -> list[str]:

@@ -13,7 +13,6 @@ chosen inside the training sets. The rivals see the same frames of the same netw
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.machine import facts
+from benchmarks.machine import command_parser, facts
 from sysbags import video
 from sysbags._common.cache import Cache
 from sysbags._common.types import Array, IntArray
@@ -225,11 +224,7 @@ def _softmax(points: Array, codes: IntArray, sources: IntArray, unknown: Any) ->
 
 def main() -> None:
     """Print the tables as Markdown."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.presets",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("python -m benchmarks.presets", __doc__)
     parser.add_argument("set", choices=("wild-scenes", "traffic"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--preset", choices=PRESETS, default="best")

@@ -12,7 +12,6 @@ Settings are chosen inside the training sets, by nested selection.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from benchmarks.machine import facts
+from benchmarks.machine import command_parser, facts
 from sysbags import video
 from sysbags._common.parallel import run
 from sysbags._common.types import Array
@@ -161,11 +160,7 @@ def _chosen(method: Method) -> list[str]:
 
 def main() -> None:
     """Print the tables as Markdown."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.results",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("python -m benchmarks.results", __doc__)
     parser.add_argument("set", choices=SETS)
     parser.add_argument("data", type=Path)
     parser.add_argument("--cache", type=Path, default=Path(".sysbags-cache"))

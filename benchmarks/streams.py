@@ -22,7 +22,6 @@ Where others use the machine, wall-clock seconds grow, most of all with several 
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import multiprocessing
@@ -44,7 +43,7 @@ from rich.table import Table
 from sklearn.model_selection import LeaveOneGroupOut, StratifiedGroupKFold
 from threadpoolctl import threadpool_limits
 
-from benchmarks.machine import facts, peak_memory, seconds
+from benchmarks.machine import command_parser, facts, peak_memory, seconds
 from benchmarks.results import CENTRAL_FRAMES, mel_streams
 from sysbags._common.types import Array, IntArray
 from sysbags.bags import LocalBinaryPatterns
@@ -287,11 +286,7 @@ def growth_rows(names: Sequence[str], jobs: Sequence[str]) -> Iterator[Row]:
 
 def main() -> None:
     """Print the table as Markdown, and write it as JSON after each row."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.streams",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("python -m benchmarks.streams", __doc__)
     cache = Path(tempfile.gettempdir(), "sysbags-streams")
     parser.add_argument("set", choices=[*SETS, "growth"])
     parser.add_argument("data", type=Path, nargs="?")

@@ -9,7 +9,6 @@ A small set is swept first, so that compilation is not timed.
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import sys
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy as np
 from rich.console import Console
 
 import sysbags
-from benchmarks.machine import facts
+from benchmarks.machine import command_parser, facts
 from sysbags._common.types import Array
 from sysbags.bags import LocalBinaryPatterns
 from sysbags.datasets import make_streams
@@ -46,7 +45,7 @@ def sweep(gram: CrossGram, labels: list[str], groups: list[str] | None, classifi
 
 def main() -> None:
     """Print the times as Markdown, and keep them if asked to."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.sweep", description=__doc__)
+    parser = command_parser("python -m benchmarks.sweep", __doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--write", type=Path, metavar="FILE")
     arguments = parser.parse_args()

@@ -8,7 +8,6 @@ it for a result.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.machine import facts
+from benchmarks.machine import command_parser, facts
 from sysbags import video
 from sysbags._common.cache import Cache
 from sysbags.bags import DeepActivations, PatchWords
@@ -31,11 +30,7 @@ BATCH = 16
 
 def main() -> None:
     """Print the table as Markdown."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.tokens",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("python -m benchmarks.tokens", __doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--cache", type=Path, default=Path(".sysbags-cache"))
     parser.add_argument("--network", default=PRESETS["best"].network())

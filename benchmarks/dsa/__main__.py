@@ -12,7 +12,6 @@ each pair are written to a file.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ from typing import Any
 from benchmarks.dsa.comparison import certificate_rows, missed_rows, other_rows, solver_rows
 from benchmarks.dsa.methods import OTHERS, SOLVERS, missing
 from benchmarks.dsa.pairs import KINDS
-from benchmarks.machine import print_table
+from benchmarks.machine import command_parser, print_table
 
 PACKAGES = ("numpy", "scipy", "numba", "torch", "dsa-metric", "fastDSA", "POT", "pymanopt")
 MISSED_ORDERS = (5, 10, 20)
@@ -31,11 +30,7 @@ MISSED_ORDERS = (5, 10, 20)
 
 def main() -> None:
     """Print the tables that are asked for."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.dsa",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("python -m benchmarks.dsa", __doc__)
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--rows", default="transitions,observers,others,missed,certificates")
     parser.add_argument("--orders", default="5,10,20,40,80")

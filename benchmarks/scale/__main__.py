@@ -9,12 +9,11 @@ tables also replace those of the page.
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks.machine import print_table
+from benchmarks.machine import command_parser, print_table
 from benchmarks.scale.libraries import adding_rows, file_rows, leave_one_out_rows, memory_rows
 from benchmarks.scale.matrices import cluster_rows, distance_rows
 from benchmarks.scale.search import search_rows
@@ -24,11 +23,7 @@ PACKAGES = ("numpy", "scipy", "numba", "distributed")
 
 def main() -> None:
     """Print the tables that are asked for."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.scale",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("python -m benchmarks.scale", __doc__)
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--rows", default="search,distances,leave-one-out,files,adding,cluster,memory")
     parser.add_argument("--systems", type=int, default=10_000)

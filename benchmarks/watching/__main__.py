@@ -11,13 +11,12 @@ page.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks.machine import print_table
+from benchmarks.machine import command_parser, print_table
 from benchmarks.watching import windows
 from benchmarks.watching.detection import (
     Watched,
@@ -39,11 +38,7 @@ OF_CLIPS = ("joined", "lasting", "unchanged", "windows")
 
 def main() -> None:
     """Print the tables that are asked for."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.watching",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("python -m benchmarks.watching", __doc__)
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--rows", default="rates,events,ranking,kinds,joined,windows,speed,memory")
     parser.add_argument("--seeds", default="20:30")

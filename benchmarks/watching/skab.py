@@ -13,7 +13,6 @@ what is in windows, and every row of an event is an outlier.
 
 from __future__ import annotations
 
-import argparse
 import csv
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -27,7 +26,7 @@ from sklearn.decomposition import PCA
 from sklearn.ensemble import IsolationForest
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.machine import print_table
+from benchmarks.machine import command_parser, print_table
 from sysbags._common.types import Array
 from sysbags.datasets.tables import open_table
 from sysbags.watch.numbers import NumberSession
@@ -166,11 +165,7 @@ def _running_median(values: Array, count: int) -> Array:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.watching.skab",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("python -m benchmarks.watching.skab", __doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--page", type=Path)
     arguments = parser.parse_args()
