@@ -8,6 +8,7 @@ import numpy as np
 
 from benchmarks.watching.several import watch_streams
 from sysbags.bags import OpticalFlow, PlanePatterns
+from sysbags.bags.regions import Regions
 from sysbags.bags.streams import describe
 from sysbags.datasets.watching import SCENES, TAMPERING, WEATHER, WatchedEvent, make_watching
 from sysbags.watch import Event
@@ -18,9 +19,11 @@ RATE, LENGTH, STEP = 10.0, 100, 10
 LEARN, WATCHED = 600.0, 600.0  # seconds
 ASKED = 1.0 / 3600.0
 ADAPT = 300.0  # seconds
-EVERY, DURATION = 100.0, 40.0  # seconds from one event to the next, and of each
+EVERY, DURATION = 100.0, 40.0  # seconds from one episode of weather to the next, and of each
+APART = 300.0  # seconds from one event to the next: the one before has ended
 WITHIN = 20.0
 STRENGTHS = (0.5, 1.0)
+GRID = "2x2"
 
 
 def weather_rows(seeds: range) -> Iterator[str]:
@@ -38,17 +41,22 @@ def weather_rows(seeds: range) -> Iterator[str]:
 
 def tampering_rows(seeds: range) -> Iterator[str]:
     """Lines of the table of tampered cameras that are found within 20 s, at half and at full strength."""
-    yield "| scene | " + " | ".join(TAMPERING) + " |"
-    yield "| --- |" + " ---: |" * len(TAMPERING)
+    yield "| scene | watched by | " + " | ".join(TAMPERING) + " |"
+    yield "| --- | --- |" + " ---: |" * len(TAMPERING)
     kinds = [(kind, strength) for kind in TAMPERING for strength in STRENGTHS]
-    starts = LEARN + 30.0 + EVERY * np.arange(len(kinds))
+    starts = LEARN + 30.0 + APART * np.arange(len(kinds))
     planned = [
         WatchedEvent(start, start + DURATION, *kind)
         for start, kind in zip(starts.tolist(), kinds, strict=True)
     ]
+    for grid in (None, GRID):
+        yield from _tampering_rows(seeds, planned, grid)
+
+
+def _tampering_rows(seeds: range, planned: Sequence[WatchedEvent], grid: str | None) -> Iterator[str]:
     found: dict[str, list[list[bool]]] = {}
     for seed in seeds:
-        events = _watch(seed, planned, planned[-1].stop + 30.0)
+        events = _watch(seed, planned, planned[-1].stop + 30.0, grid)
         moments = np.array([event.found for event in events])
         # A bag compares a frame with the next one, so that an event may be found a step early.
         late = [moments - one.start for one in planned]
@@ -56,7 +64,8 @@ def tampering_rows(seeds: range) -> Iterator[str]:
         found.setdefault(SCENES[seed % len(SCENES)], []).append(hits)
     for scene, several in (*found.items(), ("all", [hits for each in found.values() for hits in each])):
         shares = 100.0 * np.mean(several, axis=0).reshape(len(TAMPERING), len(STRENGTHS))
-        yield f"| {scene} | {' | '.join(' / '.join(f'{x:.0f}' for x in pair) for pair in shares)} |"
+        how = "lbp-top,flow" if grid is None else f"lbp-top, --grid {grid}"
+        yield f"| {scene} | {how} | {' | '.join(' / '.join(f'{x:.0f}' for x in pair) for pair in shares)} |"
 
 
 def _alarms(seed: int, kind: str, first: float) -> int:
@@ -68,9 +77,14 @@ def _alarms(seed: int, kind: str, first: float) -> int:
     return sum(event.found > LEARN for event in _watch(seed, planned, LEARN + WATCHED))
 
 
-def _watch(seed: int, planned: Sequence[WatchedEvent], seconds: float) -> list[Event]:
-    """Return the events of a video by patterns and flow."""
+def _watch(
+    seed: int, planned: Sequence[WatchedEvent], seconds: float, grid: str | None = None
+) -> list[Event]:
+    """Return the events of a video by patterns and flow, or by the patterns of each cell of a grid."""
     video = make_watching(SCENES[seed % len(SCENES)], seconds, rate=RATE, events=planned, random_state=seed)
-    streams = [one.stream for one in describe([PlanePatterns(), OpticalFlow()], video.frames())]
+    if grid is None:
+        streams = [one.stream for one in describe([PlanePatterns(), OpticalFlow()], video.frames())]
+    else:
+        streams = list(np.moveaxis(Regions(PlanePatterns(), grid).stream(video.frames()), 1, 0))
     options = {"rate": RATE, "learn": LEARN, "adapt": ADAPT}
     return watch_streams(streams, false_alarms=ASKED, step=STEP, length=LENGTH, **options)[1]

@@ -94,14 +94,16 @@ def test_sentences_json_and_a_model(video, capsys, tmp_path, expected):
     for line, bag in ((first, "lbp-top"), (second, "flow")):
         # Each bag has half of 144 per day; no rate that is printed contradicts another one.
         found = re.fullmatch(
-            rf"{bag}: learnt from 42 s; false alarms: asked for 72 per day, seen (\d+) in ([\d.]+) s of "
-            r"normal video, which is ([\d.]+) to ([\d.]+) per day \(95 %\)(.*)",
+            rf"{bag}: learnt from 42 s; false alarms: asked for 72 of all 144 per day, seen (\d+) in "
+            r"([\d.]+) s of what is normal, which is ([\d.]+) to ([\d.]+) per day \(95 %\)(.*)",
             line,
         )
         events, seconds, low, high = map(float, found.groups()[:4])
         assert low <= 86400.0 * events / seconds <= high
         if low <= 72.0:
-            told = re.search(r"cannot be promised, but (\d+) per day can: (\d+) s without", found[5])
+            told = re.search(
+                r"less than (\d+) per day cannot be promised: (\d+) s without .* show 72$", found[5]
+            )
             promised, needed = map(float, told.groups())
             assert promised * seconds == pytest.approx(72.0 * needed, rel=1e-3)
             assert needed == pytest.approx(-np.log(0.025) / 72.0 * 86400.0, rel=1e-3)
@@ -112,8 +114,7 @@ def test_sentences_json_and_a_model(video, capsys, tmp_path, expected):
             assert float(rate) <= 144.0
     assert len([line for line in sentences if line.startswith("event 00:00:5")]) >= 1
     assert len(sentences) == 2 * len(expected)
-    # LBP-TOP describes a frame by those before and after it, so the first and the last have no bag.
-    assert last == f"{len(expected)} events in 00:01:15.800, 760 frames"
+    assert last == f"{len(expected)} events in 00:01:16.000, 760 frames"
     assert_same_tables(table(path), expected)
 
     records = lines(capsys, video, "--normal", model, "--false-alarms", "1/10min", "--windows")
@@ -146,7 +147,7 @@ def test_sentences_json_and_a_model(video, capsys, tmp_path, expected):
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
-def test_learning_from_recordings_and_more_normal_video(film, video, capsys, tmp_path):
+def test_learning_from_recordings_and_more_normal_video(film, video, capsys, tmp_path, monkeypatch):
     paths = [tmp_path / f"{k}.mkv" for k in range(3)]
     for path, part in zip(paths, (film[:230], film[220:450], film[100:430]), strict=True):
         write_video(path, part, RATE, lossless=True)
@@ -169,6 +170,14 @@ def test_learning_from_recordings_and_more_normal_video(film, video, capsys, tmp
     assert again["observed_seconds"] == pytest.approx(len(scores) * 0.5)
     assert again["promised_per_day"] < about["promised_per_day"]
     np.testing.assert_array_equal(scores[:count], load_normal(first).learnt[0].scores)
+    short, state = tmp_path / "segments", tmp_path / "state"  # nothing is learnt from the input
+    short.mkdir()
+    write_video(short / "1.mkv", film[:150], RATE, lossless=True)
+    options = ("--learn", recordings, *WINDOWS, *options, "--checkpoint", state)
+    assert lines(capsys, short, *options)[-1]["frames"] == 150
+    monkeypatch.setattr("sysbags.watch.learning.learn_recordings", None)  # it is in the checkpoint
+    assert lines(capsys, short, *options)[-1]["frames"] == 150
+    assert lines(capsys, short / "1.mkv", "--normal", first)[-1]["has_learnt"]
     for words, told in (
         (("--calibrate", paths[2]), "--calibrate needs --normal"),
         (("--learn", f"{paths[0]},none.mp4"), "--learn has none.mp4, but there is no such file"),
@@ -369,6 +378,8 @@ def test_kill_at_any_moment(video, tmp_path, expected, times):
         ("{video} --normal nowhere", "nowhere does not exist"),
         ("{video} --mask nowhere", "nowhere does not exist"),
         ("{video} --events a --checkpoint a", "must be different files"),
+        ("{video} --events {text}", "text.csv is no table of events and would be overwritten"),
+        ("{video} --adapt 1s --learn 60s --length 20", "adapt is 1 s, but a window has 2 s: use more"),
         ("{video} --checkpoint {text}", "text.csv is not a model file of sysbags"),
     ],
 )
@@ -415,7 +426,7 @@ def test_a_video_that_is_too_short_says_so(video, capsys, tmp_path):
     code, out, err = call(capsys, "watch", tmp_path, "--learn", "10min", *WINDOWS)
     assert code == 2
     assert "it is not yet learnt what is normal" in out
-    assert "the video ended before it was learnt what is normal" in err
+    assert "the input ended before it was learnt what is normal" in err
 
 
 def test_clips_that_cannot_be_written_are_told_and_end_with_an_error(video, capsys, tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from sysbags._common.messages import collect_warnings
 from sysbags.datasets.tables import open_table
 from sysbags.errors import FileError, ParameterError
 
@@ -99,10 +100,23 @@ def test_the_standard_input_is_not_waited_for_after_a_stop(monkeypatch):
         ("time,a,a\n0,1,2\n", {}, FileError, "a different name for each column"),
         ("", {}, FileError, "a different name for each column"),
         ("time,a\n", {}, FileError, "has no row"),
-        ("time,a\n0,1\n1\n", {}, FileError, "row 2 of .* has 1 values, but 2 columns"),
-        ("time,a\n0,1\n1,on\n", {}, FileError, "row 2 .* 'on' in the column 'a', but it must be a number"),
-        ("time,a\n0,1\nlater,1\n", {}, FileError, "'later' in the column 'time', but it must be a time"),
-        ("time,a\n0,1\nnan,1\n", {}, FileError, "'nan' in the column 'time', but it must be a time"),
+        ("time,a\n1\n", {}, FileError, "row 1 of .* has 1 values, but 2 columns"),
+        (
+            "time,a\n0,1\n1,on\n2,on\n",
+            {},
+            FileError,
+            "row 3 .* 'on' in the column 'a', but it must be a number",
+        ),
+        (
+            "time,a\n0,1\nlater,1\nlater,1\n",
+            {},
+            FileError,
+            "'later' in the column 'time', but it must be a time",
+        ),
+        ("time,a\n0,1\nnan,1\nnan,2\n", {}, FileError, "'nan' in the column 'time', but it must be a time"),
+        ("time,a\n0,\n1,NA\n", {}, FileError, "no row of .* has a number in each column"),
+        ("time,a\n0,1\n", {"columns": ["a", "a"]}, ParameterError, "needs columns that differ"),
+        ("time,a\n0,1\n", {"columns": ["a", "time"]}, ParameterError, "are not that of times, 'time'"),
         ("time,a\n0,\xe4\n", {}, FileError, "must be text in UTF-8"),
     ],
 )
@@ -111,6 +125,17 @@ def test_mistakes(tmp_path, text, options, kind, sentence):
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(kind, match=sentence):
         list(open_table(path, **options).rows)
+
+
+def test_rows_that_cannot_be_read_are_left_out(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("time,a,b\n0,1,2\n1,ERR,2\n2,NA,2\n3,1\n4,-,2\n5,3,4\n6,5,6\nlater,5,6\n")
+    with collect_warnings() as texts:
+        rows = list(open_table(path).rows)
+    assert [(time, numbers.tolist()) for time, numbers in rows] == [(0, [1, 2]), (5, [3, 4]), (6, [5, 6])]
+    assert "row 2 of" in texts[0]
+    assert "'ERR' in the column 'a'" in texts[0]
+    assert texts[1:] == [f"5 of 8 rows of {path} were left out: a number is missing, or cannot be read"]
 
 
 def test_a_file_that_does_not_exist(tmp_path):

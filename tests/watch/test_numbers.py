@@ -101,6 +101,39 @@ def test_a_constant_column_changes_nothing():
     assert one == other != []
 
 
+def test_columns_that_follow_from_others_change_nothing():
+    """Degrees Celsius and Fahrenheit are one number."""
+    numbers = series()
+    both = np.column_stack([numbers[:, 0], 1.8 * numbers[:, 0] + 32.0])
+    one, other = (
+        [(one["start"], one["end"]) for one in watch(data) if one["type"] == "event"]
+        for data in (numbers[:, [0]], both)
+    )
+    assert one == other != []
+
+
+def test_times_that_are_rounded_give_the_rate():
+    times = 1.76e9 + np.arange(500) / 10.0  # to a quarter of a microsecond
+    feed = Feed(table(series(count=500), times, has_dates=True), seconds=30.0)
+    assert [frame.time for frame in feed] == [k / 10.0 for k in range(500)]
+    assert feed.rate == 10.0
+
+
+def test_an_event_ends_before_an_error():
+    rows = list(zip(np.arange(900.0), series(), strict=True))
+
+    def broken():
+        yield from rows[:640]
+        raise StreamError("the sensor is gone")
+
+    records = []
+    session = NumberSession(Table("pump", list("abcd"), broken(), False), **OPTIONS)
+    with pytest.raises(StreamError, match="the sensor is gone"):
+        session.run(records.append)
+    assert [record["type"] for record in records][-3:] == ["event_start", "event", "end"]
+    assert records[-1]["reason"] == "failed"
+
+
 @pytest.mark.parametrize(
     ("numbers", "times", "sentence"),
     [

@@ -138,7 +138,7 @@ def test_events_are_found_and_written(video, tmp_path, pictures):
     first = round(RATE * (covered["start"] - 5.0))
     assert np.abs(shots[0].astype(float) - pictures[first]).mean() < 6.0  # compressed twice
     end = of("end", records)[0]
-    assert (end["frames"], end["events"], end["reason"]) == (len(pictures), count, "end of the video")
+    assert (end["frames"], end["events"], end["reason"]) == (len(pictures), count, "end of the input")
 
 
 def test_a_clip_that_cannot_be_written_loses_no_event(video, tmp_path):
@@ -162,7 +162,7 @@ def test_what_was_learnt_gives_the_same_events(video, learnt):
     Session(video, normal.bag, normal=normal, false_alarms=OPTIONS["false_alarms"]).run(records.append)
     # the windows of the time to learn are judged too
     assert_same_events([record for record in records if record.get("start", 99.0) > 42.0], expected)
-    with pytest.raises(ParameterError, match="has 5 frames per second, but normal was learnt at 10"):
+    with pytest.raises(ParameterError, match="is read at 5 frames per second, but normal was learnt at 10"):
         Session(video, normal.bag, normal=normal, rate=5.0).run(records.append)
 
 
@@ -189,7 +189,7 @@ def test_what_several_bags_find_is_one_event(video):
     bags = BagUnion([("lbp", LocalBinaryPatterns()), ("top", PlanePatterns())])
     records = watched(video, bags, windows=True)
     about = of("learnt", records)
-    assert [(record["bag"], record["asked_per_day"]) for record in about] == [("lbp", 72.0), ("top", 72.0)]
+    assert [(record["bag"], record["share_per_day"]) for record in about] == [("lbp", 72.0), ("top", 72.0)]
     seen = {
         bag: [
             w["start"] for w in of("window", records) if w["bag"] == bag and w["kind"] in ("change", "still")
@@ -320,7 +320,7 @@ def test_an_event_in_a_cell_names_it(tmp_path, pictures, other):
     records = watched(path, Regions(LocalBinaryPatterns(), grid="1x2"))
     assert {record["region"] for record in of("event", records)} == {"row 1, column 2"}
     assert [record["region"] for record in of("learnt", records)] == ["row 1, column 1", "row 1, column 2"]
-    assert {record["asked_per_day"] for record in of("learnt", records)} == {72.0}  # half of 1 in 10 minutes
+    assert {record["share_per_day"] for record in of("learnt", records)} == {72.0}  # half of 1 in 10 minutes
 
 
 def test_regions_that_learn_from_little_video_are_noted(tmp_path, other, learnt, monkeypatch):
@@ -329,10 +329,10 @@ def test_regions_that_learn_from_little_video_are_noted(tmp_path, other, learnt,
     told = (
         "regions are learnt from 42 s{}: if light or weather change slowly, there will be more false alarms"
     )
-    for adapt, how in ((None, " without adapt"), (20.0, "")):
+    for adapt, how in ((None, " without --adapt"), (20.0, "")):
         (note,) = of("note", watched(path, regions, adapt=adapt))
         assert note["text"].startswith(told.format(how))
-        assert note["text"].endswith("use adapt, and learn from 600 s or more")
+        assert note["text"].endswith("use --adapt, and --learn 600s or more")
     assert of("note", learnt[0]) == []  # the whole picture
     monkeypatch.setattr("sysbags.watch.session.ENOUGH", 42.0)
     assert of("note", watched(path, regions, adapt=20.0)) == []

@@ -233,7 +233,7 @@ def test_too_many_still_windows_to_learn_from(stream, half):
     start = 1200 * half
     rows[start : start + 1200] = rows[start]
     watcher = Watcher(**(OPTIONS | {"learn": 240.0}))
-    with pytest.raises(StreamError, match=r"still, but 1[05] are needed: let it learn for longer"):
+    with pytest.raises(StreamError, match=r"others, but 1[05] are needed: let it learn for longer"):
         watcher.update(rows)
 
 
@@ -279,7 +279,7 @@ def test_what_is_unusual_is_not_followed(stream, learnt):
     assert watcher.event.start < 12.0
     np.testing.assert_array_equal(watcher.process.observers, learnt.process.observers)
     # What lasts for longer than it takes to follow becomes normal.
-    watcher = Watcher(**OPTIONS, adapt=5.0, learnt=learnt)
+    watcher = Watcher(**OPTIONS, adapt=6.0, learnt=learnt)
     _, events = watcher.update(stream[9000:])
     assert events
     assert watcher.event is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -164,12 +165,16 @@ def watch(
     from sysbags.bags.union import BagUnion
     from sysbags.datasets.tables import TABLE_SUFFIXES
     from sysbags.means.compilation import compiled_for
+    from sysbags.video import container_facts
     from sysbags.watch.checkpoint import load_normal
     from sysbags.watch.checkpoint import save_normal as write_normal
     from sysbags.watch.delivery import Broker, Command, Webhook, spool_folder
-    from sysbags.watch.learning import calibrated, learn_recordings
+    from sysbags.watch.learning import before_learning, calibrated, learn_recordings
+    from sysbags.watch.recording import check_event_table
     from sysbags.watch.session import Outputs, Session
 
+    if events is not None:
+        check_event_table(events)
     receivers: list[Receiver] = [
         *map(Command, run or ()),
         *map(Webhook, webhook or ()),
@@ -182,9 +187,11 @@ def watch(
     show = _print_line if json_lines else _print_sentence
     page = None
     if view is not None:
-        from sysbags.server.live import address_of
+        from sysbags.server.live import address_of, check_address
 
-        page = (*address_of(view), windows)
+        host, port = address_of(view)
+        check_address(host, port)
+        page = host, port, windows
     run_session = partial(_run, show, receivers, spool_folder(source, checkpoint, events), page)
     if time_column is not None or columns is not None or Path(source).suffix.lower() in TABLE_SUFFIXES:
         from sysbags.watch.numbers import NumberSession
@@ -200,6 +207,8 @@ def watch(
         asked = [f"--{name.replace('_', '-')}" for name, value in given_here if value]
         for name in [*asked, *(name for name in settings.given() if name != "--order")]:
             raise ParameterError(f"a table of numbers is watched without {name}: leave it out")
+        if learn and _is_files(learn):
+            raise ParameterError(f"--learn is {learn}, but of a table it must be a time, such as 10min")
         numbers = NumberSession.opened(
             source,
             time=time_column,
@@ -215,6 +224,7 @@ def watch(
         run_session(numbers)
         return
     recordings = _recordings(learn, "--learn") if learn and _is_files(learn) else []
+    more = [] if calibrate is None else _recordings(calibrate, "--calibrate")
     if calibrate is not None and normal is None and not recordings:
         raise ParameterError("--calibrate needs --normal, or --learn with recordings")
     found: Normal | None = None
@@ -254,24 +264,25 @@ def watch(
         }
         if not recordings:
             options |= {"learn": seconds_of(learn or LEARN, "--learn"), **how, "size": size}
+    if recordings:
+        found = before_learning(recordings, bag, rate=rate, size=size, **how)
+    session = Session(
+        source, bag, outputs=outputs, rate=rate, live={"follow": follow}, **options, normal=found
+    )
+    if os.path.isfile(source):
+        seconds = container_facts(Path(source))["seconds"]  # an error, if it is no video
+        needed = session.options.learn
+        if found is None and checkpoint is None and (seconds or math.inf) < needed:
+            raise ParameterError(f"{source} has {seconds:.4g} s, but --learn is {needed:g} s: {ADVICE}")
     with compiled_for("alignment"):
-        if recordings:
-            found = learn_recordings(recordings, bag, rate=rate, size=size, **how)
-        if found is not None and calibrate is not None:
-            found = calibrated(found, _recordings(calibrate, "--calibrate"))
-        if found is not None and outputs.learnt is None and save_normal is not None:
-            write_normal(save_normal, found)
-        options["normal"] = found
-        session = Session(
-            source,
-            bag,
-            outputs=outputs,
-            rate=rate,
-            live={"follow": follow},
-            **options,
-        )
-        if normal is None and checkpoint is None and os.path.isfile(source):
-            _check_length(Path(source), session.options.learn)
+        if found is not None and not (checkpoint is not None and checkpoint.exists()):
+            if recordings:
+                found = learn_recordings(recordings, bag, rate=rate, size=size, **how)
+            if more:
+                found = calibrated(found, more)
+            if outputs.learnt is None and save_normal is not None:
+                write_normal(save_normal, found)
+            session.normal = found
     run_session(session, may_continue=checkpoint is not None)
 
 
@@ -303,8 +314,9 @@ def _run(
     if signals:
         raise typer.Exit(128 + signals[0])
     if session.is_learning and not may_continue:
+        advice = ADVICE if session.unit == "frames" else "use a shorter --learn"
         raise ParameterError(
-            f"the video ended before it was learnt what is normal, so no event could be found: {ADVICE}"
+            f"the input ended before it was learnt what is normal, so no event could be found: {advice}"
         )
     if session.failures:
         raise typer.Exit(2)
@@ -358,15 +370,6 @@ def _check(source: str, inputs: list[Path | None], outputs: dict[str, Path | Non
         raise ParameterError("--events, --save-normal and --checkpoint must be different files")
 
 
-def _check_length(path: Path, learn: float) -> None:
-    """Refuse, before any work, a video that is shorter than the time to learn, if its header says so."""
-    from sysbags.video import container_facts
-
-    seconds = container_facts(path)["seconds"]
-    if seconds is not None and seconds < learn:
-        raise ParameterError(f"{path} has {seconds:.4g} s, but --learn is {learn:g} s: {ADVICE}")
-
-
 @contextmanager
 def _stopped_by_signals(session: Session) -> Iterator[list[int]]:
     """Let Ctrl-C and SIGTERM end a session; the second one ends the program at once."""
@@ -405,7 +408,7 @@ def _live_line(session: Session) -> AbstractContextManager[object]:
 
     def line() -> Text:
         state = f"learning {100.0 * session.progress:.0f} %" if session.is_learning else "normal"
-        state = "EVENT" if session.event_is_open else state
+        state = "EVENT" if session.open_events else state
         skipped = f", {session.skipped} frames skipped" if session.skipped else ""
         parts = f"{speed():.0f} frames/s, surprise {session.surprise:.1f}, {session.events} events"
         return Text(f"{state}, {parts}{skipped}", no_wrap=True, overflow="ellipsis")
@@ -462,20 +465,21 @@ def _moment(record: dict[str, Any]) -> str:
 
 def _learnt(record: dict[str, Any]) -> str:
     where = f"{record['region'] or record['bag']}: " if record["region"] or record["bag"] else ""
-    names = ("asked", "observed_low", "observed_high", "promised")
-    asked, low, high, promised = (record[f"{name}_per_day"] for name in names)
+    names = ("asked", "share", "observed_low", "observed_high", "promised")
+    asked, share, low, high, promised = (record[f"{name}_per_day"] for name in names)
     seen = record["observed_seconds"]
+    rate = _rounded(asked) if share == asked else f"{_rounded(share)} of all {_rounded(asked)}"
     text = (
-        f"{where}learnt from {record['learn_seconds']:g} s; false alarms: asked for {_rounded(asked)} per "
-        f"day, seen {record['observed_events']} in {_rounded(seen)} s of normal video, "
+        f"{where}learnt from {record['learn_seconds']:g} s; false alarms: asked for {rate} per day, "
+        f"seen {record['observed_events']} in {_rounded(seen)} s of what is normal, "
         f"which is {_rounded(low)} to {_rounded(high)} per day (95 %)"
     )
-    if asked < low:
+    if share < low:
         return f"{text}: that is more, as normal changes slowly; --adapt or learning for longer helps"
-    if asked < promised:
+    if share < promised:
         return (
-            f"{text}; the asked rate is extrapolated and cannot be promised, but {_rounded(promised)} per "
-            f"day can: {_rounded(seen * promised / asked)} s without a false alarm would show it"
+            f"{text}; less than {_rounded(promised)} per day cannot be promised: "
+            f"{_rounded(seen * promised / share)} s without a false alarm would show {_rounded(share)}"
         )
     return text
 
@@ -492,18 +496,24 @@ def _event(record: dict[str, Any]) -> str:
     rate = f"{record['per_day']:.2g} times per day"
     if record["rule"] == "lasting":
         found = _clock(record["found"])
-        return f"{text}, a small lasting change found at {found}, in normal video at most {rate}{clip}"
+        return f"{text}, a small lasting change found at {found}, in what is normal at most {rate}{clip}"
     if record["extrapolated"]:
         return (
-            f"{text}, p-value at most {record['p_value']:.2g} as no normal window was so unusual, in normal "
-            f"video about {rate}, extrapolated{clip}"
+            f"{text}, p-value at most {_rounded_up(record['p_value'])} as no normal window was so unusual, "
+            f"in what is normal about {rate}, extrapolated{clip}"
         )
-    return f"{text}, p-value {record['p_value']:.2g}, in normal video about {rate}{clip}"
+    return f"{text}, p-value {record['p_value']:.2g}, in what is normal about {rate}{clip}"
+
+
+def _rounded_up(bound: float) -> str:
+    """Write a bound with two digits, so that it still holds."""
+    unit = 10.0 ** (math.floor(math.log10(bound)) - 1)
+    return f"{math.ceil(bound / unit - 1e-9) * unit:.2g}"
 
 
 def _end(record: dict[str, Any]) -> str:
     events = "1 event" if record["events"] == 1 else f"{record['events']} events"
-    text = f"{events} in {_clock(record['seconds'])}, {record['frames']} frames"
+    text = f"{events} in {_clock(record['seconds'])}, {record['frames']} {record['unit']}"
     if record["skipped"]:
         text += f", {record['skipped']} frames skipped"
     if not record["has_learnt"]:
@@ -521,7 +531,7 @@ SENTENCES: dict[str, Any] = {
         f"window {_clock(record['start'])} to {_clock(record['stop'])}: {record['kind']}, "
         f"surprise {number(record['surprise'])}"
     ),
-    "gap": lambda record: f"frames are missing before {_clock(record['time'])}",
+    "gap": lambda record: f"nothing is there before {_clock(record['time'])}",
     "reconnect": lambda record: f"no connection ({record['reason']}), again in {record['pause']:g} s",
     "skipped": lambda record: f"{record['frames']} frames skipped, as the machine is too slow: use --rate",
     "waiting": lambda record: "waiting for data",

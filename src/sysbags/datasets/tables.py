@@ -9,16 +9,19 @@ import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from sysbags._common.messages import warn
 from sysbags._common.types import Array
-from sysbags.errors import FileError, ParameterError
+from sysbags.errors import FileError, ParameterError, StreamWarning
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 TIMES = ("time", "datetime", "timestamp", "date", "t")  # names of a column of times
+MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}  # instead of a number, in any case
 SEPARATORS = "\t;,"
 POLL_SECONDS = 0.5
 
@@ -35,7 +38,8 @@ class Table(NamedTuple):
     columns : list of str
         The columns of numbers.
     rows : iterator of (float, (p,) array)
-        The time and the numbers of each row. Rows in which a number is missing are left out.
+        The time and the numbers of each row. Rows in which a number is missing or cannot be read are left
+        out; a warning says how many.
     has_dates : bool
         Whether times are dates, as seconds since 1970, rather than numbers.
     """
@@ -90,6 +94,8 @@ def open_table(
     for column in (time, *names):
         if column not in header:
             raise ParameterError(f"{name} has no column {column!r}, but only {', '.join(header)}")
+    if len({time, *names}) <= len(names):
+        raise ParameterError(f"{name} needs columns that differ and are not that of times, {time!r}: {names}")
     if not names:
         raise ParameterError(f"{name} has no column of numbers beside {time!r}")
     first = next(records, None)
@@ -103,28 +109,46 @@ def open_table(
 def _rows(
     name: str, header: list[str], first: list[Any], records: Iterator[list[Any]], time: int, places: list[int]
 ) -> Iterator[Row]:
-    number, record = 1, first
-    while True:
-        if len(record) != len(header):
-            raise FileError(f"row {number} of {name} has {len(record)} values, but {len(header)} columns")
+    """Yield the rows that can be read; it is an error if there are fewer of them than of the others."""
+    count = unread = missing = 0
+    example = ""
+    for count, record in enumerate(chain([first], records), 1):
+        place = time
         try:
-            place = time
+            if len(record) != len(header):
+                raise ValueError
             moment = _moment(record[time])
             numbers = np.empty(len(places))
             for k, place in enumerate(places):
-                numbers[k] = math.nan if record[place] in (None, "") else float(record[place])
+                numbers[k] = math.nan if _is_missing(record[place]) else float(record[place])
         except (TypeError, ValueError):
-            kind = "a time" if place == time else "a number"
-            raise FileError(
-                f"row {number} of {name} has {record[place]!r} in the column {header[place]!r}, but it must "
-                f"be {kind}: leave the column out (--columns)"
-            ) from None
+            unread += 1
+            if len(record) != len(header):
+                example = f"row {count} of {name} has {len(record)} values, but {len(header)} columns"
+            else:
+                kind = "a time" if place == time else "a number"
+                example = (
+                    f"row {count} of {name} has {record[place]!r} in the column {header[place]!r}, but it "
+                    f"must be {kind}"
+                )
+            if 2 * unread > count:
+                raise FileError(f"{example}: leave the column out (--columns)") from None
+            if unread == 1:
+                warn(f"{example}: this row is left out", StreamWarning)
+            continue
         if np.isfinite(numbers).all():
             yield moment, numbers
-        following = next(records, None)
-        if following is None:
-            return
-        number, record = number + 1, following
+        else:
+            missing += 1
+    if missing + unread == count:
+        raise FileError(f"no row of {name} has a number in each column: give some of them (--columns)")
+    if missing + unread:
+        left_out = f"{missing + unread} of {count} rows of {name} were left out"
+        warn(f"{left_out}: a number is missing, or cannot be read", StreamWarning)
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and value.strip().lower() in MISSING)
 
 
 def _is_number(value: Any) -> bool:

@@ -58,6 +58,18 @@ def address_of(text: str) -> tuple[str, int]:
     return (found[1] or "127.0.0.1").strip("[]"), int(found[2])
 
 
+def check_address(host: str, port: int) -> None:
+    """Raise an error if no page can be served at an address."""
+    try:
+        socket.create_server((host, port), family=_family(host)).close()
+    except OSError as error:
+        raise ParameterError(f"cannot serve a page at {host}:{port}: {error.strerror or error}") from None
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
 class LivePage:
     """Serve the page of a session while it runs.
 
@@ -96,6 +108,7 @@ class LivePage:
     ) -> None:
         self.session, self._report, self._windows = session, report, windows
         self._messages = {"point": deque[tuple[int, str]]([], POINTS), "record": deque(maxlen=RECORDS)}
+        self._messages["status"] = deque(maxlen=1)  # the last one
         self._count, self._changed, self._ended = 0, threading.Condition(), False
         self._point: dict[str, Any] | None = None
         self.clips: dict[str, Path] = {}
@@ -103,17 +116,15 @@ class LivePage:
         self._began = time.monotonic(), session.frames
 
         class Server(ThreadingHTTPServer):
-            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            address_family = _family(host)
             daemon_threads, block_on_close = True, False
             page = self
 
             def handle_error(self, request: Any, client_address: Any) -> None:
                 """Say nothing: the client has gone."""
 
-        try:
-            self.server = Server((host, port), _Handler)
-        except OSError as error:
-            raise ParameterError(f"cannot serve a page at {host}:{port}: {error.strerror or error}") from None
+        check_address(host, port)
+        self.server = Server((host, port), _Handler)
         self.port = int(self.server.server_address[1])
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
         # A page of another site must not read this one by a name of its own that leads here.
@@ -126,6 +137,7 @@ class LivePage:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._send("status", self.status() | {"state": "the run has ended"})
         with self._changed:
             self._ended = True
             self._changed.notify_all()
@@ -187,11 +199,11 @@ class LivePage:
         session, (began, frames) = self.session, self._began
         state = f"learning, {100.0 * session.progress:.0f} %" if session.is_learning else "normal"
         return {
-            "state": "event" if session.event_is_open else state,
+            "state": "event" if session.open_events else state,
             "frames": session.frames,
             "unit": session.unit,
             "skipped": session.skipped,
-            "events": session.events,
+            "events": session.events + len(session.open_events),
             "speed": (session.frames - frames) / max(time.monotonic() - began, 1e-3),
             "has_picture": session.picture is not None,
         }
@@ -284,7 +296,7 @@ class _Handler(BaseHTTPRequestHandler):
                 new, has_ended = self.page.messages(last, max(0.0, next_status - time.monotonic()))
                 text = "".join(f"event: {name}\ndata: {data}\n\n" for _, name, data in new)
                 last = new[-1][0] if new else last
-                if time.monotonic() >= next_status:
+                if time.monotonic() >= next_status and not has_ended:
                     next_status = time.monotonic() + REFRESH
                     text += f"event: status\ndata: {json_text(self.page.status(), indent=None)}\n\n"
                 self.wfile.write(text.encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextvars
 import hashlib
 import os
 import re
@@ -184,7 +185,8 @@ class Outbox:
         paths = sorted(path for path in folder.glob("*.json") if not path.name.startswith("."))
         self.unsent = {path.name: path.read_text(encoding="utf-8") for path in paths}
         self._changed, self._stopped = threading.Condition(), threading.Event()
-        threading.Thread(target=self._work, name=receiver.name, daemon=True).start()
+        work = contextvars.copy_context().run  # with --quiet its notes are not shown either
+        threading.Thread(target=work, args=(self._work,), name=receiver.name, daemon=True).start()
 
     def put(self, text: str) -> None:
         """Add an event; this does not wait for the receiver."""
@@ -296,7 +298,7 @@ class Delivery:
         for outbox in self.outboxes:
             if left := outbox.wait(until - time.monotonic()):
                 events = "1 message" if left == 1 else f"{left} messages"
-                place = f"kept in {outbox.folder} until the same command runs"
+                place = f"kept in {outbox.folder} until this input is watched with it again"
                 self._note(f"{events} for {outbox.receiver.name} {place}")
 
     def _note(self, text: str) -> None:

@@ -52,7 +52,7 @@ class Described(NamedTuple):
         if single.requires_fit:
             raise ParameterError(
                 f"{type(single).__name__} has to be fitted to clips first, but a video is watched without: "
-                "use another bag, for instance LocalBinaryPatterns"
+                "use another bag, for instance LocalBinaryPatterns (lbp)"
             )
         bags: list[Any] = [bag] if isinstance(bag, Regions) else single.members()
         titles = [name for name, _ in bag.named_bags()] if isinstance(bag, BagUnion) else [""]
@@ -81,13 +81,26 @@ class Described(NamedTuple):
             yield [one.update(batch) for one in live]
 
 
-def learn_recordings(
+def before_learning(
     paths: Sequence[Path], bag: Bag, *, rate: float | None = None, size: int | None = None, **options: Any
 ) -> Normal:
+    """Return how normal is to be learnt, see `learn_recordings`, with nothing learnt yet."""
+    facts = [container_facts(path) for path in paths]
+    rate = rate or facts[0]["frames_per_second"]
+    for path, fact in zip(paths, facts, strict=True):
+        if not fact["seconds"] or not rate:
+            raise VideoError(f"{path} does not say how long it is or its rate: learn from another recording")
+    learn, units = sum(fact["seconds"] for fact in facts), Described.by(bag).units
+    watching = {"learn": learn, "length": 100, "step": 10, "order": 5, "kernel": "chi2", **options}
+    return Normal(bag, rate, size, watching, [None for _ in units])
+
+
+def learn_recordings(paths: Sequence[Path], bag: Bag, **options: Any) -> Normal:
     """Learn what is normal from whole recordings of the same camera, one after the other.
 
     Windows of the first half of their time are those that others are compared with. No window is in two
-    recordings. The rate is by default that of the first. Options are those of `Watcher`, without `learn`.
+    recordings. Options are `rate` (by default that of the first), `size` and those of `Watcher`, without
+    `learn`.
 
     Examples
     --------
@@ -103,21 +116,14 @@ def learn_recordings(
     >>> normal.options["learn"], len(normal.learnt[0].scores)
     (50.0, 47)
     """
-    facts = [container_facts(path) for path in paths]
-    rate = rate or facts[0]["frames_per_second"]
-    for path, fact in zip(paths, facts, strict=True):
-        if not fact["seconds"] or not rate:
-            raise VideoError(f"{path} does not say how long it is or its rate: learn from another recording")
-    learn, described = sum(fact["seconds"] for fact in facts), Described.by(bag)
-    watching = {"length": 100, "step": 10, "order": 5, "kernel": "chi2", **options}
+    normal, described = before_learning(paths, bag, **options), Described.by(bag)
     # The rate of false alarms is not used while learning.
     watchers: list[Watcher | None] = [
-        Watcher(rate=rate / described.period, learn=learn, false_alarms=1.0, **watching)
+        Watcher(rate=normal.rate / described.period, false_alarms=1.0, **normal.options)
         for _ in described.units
     ]
-    _feed(described, watchers, paths, rate, size)
-    learnt = [None if watcher is None else watcher.learnt for watcher in watchers]
-    return Normal(bag, rate, size, {"learn": learn, **watching}, learnt)
+    _feed(described, watchers, paths, normal.rate, normal.size)
+    return normal._replace(learnt=[None if watcher is None else watcher.learnt for watcher in watchers])
 
 
 def calibrated(normal: Normal, paths: Sequence[Path]) -> Normal:

@@ -21,6 +21,8 @@ from sysbags.watch.session import Outputs, Session, WatcherOptions
 
 JUMP_ROWS = 10  # a later row than this many intervals follows a gap, as for frames
 LEAST = 3  # rows from which the rate is measured
+RATE_DIGITS = 9  # of the rate that is measured
+LINEAR = 1e-3  # what a column adds to others, relative, if it does not follow from them
 
 
 class Feed:
@@ -42,7 +44,7 @@ class Feed:
     began : float or None
         The first time if times are dates, in seconds since 1970.
     changing : int
-        The number of columns that are not constant in the first part.
+        The number of columns that change in the first part, without those that follow linearly from others.
 
     Examples
     --------
@@ -71,16 +73,19 @@ class Feed:
         if self.is_stopped:
             return
         times, numbers = np.array([time for time, _ in first]), np.array([row for _, row in first])
-        if len(first) < LEAST or times[-1] - times[0] < seconds:
+        interval = float(np.median(np.diff(times))) if len(first) >= LEAST else 0.0
+        if len(first) >= LEAST and interval <= 0.0:
+            raise StreamError(f"the times of {table.name} do not increase from row to row")
+        if interval <= 0.0 or times[-1] - times[0] < seconds:
             raise StreamError(
                 f"{table.name} is too short: {2 * seconds:g} s are needed to learn what is normal"
             )
-        interval = float(np.median(np.diff(times)))
-        if interval <= 0.0:
-            raise StreamError(f"the times of {table.name} do not increase from row to row")
-        self.rate = self.rate or 1.0 / interval
+        # Times may have been rounded: the median tells how many intervals there are, not how long one is.
+        span = times[-1] - times[0]
+        self.rate = self.rate or float(f"{round(span / interval) / span:.{RATE_DIGITS}g}")
         scaler = StandardScaler().fit(numbers)
-        self.changing = int(np.count_nonzero(scaler.var_))
+        spread = np.linalg.svd(scaler.transform(numbers), compute_uv=False)
+        self.changing = int(np.count_nonzero(spread > LINEAR * spread[0]))
         if not self.changing:
             raise StreamError(f"no column of {table.name} changes while learning")
         self.began = times[0] if table.has_dates else None

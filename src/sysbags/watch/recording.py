@@ -54,6 +54,14 @@ def event_record(event: Event, began: float | None) -> dict[str, Any]:
     }
 
 
+def check_event_table(path: Path) -> None:
+    """Refuse to write events to a file that has something else."""
+    if path.is_file() and path.stat().st_size:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            if file.readline().rstrip("\r\n") != ",".join(COLUMNS):
+                raise FileError(f"{path} is no table of events and would be overwritten: choose another name")
+
+
 class EventTable:
     """A table of events, to which rows are added one by one.
 
@@ -62,6 +70,7 @@ class EventTable:
     """
 
     def __init__(self, path: Path, length: int | None, *, may_append: bool) -> None:
+        check_event_table(path)
         try:
             if length is not None or may_append:
                 self._file = path.open("a", newline="", encoding="utf-8")

@@ -166,7 +166,7 @@ class Session:
             "events": None if table is None else os.fspath(table),
             "size": size,
             "rate": rate,
-            **asdict(self.options),
+            **asdict(asked),
         }
         # Numbers so far; with a checkpoint, those of the sessions before are counted too.
         self.frames = self.events = self._skipped = 0
@@ -217,9 +217,9 @@ class Session:
         return self._skipped + self.video.skipped
 
     @property
-    def event_is_open(self) -> bool:
-        """Whether there is an event now."""
-        return bool(self._open)
+    def open_events(self) -> list[str]:
+        """The regions that have an event now."""
+        return list(self._open)
 
     @property
     def thresholds(self) -> dict[tuple[str | None, str | None], float]:
@@ -253,7 +253,9 @@ class Session:
             stack.enter_context(self.video)
             path = self.outputs.events
             if path is not None:
-                self._table = EventTable(path, self._table_length, may_append=self.video.is_live)
+                # A pipe brings other data each time, a file or a folder the same again.
+                is_stored = os.path.exists(self.settings["input"]) and not self.video.is_live
+                self._table = EventTable(path, self._table_length, may_append=not is_stored)
                 stack.callback(self._table.close)
             regions = self.names if isinstance(self.bag, Regions) else []
             report({"type": "start", "input": self.video.name, "regions": regions})
@@ -262,13 +264,19 @@ class Session:
                 report({"type": "note", "text": self._short_learning()})
             if self._rate:
                 self._begin()
-            for batch in self._batches():
-                self._take(batch)
-                while texts:
-                    report({"type": "note", "text": texts.pop(0)})
-                # Not before all regions have been judged, so that a checkpoint has them at the same frame.
-                if self._is_due or time.monotonic() - self._saved >= self.outputs.checkpoint_every:
-                    self._save()
+            failure: SysbagsError | None = None
+            try:
+                for batch in self._batches():
+                    self._take(batch)
+                    while texts:
+                        report({"type": "note", "text": texts.pop(0)})
+                    # After all regions have been judged, so that a checkpoint has them at the same frame.
+                    if self._is_due or time.monotonic() - self._saved >= self.outputs.checkpoint_every:
+                        self._save()
+            except SysbagsError as error:
+                if self.is_learning:
+                    raise
+                failure = error  # events that have begun are ended first
             for text in texts:
                 report({"type": "note", "text": text})
             # Before open events are ended: they go on if the session is continued.
@@ -276,16 +284,18 @@ class Session:
             for unit, watcher in zip(self._units, self._watchers, strict=False):
                 for event in [] if watcher is None else self._joined(unit, watcher.finish(), None):
                     self._end(unit.region, event)
-            report(self._summary())
+            report(self._summary(failure))
+            if failure is not None:
+                raise failure
             checkpoint = self.outputs.checkpoint
             if checkpoint is not None and not self._is_stopped and Path(self.video.source).is_file():
                 checkpoint.unlink(missing_ok=True)
 
     def _short_learning(self) -> str:
-        how = "" if self.options.adapt else " without adapt"
+        how = "" if self.options.adapt else " without --adapt"
         return (
             f"regions are learnt from {self.options.learn:g} s{how}: if light or weather change slowly, "
-            f"there will be more false alarms than asked for; use adapt, and learn from {ENOUGH:g} s or more"
+            f"there will be more false alarms than asked for; use --adapt, and --learn {ENOUGH:g}s or more"
         )
 
     def _batches(self) -> Iterator[list[Placed]]:
@@ -332,8 +342,8 @@ class Session:
         normal = self.normal
         if normal is not None and abs(self._rate / normal.rate - 1.0) > TOLERANCE:
             raise ParameterError(
-                f"{self.video.name} has {self._rate:g} frames per second, but normal was learnt at "
-                f"{normal.rate:g}: use rate {normal.rate:g}"
+                f"{self.video.name} is read at {self._rate:g} frames per second, but normal was learnt at "
+                f"{normal.rate:g}: use --rate {normal.rate:g}"
             )
         learnt: Sequence[Learnt | None] = [None] * len(self._units) if normal is None else normal.learnt
         self._watchers = [
@@ -447,7 +457,7 @@ class Session:
         """Return the events of a region that have ended for all bags."""
 
         def named(one: Event) -> Event:
-            return replace(one, bag=unit.bag, per_day=one.per_day * len(self._bags))
+            return replace(one, bag=unit.bag, per_day=one.per_day * len(self._units))
 
         now = None if event is None else named(event)
         return self._joint[unit.region].update(unit.bag, [*map(named, ended)], now)
@@ -503,7 +513,8 @@ class Session:
             "region": unit.region or None,
             "bag": unit.bag or None,
             "learn_seconds": self.options.learn,
-            "asked_per_day": DAY * self.options.false_alarms,
+            "asked_per_day": DAY * self.options.false_alarms * len(self._units),
+            "share_per_day": DAY * self.options.false_alarms,
             "observed_per_day": DAY * seen.events / seen.seconds,
             "observed_low_per_day": DAY * low,
             "observed_high_per_day": DAY * high,
@@ -512,13 +523,16 @@ class Session:
             "promised_per_day": DAY * seen.promised,
         }
 
-    def _summary(self) -> dict[str, Any]:
+    def _summary(self, failure: SysbagsError | None) -> dict[str, Any]:
         watching = [watcher for watcher in self._watchers if watcher is not None]
+        reason = "stopped" if self._is_stopped else "end of the input" if failure is None else "failed"
         return {
             "type": "end",
-            "reason": "stopped" if self._is_stopped else "end of the video",
-            "seconds": self._seconds,
+            "reason": reason,
+            # A bag may compare a frame with later ones: the last frames have no row.
+            "seconds": self._seconds + len(self._positions) / (self._rate or 1.0),
             "frames": self.frames,
+            "unit": self.unit,
             "skipped": self.skipped,
             "reconnections": self.video.reconnections,
             "events": self.events,

@@ -151,6 +151,8 @@ class Watcher:
                 f"learn is {learn:g} s, but windows of {length / rate:g} s need at least "
                 f"{2.0 * SMALLEST * length / rate:g} s to learn from"
             )
+        if self.adapt is not None and self.adapt * rate < length:
+            raise ParameterError(f"adapt is {self.adapt:g} s, but a window has {length / rate:g} s: use more")
         self._until = self.learn  # seconds until which is learnt
         self.offset = 0  # rows before the last gap
         self.references: list[Window] = []
@@ -387,8 +389,8 @@ class Watcher:
 def _check_count(count: int, least: int) -> None:
     if count < least:
         raise StreamError(
-            f"only {count} of the windows to learn from can be described, as others are still, but "
-            f"{least} are needed: let it learn for longer, or from another part of the video"
+            f"only {count} of the windows to learn from can be described, as too little changes in the "
+            f"others, but {least} are needed: let it learn for longer, or from another part"
         )
 
 

@@ -44,7 +44,8 @@ function showEvent(event) {
   const when = clock(event.start) + (event.start_utc ? ` (${event.start_utc})` : "");
   const part = event.part ? ` of the ${event.part}` : "", where = event.region ? ` in ${event.region}` : "";
   const long = event.end === undefined ? "goes on" : `${event.duration.toFixed(1)} s`;
-  item.textContent = `${when}${where}: ${event.kind}${part}, ${long}`;
+  const by = event.bag ? `, by ${event.bag}` : "";
+  item.textContent = `${when}${where}: ${event.kind}${part}${by}, ${long}`;
   if (event.per_day !== null) item.textContent += `; in what is normal ${number(event.per_day)} times per day`;
   if (event.address) {
     const video = element("video", "", item);
@@ -61,7 +62,9 @@ function showRate(learnt) {
   for (const row of [...body.rows]) if (row.dataset.name === name) row.remove();
   row.dataset.name = name;
   const interval = `${number(learnt.observed_low_per_day)} to ${number(learnt.observed_high_per_day)}`;
-  for (const text of [name, number(learnt.asked_per_day), number(learnt.observed_per_day), interval, clock(learnt.observed_seconds)])
+  const [asked, part] = [learnt.asked_per_day, learnt.share_per_day].map(number);
+  const share = asked === part ? asked : `${part} of ${asked}`;
+  for (const text of [name, share, number(learnt.observed_per_day), interval, clock(learnt.observed_seconds)])
     element("td", text, row);
   $("rates").hidden = false;
   $("learning").hidden = true;
@@ -83,6 +86,7 @@ const shown = {
     }
   },
   status(status) {
+    hasEnded = status.state === "the run has ended";
     $("state").textContent = status.state;
     $("state").className = `state ${status.state === "event" ? "event" : ""}`;
     const skipped = status.skipped ? `, ${status.skipped} skipped` : "";
@@ -93,7 +97,7 @@ const shown = {
     }
   },
 };
-let wasLost = false;
+let wasLost = false, hasEnded = false;
 const source = new EventSource("stream");
 for (const [name, show] of Object.entries(shown)) source.addEventListener(name, message => show(JSON.parse(message.data)));
 source.onopen = () => {
@@ -102,7 +106,8 @@ source.onopen = () => {
 };
 source.onerror = () => {
   wasLost = true;
-  $("state").textContent = "no connection: the run has ended, or the network is away";
+  if (hasEnded) return;
+  $("state").textContent = "no connection";
   $("state").className = "state lost";
 };
 })();
