@@ -78,7 +78,8 @@ def count_proven(transitions: Array, blocks: Array, pairs: IntArray, weight: flo
         remove_trace(A)
         remove_trace(A2)
         scale = np.sqrt(square_norm(A) * square_norm(A2)) + np.sqrt(square_norm(blocks[k]))
-        count += proves(A, A2, blocks[k], rotations[k], SAME_VALUE * scale)
+        Q = rotations[k]
+        count += proves(A, Q.T @ A2 @ Q, blocks[k] @ Q, SAME_VALUE * scale)
     return count
 
 

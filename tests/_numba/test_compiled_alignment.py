@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from helpers import from_python, make_pair, orthogonal, plane_rotation, polar, rho
+from helpers import from_python, make_pair, orthogonal, plane_rotation, rho
 from sysbags._numba import alignment, newton
 from sysbags._numba.alignment import align_many, polar_starts, sweeps_of
-from sysbags._numba.vectors import LANES, fill, largest, load, magnitude, pick, root, store
+from sysbags._numba.vectors import LANES, fill, largest, load, magnitude, pick, root, store, total
 from sysbags.distances.alignment import start_tables
 
 multiply, refresh, spread = map(from_python, (newton.multiply, newton.refresh, newton.spread))
@@ -66,11 +66,12 @@ def every_operation(X, Y, number, out, largests):
     store(out, 2, 3, fill(number))
     largests[0] = largest(x)
     largests[1] = largest(y)
+    largests[2] = total(x)
 
 
 def test_lanes_are_numpy():
     rng = np.random.default_rng(0)
-    out, largests = np.empty((3, 4, LANES)), np.empty(2)
+    out, largests = np.empty((3, 4, LANES)), np.empty(3)
     for _ in range(50):
         X, Y = rng.standard_normal((2, 3, LANES)), rng.standard_normal((1, 2, LANES))
         number = float(rng.standard_normal())
@@ -84,7 +85,7 @@ def test_lanes_are_numpy():
         ]
         # Division may be by a reciprocal, so the last bit may differ.
         np.testing.assert_allclose(out, expected, rtol=1e-15)
-        assert tuple(largests) == (x.max(), y.max())
+        assert tuple(largests) == (x.max(), y.max(), (x[0] + x[1]) + (x[2] + x[3]))
         np.testing.assert_array_equal(X, before[0])
         np.testing.assert_array_equal(Y, before[1])
 
@@ -93,9 +94,9 @@ def test_lanes_are_numpy():
 def test_largest_looks_at_every_lane_and_pick_is_strict(lane):
     X, Y = np.full((2, 3, LANES), -5.0), np.full((1, 2, LANES), -5.0)
     X[1, 2, lane] = -1.0
-    out, largests = np.empty((3, 4, LANES)), np.empty(2)
+    out, largests = np.empty((3, 4, LANES)), np.empty(3)
     every_operation(X, Y, 1.0, out, largests)
-    assert tuple(largests) == (-1.0, -5.0)
+    assert tuple(largests) == (-1.0, -5.0, -16.0)
     expected = np.full(LANES, -15.0)  # equal lanes are not greater
     expected[lane] = -2.0
     np.testing.assert_array_equal(out[2, 0], expected)
@@ -232,6 +233,34 @@ def test_inverse_diagonal_is_the_hessian_in_one_plane(n):
 
 
 @numba.njit
+def solve(A, B, work):
+    newton.exact_direction(A, B, work, fill(1.0))
+
+
+@pytest.mark.parametrize("n", range(1, newton.EXACT_ORDER + 1))
+@pytest.mark.parametrize("curved", [True, False])
+def test_exact_direction_solves_the_newton_equation_or_climbs(n, curved):
+    A, A2, M, Q, B, MQ = make_state(n, 8)
+    if curved:  # observers that dominate, at their best rotation: everywhere the curvature is negative
+        M = 10.0 * np.eye(n)
+        Q = [
+            expm(0.01 * skew(np.random.default_rng([n, k]), n)) if n > 1 else np.eye(1) for k in range(LANES)
+        ]
+        B, MQ = abreast([q.T @ A2 @ q for q in Q]), abreast([M @ q for q in Q])
+    problem, work = spread(A, A2, M), workspace(n)
+    gradient(problem, B, MQ, work)
+    G, T = work[0].copy(), work[1].copy()
+    solve(problem[0], B, work)
+    X = work[2].copy()
+    np.testing.assert_array_equal(X, -X.swapaxes(0, 1))
+    D, E, out = np.zeros((3, n, n, LANES))
+    newton.negative_hessian(problem, np.ascontiguousarray(B.swapaxes(0, 1)), T, X, D, E, out)
+    if curved:
+        np.testing.assert_allclose(out, G, atol=EXACT)
+    assert np.all(np.sum(G * X, axis=(0, 1)) >= 0.0)
+
+
+@numba.njit
 def newton_step(problem, B, MQ, Q, work, active):
     return newton.newton(problem, B, MQ, Q, work, load(active, 0, 0))
 
@@ -364,21 +393,14 @@ def test_sweeps_of_is_sweep_in_turn():
 
 @pytest.mark.parametrize("n", range(1, 9))
 def test_polar_starts(n):
-    rng = np.random.default_rng(n)
-    M, Q = rng.standard_normal((n, n)), np.empty((n, n, LANES))
-    nuclear = polar_starts(M, Q)
-    s = np.linalg.svd(M, compute_uv=False)
-    assert nuclear == pytest.approx(s.sum(), rel=1e-13)
-    np.testing.assert_allclose(apart(Q)[0], polar(M).T, atol=1e-11)
-    np.testing.assert_allclose(
-        apart(Q).swapaxes(1, 2) @ apart(Q), np.eye(n)[None].repeat(LANES, 0), atol=1e-13
-    )
-    values = [np.trace(M @ x) for x in apart(Q)]
+    values, Q = np.sort(np.random.default_rng(n).uniform(0.1, 1.0, n))[::-1], np.empty((n, n, LANES))
+    polar_starts(Q)
     # A turned direction costs twice its singular value.
-    lost = [0.0, 2 * s[-1], 2 * s[-2], 2 * (s[-1] + s[-2])] if n > 1 else [0.0, 2 * s[0], 2 * s[0], 0.0]
-    np.testing.assert_allclose(values, s.sum() - lost, rtol=1e-12)
-    signs = np.sign(np.linalg.det(apart(Q)))
-    np.testing.assert_array_equal(signs * signs[0], [1, -1, -1, 1])
+    last, before = values[-1], values[max(n - 2, 0)]
+    lost = [0.0, 2 * last, 2 * before, 2 * (last + before) if n > 1 else 0.0]
+    np.testing.assert_allclose([np.trace(np.diag(values) @ x) for x in apart(Q)], values.sum() - lost)
+    np.testing.assert_array_equal([np.linalg.det(x) for x in apart(Q)], [1, -1, -1, 1])
+    np.testing.assert_array_equal(np.abs(apart(Q)), np.eye(n)[None].repeat(LANES, 0))
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -416,6 +438,24 @@ def test_align_many_aligns_each_pair_alone_in_its_leading_block():
         np.testing.assert_array_equal(rotation[0], rotations[k])
         assert rho(0.3 * A, A2, M, rotations[k], 1.0) == pytest.approx(reports[k, 0], rel=1e-13)
         assert reports[k, 1] == pytest.approx(np.linalg.svd(M, compute_uv=False).sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize("n", [3, 6, 11])
+def test_a_change_of_basis_changes_the_rotation_alone(n):
+    """Of either system, so that the path of the search is the same: values agree to round-off."""
+    rng = np.random.default_rng(n)
+    tables = start_tables(n, None, 0)
+    for kind in ("random", "related"):
+        A, A2, M = make_pair(kind, n, rng)
+        R, S = orthogonal(n, rng), orthogonal(n, rng, -1)
+        found = []
+        for problem in ((A, A2, M), (R.T @ A @ R, S.T @ A2 @ S, R.T @ M @ S)):
+            reports, rotations = np.empty((1, 6)), np.empty((1, n, n))
+            blocks = [np.ascontiguousarray(block)[None] for block in problem]
+            align_many(*blocks, np.zeros((1, 2), np.int64), 0.25, *tables, True, False, reports, rotations)
+            found.append((reports[0], rotations[0]))
+        assert found[1][0][0] == pytest.approx(found[0][0][0], rel=1e-12)
+        np.testing.assert_allclose(S @ found[1][1] @ R.T, found[0][1], atol=1e-5)
 
 
 def test_align_many_reports_pairs_that_are_not_finite():

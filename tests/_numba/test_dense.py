@@ -8,7 +8,7 @@ import pytest
 from helpers import from_python, orthogonal
 from sysbags._numba import dense
 
-svd = from_python(dense.svd)
+svd, multiply_into = from_python(dense.svd), from_python(dense.multiply_into)
 
 # One-sided Jacobi is backward stable: each of a few sweeps of n rotations adds an error of one ulp.
 ULP = np.finfo(float).eps
@@ -116,3 +116,16 @@ def test_same_bits_twice():
     matrix = np.random.default_rng(3).standard_normal((7, 7))
     for first, second in zip(svd(matrix), svd(matrix.copy()), strict=True):
         np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 4, 2), (6, 5, 9)])
+def test_multiply_into(shape):
+    rows, inner, columns = shape
+    rng = np.random.default_rng(0)
+    X, Y, out = (
+        rng.standard_normal((rows, inner)),
+        rng.standard_normal((inner, columns)),
+        np.empty((rows, columns)),
+    )
+    multiply_into(X, Y, out)
+    np.testing.assert_allclose(out, X @ Y, atol=1e-14)

@@ -13,7 +13,7 @@ import numpy as np
 
 from sysbags._common.types import Array, IntArray
 from sysbags._numba import compiled
-from sysbags._numba.dense import remove_trace, square_norm, svd
+from sysbags._numba.dense import multiply_into, remove_trace, square_norm, svd
 from sysbags._numba.newton import (
     gradient,
     newton,
@@ -130,30 +130,20 @@ def states(n: int) -> Array:
 
 
 @compiled(inline="always")
-def polar_starts(M: Array, Q: Array) -> float:
-    """Fill the lanes with the best rotations for the observers alone; return the nuclear norm of M.
+def polar_starts(Q: Array) -> None:
+    """Fill the lanes with the best rotations for a diagonal M >= 0 with descending entries alone.
 
-    With ``M = U S V'`` they are ``V D U'`` for the four cheapest choices of signs D: none turned,
-    the last, the one before it, both. Two have determinant +1, two -1. Where the observers dominate,
-    the local optima lie near such turned copies.
+    Identities with the four cheapest choices of signs: none turned, the last, the one before it, both. Two
+    have determinant +1, two -1. Where the observers dominate, the local optima lie near such turned copies.
     """
-    n = M.shape[0]
-    U, values, Vt = svd(M)
-    last, before = n - 1, max(n - 2, 0)
+    n = Q.shape[0]
     for i in range(n):
         for j in range(n):
-            total = 0.0
-            for k in range(n):
-                total += Vt[k, i] * U[j, k]
-            turn, turn_before = 2.0 * Vt[last, i] * U[j, last], 2.0 * Vt[before, i] * U[j, before]
-            Q[i, j, 0] = total
-            Q[i, j, 1] = total - turn
-            Q[i, j, 2] = total - turn_before
-            Q[i, j, 3] = total - turn - turn_before if n > 1 else total
-    nuclear = 0.0
-    for k in range(n):
-        nuclear += values[k]
-    return nuclear
+            store(Q, i, j, fill(1.0 if i == j else 0.0))
+    Q[n - 1, n - 1, 1] = -1.0
+    Q[max(n - 2, 0), max(n - 2, 0), 2] = -1.0
+    if n > 1:
+        Q[n - 1, n - 1, 3], Q[n - 2, n - 2, 3] = -1.0, -1.0
 
 
 @compiled(inline="always")
@@ -189,10 +179,10 @@ def ascend(
     """Bring every lane of ``state[0]`` to a critical point.
 
     Values go to ``report[0, 0]``, squared slopes to ``report[1, 0]``. There are `count` sweeps first, and
-    `scanned` of them scan the angle. A lane is given up where it lies farther below the best (`so_far`
-    or among the lanes) than `patience` times what it seems to have left to rise. With `finish` false
-    there are sweeps alone, the paper's way. Returns the numbers of sweeps and of rounds after the first, of
-    which there are `most_rounds` at most.
+    `scanned` of them scan the angle. A lane is given up where `patience` times what it seems to have left to
+    rise does not take it to the best (`so_far` or among the lanes), or above one that has converged. With
+    `finish` false there are sweeps alone, the paper's way. Returns the numbers of sweeps and of rounds after
+    the first, of which there are `most_rounds` at most.
     """
     n = A.shape[0]
     Q, B, MQ = state[0], state[1], state[2]
@@ -206,15 +196,17 @@ def ascend(
         gradient(problem, B, MQ, work)
         store(report, 0, 0, objective(problem[0], B, MQ))
         store(report, 1, 0, skew_inner(work[0], work[0]))
-        best = so_far
+        best, done = so_far, so_far
         for lane in range(LANES):
             best = max(best, values[lane])
+            if slopes[lane] <= (TOLERANCE * scale) ** 2:
+                done = max(done, values[lane])
         busy = False
         for lane in range(LANES):
             # What a quadratic model with the mean curvature would rise by.
-            rise = 0.25 * n * slopes[lane] / (abs(best) + 1e-300)
+            hope = values[lane] + patience * 0.25 * n * slopes[lane] / (abs(best) + 1e-300)
             steep = slopes[lane] > (TOLERANCE * scale) ** 2
-            going = steep and values[lane] + patience * rise >= best
+            going = steep and hope >= best and hope >= done + SAME_VALUE * scale
             active[lane] = 1.0 if going else 0.0
             busy = busy or going
         if not busy or rounds == most_rounds:
@@ -269,6 +261,7 @@ def align_many(
     """
     n = starts.shape[1]
     A, A2, M = np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
+    kept, Ut, V = np.empty((3, n, n)), np.empty((n, n)), np.empty((n, n))
     work, state, report = workspace(n), states(n), np.empty((2, 2, LANES))
     patience = np.inf if thorough else PATIENCE
     for k in range(pairs.shape[0]):
@@ -279,13 +272,27 @@ def align_many(
                 M[i, j] = observer[k, i, j]
         # No rotation changes the traces, which are most of the transitions of slow or finely sampled streams.
         constant = n * remove_trace(A) * remove_trace(A2)
-        problem = spread(A, A2, M)
         size_a, size_m = np.sqrt(square_norm(A) * square_norm(A2)), np.sqrt(square_norm(M))
         scale = size_a + size_m + 1e-300
         best, slope, nuclear, sweeps, agreed, tried = -np.inf, 0.0, 0.0, 0, 0, 0
         required, spent, groups, most_rounds = 1, 0, starts.shape[0], MAX_ROUNDS
         if not np.isfinite(scale + constant):
             best, slope, nuclear, groups = np.nan, np.nan, np.nan, 0
+        elif size_m > 0.0:
+            # In the singular vectors of M the negative Hessian is nearly diagonal where observers dominate.
+            U, values, Vt = svd(M)
+            for i in range(n):
+                nuclear += values[i]
+                for j in range(n):
+                    V[i, j], Ut[j, i] = Vt[j, i], U[i, j]
+            multiply_into(A, U, M)
+            multiply_into(Ut, M, A)
+            multiply_into(A2, V, M)
+            multiply_into(Vt, M, A2)
+            for i in range(n):
+                for j in range(n):
+                    M[i, j] = values[i] if i == j else 0.0
+        problem = spread(A, A2, M)
         for group in range(groups):
             count, scanned = FAR_SWEEPS
             for i in range(n):
@@ -294,7 +301,7 @@ def align_many(
             if group == 0:
                 # Without observers their best rotations mean nothing: random starts are better spread.
                 if size_m > 0.0:
-                    nuclear = polar_starts(M, state[0])
+                    polar_starts(state[0])
                     count, scanned = NEAR_SWEEPS
                 # The larger the transitions' share of the cost, the more local optima there are.
                 share = size_a / (size_a + nuclear + 1e-300)
@@ -327,16 +334,21 @@ def align_many(
                     agreed += 1
                 if value > best:
                     best, slope, sweeps = value, np.sqrt(report[1, 0, lane]), group_sweeps
-                    for i in range(n):
-                        for j in range(n):
-                            rotations[k, i, j] = state[0, i, j, lane]
+                    for m in range(3):
+                        for i in range(n):
+                            for j in range(n):
+                                kept[m, i, j] = state[m, i, j, lane]
             # More starts are for pairs that are open.
             limit = PROVEN_ORDER if agreed < required else ALWAYS_PROVEN
             if group == 0 and n <= limit and most_rounds > 0 and not thorough:
-                if proves(A, A2, M, rotations[k], SAME_VALUE * scale):
+                if proves(A, kept[1], kept[2], SAME_VALUE * scale):
                     break
                 required = max(required, 2)
             if most_rounds == 0 or (not thorough and (agreed >= required or spent * n >= EFFORT)):
                 break
+        if size_m > 0.0:
+            multiply_into(V, kept[0], M)
+            multiply_into(M, Ut, kept[0])
+        rotations[k] = kept[0]
         reports[k, 0], reports[k, 1], reports[k, 2] = best + constant, nuclear, slope
         reports[k, 3], reports[k, 4], reports[k, 5] = sweeps, agreed, tried

@@ -9,6 +9,10 @@ import numpy as np
 
 from sysbags._common.types import Array
 from sysbags._numba import compiled
+from sysbags._numba.vectors import LANES, load, multiply_add, store, total
+
+SETTLED = 1e-26
+"""Largest squared cosine of two columns in the last sweep of Jacobi rotations."""
 
 
 @compiled(wrapper=False)
@@ -18,15 +22,6 @@ def dot(x: Array, y: Array) -> float:
     for i in range(x.shape[0]):
         total += x[i] * y[i]
     return total
-
-
-@compiled(wrapper=False)
-def rotate_rows(x: Array, y: Array, c: float, s: float) -> None:
-    """Rotate two vectors into each other, in place."""
-    for i in range(x.shape[0]):
-        u, v = x[i], y[i]
-        x[i] = c * u - s * v
-        y[i] = s * u + c * v
 
 
 @compiled(wrapper=False)
@@ -52,35 +47,72 @@ def remove_trace(A: Array) -> float:
 
 
 @compiled(wrapper=False)
-def orthogonalise(work: Array, right: Array) -> None:
-    """Make the rows of `work` orthogonal by Jacobi rotations, in place; `right` is rotated alike."""
-    n = work.shape[0]
-    squares = np.empty(n)
+def multiply_into(X: Array, Y: Array, out: Array) -> None:
+    """``out = X Y``."""
+    for i in range(X.shape[0]):
+        for j in range(Y.shape[1]):
+            out[i, j] = 0.0
+        for k in range(X.shape[1]):
+            x = X[i, k]
+            for j in range(Y.shape[1]):
+                out[i, j] += x * Y[k, j]
+
+
+@compiled(inline="always")
+def row_product(rows: Array, p: int, q: int) -> float:
+    """Inner product of two rows in blocks of `LANES`."""
+    product = load(rows, p, 0) * load(rows, q, 0)
+    for k in range(1, rows.shape[1]):
+        product = multiply_add(load(rows, p, k), load(rows, q, k), product)
+    value: float = total(product)
+    return value
+
+
+@compiled(wrapper=False)
+def orthogonalise(work: Array, right: Array, squares: Array) -> None:
+    """Make the rows of `work` orthogonal by Jacobi rotations, in place; `right` is rotated alike.
+
+    Both have rows in blocks of `LANES`. `squares` is filled with the squared norms of the rows.
+    """
+    n, blocks = work.shape[0], work.shape[1]
+    rounds = n - 1 + n % 2
     for _ in range(60):
-        largest = 0.0
+        largest, top = 0.0, 0.0
         for p in range(n):
-            squares[p] = dot(work[p], work[p])
-        for p in range(n - 1):
-            for q in range(p + 1, n):
-                pp, qq, pq = squares[p], squares[q], dot(work[p], work[q])
-                top = 0.0
-                for k in range(n):
-                    top = max(top, squares[k])
-                # Next to the largest column, a column of rounding errors has no direction.
-                if min(pp, qq) <= 1e-32 * top:
-                    continue
-                cosine = abs(pq) / np.sqrt(pp * qq)
-                largest = max(largest, cosine)
-                if cosine <= 1e-16:
-                    continue
-                zeta = (qq - pp) / (2.0 * pq)
-                t = np.copysign(1.0, zeta) / (abs(zeta) + np.sqrt(1.0 + zeta * zeta))
-                c = 1.0 / np.sqrt(1.0 + t * t)
-                rotate_rows(work[p], work[q], c, c * t)
-                rotate_rows(right[p], right[q], c, c * t)
-                squares[p], squares[q] = max(pp - t * pq, 0.0), qq + t * pq
+            squares[p] = row_product(work, p, p)
+            top = max(top, squares[p])
+        # Every pair once, in rounds of pairs with no row in common, which do not wait for each other.
+        turn, k = 0, -1
+        for _ in range(n * (n - 1) // 2):
+            k += 1
+            if 2 * k > rounds:
+                turn, k = turn + 1, 0
+            if k == 0 and n % 2 == 1:
+                k = 1
+            p, q = turn + k, turn - k if k > 0 else rounds
+            p, q = p - rounds if p >= rounds else p, q + rounds if q < 0 else q
+            pp, qq, pq = squares[p], squares[q], row_product(work, p, q)
+            # Next to the largest column, a column of rounding errors has no direction.
+            if min(pp, qq) <= 1e-32 * top:
+                continue
+            square = pq * pq / (pp * qq)
+            largest = max(largest, square)
+            if square <= 1e-32:
+                continue
+            gap = qq - pp
+            t = 2.0 * pq / (gap + np.copysign(np.sqrt(gap * gap + 4.0 * pq * pq), gap))
+            c = 1.0 / np.sqrt(1.0 + t * t)
+            s = c * t
+            for j in range(blocks):
+                u, v = load(work, p, j), load(work, q, j)
+                store(work, p, j, u * c - v * s)
+                store(work, q, j, u * s + v * c)
+                u, v = load(right, p, j), load(right, q, j)
+                store(right, p, j, u * c - v * s)
+                store(right, q, j, u * s + v * c)
+            squares[p], squares[q] = max(pp - t * pq, 0.0), qq + t * pq
         # Jacobi ends quadratically: from here the next sweep would find nothing above round-off.
-        if largest < 1e-13:
+        if largest < SETTLED:
             break
 
 
@@ -99,15 +131,16 @@ def svd(matrix: Array) -> tuple[Array, Array, Array]:
             scale = max(scale, abs(matrix[i, j]))
     # Scaled, because squares of its entries are formed.
     scale = scale if scale > 0.0 else 1.0
-    # Rows of `work` are the columns of the matrix: contiguous, so that the inner loops vectorise.
-    work, right, squares = np.empty((n, n)), np.empty((n, n)), np.empty(n)
+    # Rows of `work` are the columns of the matrix.
+    blocks = -(-n // LANES)
+    work, right, squares = np.zeros((n, blocks, LANES)), np.zeros((n, blocks, LANES)), np.empty(n)
     for i in range(n):
+        right[i, i // LANES, i % LANES] = 1.0
         for j in range(n):
-            right[i, j] = 1.0 if i == j else 0.0
-            work[j, i] = matrix[i, j] / scale
-    orthogonalise(work, right)
+            work[j, i // LANES, i % LANES] = matrix[i, j] / scale
+    orthogonalise(work, right, squares)
     for p in range(n):
-        squares[p] = np.sqrt(dot(work[p], work[p]))
+        squares[p] = np.sqrt(row_product(work, p, p))
     left, values, right_transposed = np.empty((n, n)), np.empty(n), np.empty((n, n))
     candidate = np.empty(n)
     for k in range(n):
@@ -118,8 +151,8 @@ def svd(matrix: Array) -> tuple[Array, Array, Array]:
         values[k] = squares[chosen]
         squares[chosen] = -1.0
         for i in range(n):
-            right_transposed[k, i] = right[chosen, i]
-            left[i, k] = work[chosen, i]
+            right_transposed[k, i] = right[chosen, i // LANES, i % LANES]
+            left[i, k] = work[chosen, i // LANES, i % LANES]
         if values[k] > values[0] * n * 2.3e-16:
             for i in range(n):
                 left[i, k] /= values[k]

@@ -21,36 +21,43 @@ def is_positive(Z: Array) -> bool:
     Its rows come in blocks of `LANES`: entry (i, j) is ``Z[i // LANES, j, i % LANES]``, for i >= j.
     """
     blocks, n = Z.shape[0], Z.shape[1]
-    row = np.empty(n)
-    for j in range(n):
-        first = j // LANES
+    rows = np.empty((2, n))
+    for j in range(0, n, 2):
+        first, last = j // LANES, min(j + 1, n - 1)
         for k in range(j):
-            row[k] = -Z[first, k, j % LANES]
-        # Four blocks at once: their sums do not wait for each other.
-        for i in range(first, blocks, 4):
-            i1, i2, i3 = min(i + 1, blocks - 1), min(i + 2, blocks - 1), min(i + 3, blocks - 1)
-            a, b, c, d = load(Z, i, j), load(Z, i1, j), load(Z, i2, j), load(Z, i3, j)
+            rows[0, k], rows[1, k] = -Z[first, k, j % LANES], -Z[first, k, last % LANES]
+        # Two columns of three blocks at once: their sums do not wait for each other.
+        for i in range(first, blocks, 3):
+            i1, i2 = min(i + 1, blocks - 1), min(i + 2, blocks - 1)
+            a0, b0, c0 = load(Z, i, j), load(Z, i1, j), load(Z, i2, j)
+            a1, b1, c1 = load(Z, i, last), load(Z, i1, last), load(Z, i2, last)
             for k in range(j):
-                x = row[k]
-                a = multiply_add(load(Z, i, k), x, a)
-                b = multiply_add(load(Z, i1, k), x, b)
-                c = multiply_add(load(Z, i2, k), x, c)
-                d = multiply_add(load(Z, i3, k), x, d)
-            store(Z, i, j, a)
-            store(Z, i1, j, b)
-            store(Z, i2, j, c)
-            store(Z, i3, j, d)
-        pivot = Z[first, j, j % LANES]
-        if not pivot > 0.0:
-            return False
-        scale = fill(1.0 / np.sqrt(pivot))
-        for i in range(first, blocks):
-            store(Z, i, j, load(Z, i, j) * scale)
+                x, y = rows[0, k], rows[1, k]
+                a, b, c = load(Z, i, k), load(Z, i1, k), load(Z, i2, k)
+                a0, b0, c0 = multiply_add(a, x, a0), multiply_add(b, x, b0), multiply_add(c, x, c0)
+                a1, b1, c1 = multiply_add(a, y, a1), multiply_add(b, y, b1), multiply_add(c, y, c1)
+            store(Z, i, j, a0)
+            store(Z, i1, j, b0)
+            store(Z, i2, j, c0)
+            store(Z, i, last, a1)
+            store(Z, i1, last, b1)
+            store(Z, i2, last, c1)
+        for column in range(j, last + 1):
+            pivot = Z[first, column, column % LANES]
+            if not pivot > 0.0:
+                return False
+            scale = fill(1.0 / np.sqrt(pivot))
+            for i in range(first, blocks):
+                store(Z, i, column, load(Z, i, column) * scale)
+            if column < last:
+                share = -Z[first, j, last % LANES]
+                for i in range(first, blocks):
+                    store(Z, i, last, multiply_add(load(Z, i, j), share, load(Z, i, last)))
     return True
 
 
 @compiled(wrapper=False)
-def proves(A: Array, A2: Array, M: Array, Q: Array, slack: float) -> bool:
+def proves(A: Array, B: Array, C: Array, slack: float) -> bool:
     """Return whether no rotation has a value above that of Q by more than ``4 n slack``, its slope being 0.
 
     With ``B = Q' A2 Q``, ``C = M Q`` and the gradient G at the identity, Q is a maximiser if
@@ -60,20 +67,10 @@ def proves(A: Array, A2: Array, M: Array, Q: Array, slack: float) -> bool:
     more than other choices that were tried.
     """
     n = A.shape[0]
-    product, B, C = np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n))
-    for i in range(n):
-        for j in range(n):
-            for k in range(n):
-                product[i, j] += A2[i, k] * Q[k, j]
-                C[i, j] += M[i, k] * Q[k, j]
-    for i in range(n):
-        for j in range(n):
-            for k in range(n):
-                B[i, j] += Q[k, i] * product[k, j]
     ratio = np.sqrt((square_norm(A) + 1e-300) / (square_norm(B) + 1e-300))
     U, V = np.empty((n, n)), np.empty((n, n))
     for i in range(n):
-        for j in range(n):
+        for j in range(i + 1):
             gradient, of_a, of_b = C[i, j] + C[j, i], 0.0, 0.0
             for k in range(n):
                 gradient += B[i, k] * A[j, k] + B[k, i] * A[k, j] + A[i, k] * B[j, k] + A[k, i] * B[k, j]
@@ -81,18 +78,20 @@ def proves(A: Array, A2: Array, M: Array, Q: Array, slack: float) -> bool:
                 of_b += B[i, k] * B[j, k] + B[k, i] * B[k, j]
             U[i, j] = gradient / 8 + of_b * ratio / 16 - of_a / ratio / 16
             V[i, j] = gradient / 8 - of_b * ratio / 16 + of_a / ratio / 16
+            U[j, i], V[j, i] = U[i, j], V[i, j]
     Z = np.zeros((-(-n * n // LANES), n * n, LANES))
     for b in range(n):
-        for j in range(n):
-            column = b * n + j
-            for a in range(b, n):
+        for a in range(b, n):
+            x, x_too = -0.5 * B[a, b], -0.5 * B[b, a]
+            for i in range(n):
+                block, lane = (a * n + i) // LANES, (a * n + i) % LANES
+                for j in range(n):
+                    Z[block, b * n + j, lane] = x * A[i, j] + x_too * A[j, i]
+                Z[block, b * n + i, lane] += U[a, b]
+            if a == b:
                 for i in range(n):
-                    row = a * n + i
-                    entry = -0.5 * (B[a, b] * A[i, j] + B[b, a] * A[j, i])
-                    if i == j:
-                        entry += U[a, b]
-                    if a == b:
-                        entry += V[i, j]
-                    Z[row // LANES, column, row % LANES] = entry
-            Z[column // LANES, column, column % LANES] += slack
+                    block, lane = (a * n + i) // LANES, (a * n + i) % LANES
+                    for j in range(n):
+                        Z[block, b * n + j, lane] += V[i, j]
+                    Z[block, b * n + i, lane] += slack
     return is_positive(Z)

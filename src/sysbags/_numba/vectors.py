@@ -157,6 +157,19 @@ def largest(typing: Any, value: Any) -> Any:
     return types.float64(lanes), generate
 
 
+@intrinsic
+def total(typing: Any, value: Any) -> Any:
+    """The sum of the lanes."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        parts = [builder.extract_element(arguments[0], ir.Constant(ir.IntType(32), k)) for k in range(LANES)]
+        while len(parts) > 1:
+            parts = [builder.fadd(x, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+        return parts[0]
+
+    return types.float64(lanes), generate
+
+
 def _register(symbol: Callable[[Any, Any], Any], instruction: str) -> None:
     # Typed and generated directly: `overload` would compile a Python function for each use.
     @type_callable(symbol)
