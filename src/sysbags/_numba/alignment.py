@@ -103,7 +103,7 @@ def sweep(A: Array, B: Array, MQt: Array, Qt: Array, pairs: IntArray, scan: bool
 
 Flag = bool | np.bool_
 
-FAR_SWEEPS, NEAR_SWEEPS, QUICK_SWEEPS = (5, 3), (1, 1), (3, 1)
+FAR_SWEEPS, NEAR_SWEEPS, QUICK_SWEEPS = (5, 3), (1, 0), (3, 1)
 """First sweeps, and how many of them scan the angle: from a random start, from the best rotation of the
 observers, which more sweeps would leave for worse optima (measured), and where these are all that is done."""
 MAX_ROUNDS = 500

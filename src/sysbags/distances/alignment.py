@@ -222,7 +222,7 @@ def align_blocks(
     rotation, report = np.empty((1, *A.shape)), np.empty((1, 6))
     seed, bound = seed_of(random_state), None
     # Copies, because the arrays of a system are read-only: Numba would compile another version for them.
-    if M.any() or not finish:
+    if np.count_nonzero(M) or not finish:
         tables = start_tables(len(A), starts, seed)
         align_many(
             A[None], A2.copy()[None], M.copy()[None], ONE_PAIR, 1.0, *tables, finish, False, report, rotation
