@@ -214,7 +214,7 @@ def newton_direction(problem: Array, B: Array, work: Array, active: Any) -> None
             store(X, i, j, zero)
             store(P, i, j, g * load(Z, i, j))
     residual = skew_inner(G, P)
-    tolerance = residual * pick(fill(0.3), residual, residual, fill(0.3)) + tiny
+    tolerance = residual * pick(fill(0.09), residual, root(residual), fill(0.3)) + tiny
     uphill = one
     for _ in range(n):
         negative_hessian(problem, Bt, T, P, D, E, H)
