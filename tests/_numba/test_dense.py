@@ -129,3 +129,10 @@ def test_multiply_into(shape):
     )
     multiply_into(X, Y, out)
     np.testing.assert_allclose(out, X @ Y, atol=1e-14)
+
+
+@pytest.mark.parametrize("n", [1, 4, 7])
+def test_nuclear_norms(n):
+    matrices = np.random.default_rng(n).standard_normal((5, n, n))
+    expected = np.linalg.svd(matrices, compute_uv=False).sum(axis=1)
+    np.testing.assert_allclose(dense.nuclear_norms(matrices), expected, rtol=1e-13)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import sysbags
+from sysbags.classifiers.scores.neighbors import majority_vote
 from sysbags.datasets import make_streams
 from sysbags.distances import alignment_matrix as alignment_module
 from sysbags.distances.alignment_matrix import alignment_bounds, alignment_matrix
@@ -109,3 +110,28 @@ def test_bounds_spare_alignments(spread_systems, aligned):
     aligned.clear()
     sysbags.pairwise_distances(spread_systems, cutoff=0.0)
     assert sum(aligned) == 0
+
+
+@pytest.mark.parametrize("embedding", [None, 60])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_classifier_aligns_what_may_be_near(spread_systems, aligned, count, embedding):
+    """The neighbours and labels are those of all distances, and most pairs are not aligned."""
+    known, asked = spread_systems[:12], spread_systems[12:]
+    labels = np.arange(12) % 3
+    model = sysbags.NearestSystem(count, lambda_mu=10.0, embedding=embedding).fit(known, labels)
+    every = model._to_members([asked])
+    aligned.clear()
+    distances, nearest = model.kneighbors(asked)
+    assert 0 < sum(aligned) < 0.6 * every.size
+    expected = np.argsort(every, axis=1, kind="stable")[:, :count]
+    np.testing.assert_array_equal(nearest, expected)
+    np.testing.assert_array_equal(distances, np.take_along_axis(every, expected, axis=1))
+    np.testing.assert_array_equal(model.predict(asked), majority_vote(labels[expected], 3))
+
+
+@pytest.mark.parametrize("options", [{"metric": "martin"}, {"bag_weights": [0.0]}])
+def test_neighbours_where_bounds_exclude_nothing(spread_systems, options):
+    model = sysbags.NearestSystem(2, **options).fit(spread_systems[:12], np.arange(12) % 3)
+    distances = model._to_members([spread_systems[12:]])
+    expected = np.argsort(distances, axis=1, kind="stable")[:, :2]
+    np.testing.assert_array_equal(model.kneighbors(spread_systems[12:])[1], expected)

@@ -177,3 +177,13 @@ def svd(matrix: Array) -> tuple[Array, Array, Array]:
     for k in range(n):
         values[k] *= scale
     return left, values, right_transposed
+
+
+@compiled()
+def nuclear_norms(matrices: Array) -> Array:
+    """Sums of the singular values of small square matrices, (count, n, n)."""
+    norms = np.zeros(matrices.shape[0])
+    for k in range(matrices.shape[0]):
+        for value in svd(matrices[k])[1]:
+            norms[k] += value
+    return norms

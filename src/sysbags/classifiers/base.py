@@ -374,8 +374,9 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         bags: list[list[System]],
         others: list[list[System]] | None,
         grams: Sequence[CrossGram] | None = None,
+        **options: Any,
     ) -> list[Array]:
-        """Return the squared distances of each bag, without its weight."""
+        """Return the squared distances of each bag, without its weight; options are of `distance_matrix`."""
         return [
             distance_matrix(
                 self._gram(k, bag, None if others is None else others[k]) if grams is None else grams[k],
@@ -384,6 +385,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
                 lambda_mu=self.weights_[k, 1],
                 random_state=self.random_state,
                 n_jobs=self.n_jobs,
+                **options,
             )
             for k, bag in enumerate(bags)
         ]
@@ -400,12 +402,13 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
         bags: list[list[System]],
         others: list[list[System]] | None,
         grams: Sequence[CrossGram] | None = None,
+        **options: Any,
     ) -> Array:
         """Return the squared distances between clips: the weighted sum over bags."""
-        squared = zip(self._bag_weights(), self._distances(bags, others, grams), strict=True)
+        squared = zip(self._bag_weights(), self._distances(bags, others, grams, **options), strict=True)
         return np.asarray(sum(weight * between for weight, between in squared))
 
-    def _to_members(self, bags: list[list[System]]) -> Array:
+    def _to_members(self, bags: list[list[System]], **options: Any) -> Array:
         """Return the squared distances of clips to what was learnt."""
         members = by_bag(self.members_)
         if self._embedded is None:
@@ -418,7 +421,7 @@ class SystemClassifier(ConfidenceMixin, ClassifierMixin, SequenceEstimator):  # 
             self._gram(k, bag, exact) if embedded is None else embedded.gram(bag, n_jobs=self.n_jobs)
             for k, (bag, exact, embedded) in enumerate(zip(bags, members, self._embedded, strict=True))
         ]
-        return self._between(bags, members, grams)
+        return self._between(bags, members, grams, **options)
 
     def _parts(self, clip: list[System], other: list[System], seed: int) -> dict[str, float]:
         """Return the parts of the squared distance between two clips; of several bags, that of each bag."""

@@ -152,7 +152,9 @@ class NearestSystem(SystemClassifier):
         asked = self.n_neighbors if n_neighbors is None else n_neighbors
         count = self._count(asked, len(self.systems_))
         if self.index is None:
-            between = self._to_members(bags)
+            # Pairs that bounds exclude are not aligned.
+            bounded = self.metric == "alignment" and len(bags) == 1 and self._bag_weights()[0] > 0.0
+            between = self._to_members(bags, **({"n_neighbors": count} if bounded else {}))
             nearest = np.argsort(between, axis=1, kind="stable")[:, :count]
             distances = np.take_along_axis(between, nearest, axis=1)
         else:

@@ -11,6 +11,7 @@ from sysbags._common.parallel import run
 from sysbags._common.types import Array, IntArray
 from sysbags._common.validation import check_weight, seed_of
 from sysbags._numba.alignment import align_many
+from sysbags._numba.dense import nuclear_norms
 from sysbags.distances.alignment import pad, start_tables
 from sysbags.distances.certificates import spectral_bound, transition_spectra
 from sysbags.distances.gram import CrossGram, SystemStack, mean_term
@@ -140,12 +141,12 @@ def alignment_bounds(
     are the `transition_spectra` of both collections, if they have been computed before.
     """
     weight, weight_mu = check_weight(lambda_a, "lambda_a"), check_weight(lambda_mu, "lambda_mu")
+    n = max(gram.rows.transition.shape[1], gram.columns.transition.shape[1])
     if spectra is None:
-        n = max(gram.rows.transition.shape[1], gram.columns.transition.shape[1])
         first, second = (transition_spectra(pad(s.transition, n, n)) for s in (gram.rows, gram.columns))
     else:
         first, second = spectra
-    largest = np.linalg.svd(gram.observer, compute_uv=False).sum(axis=2)
+    largest = nuclear_norms(pad(gram.observer, n, n).reshape(-1, n, n)).reshape(gram.mean.shape)
     largest += weight * spectral_bound(first[:, :, None], second[:, None])
     norms = _norms(gram.rows, weight)[:, None] + _norms(gram.columns, weight)
     return np.asarray(np.maximum(norms - 2.0 * largest, 0.0) + weight_mu * mean_term(gram))
