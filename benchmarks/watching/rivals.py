@@ -2,12 +2,14 @@
 
 Each method gets the rows of a normal video, the rows of the video to be watched, and its windows: the start
 and the stop of each, in rows, all of one length and at equal steps. Windows of the normal video are cut in
-the same way. The methods have the default settings of their packages where nothing else is said.
+the same way. If that is several recordings, `joins` are the first rows of all but the first, and no window is
+in two of them. The methods have the default settings of their packages where nothing else is said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -33,49 +35,54 @@ COMPONENTS = 5  # leading components of the rows that represent them, where a me
 EXPLAINED = 0.95  # share of the variance that PCA keeps; by default it keeps all, and nothing is unusual
 HISTORY = 500  # frames after which MOG2 has learnt the background, its default
 
-Rival = Callable[[Array, Array, IntArray], Array]
-Features = Callable[[Array, Array, IntArray], tuple[Array, Array]]
+Joins = Sequence[int]
+Rival = Callable[..., Array]  # of train_rows, test_rows, windows and joins
 
 
-def window_spans(count: int, length: int, step: int) -> IntArray:
+def window_spans(count: int, length: int, step: int, joins: Joins = ()) -> IntArray:
     """Return the start and the stop of each window of a stream with so many rows.
+
+    It may be several recordings, as for the methods.
 
     Examples
     --------
     >>> window_spans(130, 100, 10)[-1].tolist()
     [30, 130]
+    >>> window_spans(10, 3, 2, joins=[4])[:, 0].tolist()
+    [0, 4, 6]
     """
-    starts = np.arange(0, count - length + 1, step)
+    spans = pairwise([0, *joins, count])
+    starts = np.concatenate([np.arange(first, last - length + 1, step) for first, last in spans])
     return np.stack([starts, starts + length], axis=1)
 
 
-def mean_histogram(train_rows: Array, test_rows: Array, windows: IntArray) -> Array:
+def mean_histogram(train_rows: Array, test_rows: Array, windows: IntArray, joins: Joins = ()) -> Array:
     """1 minus the chi-squared kernel of the window's mean histogram and that of the normal video."""
-    _, means = _means(train_rows, test_rows, windows)
+    _, means = _means(train_rows, test_rows, windows, joins)
     return 1.0 - kernel_matrix(means, train_rows.mean(axis=0)[None])[:, 0]
 
 
-def forest_of_means(train_rows: Array, test_rows: Array, windows: IntArray) -> Array:
+def forest_of_means(train_rows: Array, test_rows: Array, windows: IntArray, joins: Joins = ()) -> Array:
     """scikit-learn's IsolationForest of mean histograms."""
-    return _forest(*_means(train_rows, test_rows, windows))
+    return _forest(*_means(train_rows, test_rows, windows, joins))
 
 
-def forest_of_windows(train_rows: Array, test_rows: Array, windows: IntArray) -> Array:
+def forest_of_windows(train_rows: Array, test_rows: Array, windows: IntArray, joins: Joins = ()) -> Array:
     """scikit-learn's IsolationForest of whole windows: their rows, as leading components, side by side."""
-    return _forest(*_flattened(train_rows, test_rows, windows))
+    return _forest(*_flattened(train_rows, test_rows, windows, joins))
 
 
-def pca_of_means(train_rows: Array, test_rows: Array, windows: IntArray) -> Array:
+def pca_of_means(train_rows: Array, test_rows: Array, windows: IntArray, joins: Joins = ()) -> Array:
     """Squared error with which PCA reconstructs the mean histogram."""
-    return _pca(*_means(train_rows, test_rows, windows))
+    return _pca(*_means(train_rows, test_rows, windows, joins))
 
 
-def pca_of_windows(train_rows: Array, test_rows: Array, windows: IntArray) -> Array:
+def pca_of_windows(train_rows: Array, test_rows: Array, windows: IntArray, joins: Joins = ()) -> Array:
     """Squared error with which PCA reconstructs a whole window: its rows, as leading components."""
-    return _pca(*_flattened(train_rows, test_rows, windows))
+    return _pca(*_flattened(train_rows, test_rows, windows, joins))
 
 
-def matrix_profile(train_rows: Array, test_rows: Array, windows: IntArray) -> Array:
+def matrix_profile(train_rows: Array, test_rows: Array, windows: IntArray, joins: Joins = ()) -> Array:
     """Matrix profile of stumpy: the distance of each window to the nearest one of the normal video.
 
     The distance is the Euclidean one of z-normalised windows of a leading component; its mean over the
@@ -84,6 +91,7 @@ def matrix_profile(train_rows: Array, test_rows: Array, windows: IntArray) -> Ar
     import stumpy
 
     train, test = _leading(train_rows, test_rows)
+    train = np.insert(train, list(joins), np.nan, axis=0)  # no window with it is the nearest one
     length = int(windows[0, 1] - windows[0, 0])
     profiles = [
         stumpy.stump(test[:, i], length, train[:, i], ignore_trivial=False)[:, 0].astype(np.float64)
@@ -136,22 +144,27 @@ def _pca(train: Array, test: Array) -> Array:
     return np.asarray(np.sum(error**2, axis=1))
 
 
-def _means(train_rows: Array, test_rows: Array, windows: IntArray) -> tuple[Array, Array]:
+def _means(train_rows: Array, test_rows: Array, windows: IntArray, joins: Joins = ()) -> tuple[Array, Array]:
     """Return the mean row of each window, of both videos."""
-    return _of_both(lambda rows: rows.mean(axis=0), train_rows, test_rows, windows)
+    return _of_both(lambda rows: rows.mean(axis=0), train_rows, test_rows, windows, joins)
 
 
-def _flattened(train_rows: Array, test_rows: Array, windows: IntArray) -> tuple[Array, Array]:
+def _flattened(train_rows: Array, test_rows: Array, windows: IntArray, joins: Joins) -> tuple[Array, Array]:
     """Return the leading components of all rows of each window as one vector, of both videos."""
-    return _of_both(np.ravel, *_leading(train_rows, test_rows), windows)
+    return _of_both(np.ravel, *_leading(train_rows, test_rows), windows, joins)
 
 
 def _of_both(
-    feature: Callable[[Array], Array], train_rows: Array, test_rows: Array, windows: IntArray
+    feature: Callable[[Array], Array],
+    train_rows: Array,
+    test_rows: Array,
+    windows: IntArray,
+    joins: Joins,
 ) -> tuple[Array, Array]:
     length = int(windows[0, 1] - windows[0, 0])
     step = int(windows[1, 0] - windows[0, 0]) if len(windows) > 1 else length
-    train = np.stack([feature(train_rows[a:b]) for a, b in window_spans(len(train_rows), length, step)])
+    spans = window_spans(len(train_rows), length, step, joins)
+    train = np.stack([feature(train_rows[a:b]) for a, b in spans])
     return train, np.stack([feature(test_rows[a:b]) for a, b in windows])
 
 

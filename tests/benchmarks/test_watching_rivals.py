@@ -61,6 +61,19 @@ def test_the_matrix_profile_is_the_distance_to_the_nearest_normal_window(streams
     assert scores[3] > 0.1
 
 
+@pytest.mark.usefixtures("interpreted")
+def test_no_window_is_in_two_recordings(streams):
+    """A window across a join is normal only if the recordings are taken as one."""
+    normal, fog, _ = streams
+    train, windows = np.concatenate([normal[:40], fog[320:360]]), window_spans(40, 20, 10)
+    across = train[20:60]  # its second window has the join in the middle
+    for name in (STUMPY, "PCA, window"):
+        taken_as_one = RIVALS[name](train, across, windows)
+        apart = RIVALS[name](train, across, windows, [40])
+        assert apart[1] > 2.0 * taken_as_one[1] + 1e-3, name
+        assert apart[0] == pytest.approx(taken_as_one[0], abs=1e-3), name
+
+
 def test_foreground_of_an_object():
     event = WatchedEvent(30.0, 45.0, "object", 1.0)
     normal = make_watching("flame", 60.0, random_state=1)
