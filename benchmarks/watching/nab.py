@@ -3,7 +3,7 @@
 `python -m benchmarks.watching.nab FOLDER [--page docs/watch.md]`, where FOLDER is a copy of
 https://github.com/numenta/NAB. Its `nab/sweeper.py` scores, and one threshold for all files is chosen by the
 labels, in each profile anew, as for the published detectors. Of these, one is scored again from its stored
-results, which tests this script.
+results, which tests this script, and one whose published scores are not in `results/final_results.json`.
 
 The settings of sysbags were fixed before any score was computed. Each file is learnt from its probationary
 rows, 15 % and at most 750, which are not scored. Windows are the longest that these allow, and there is one
@@ -42,7 +42,7 @@ from sysbags.watch.watcher import LARGEST, MERGED, SMALLEST
 PROBATION, LONGEST = 0.15, 750  # share of the rows, and number of rows, as in NAB
 FALSE_ALARMS = 1.0 / 1000.0  # per row; scores do not depend on it
 PROFILES = ("standard", "reward_low_FP_rate", "reward_low_FN_rate")
-AGAIN = "windowedGaussian"
+AGAIN = ("windowedGaussian", "bayesChangePt")
 
 Rows = tuple[list[datetime], Array]  # times and values
 
@@ -148,11 +148,12 @@ def rows(folder: Path) -> Iterator[str]:
     yield _line("sysbags, events", profile_scores(folder, times, events))
     yield _line("sysbags, all windows", profile_scores(folder, times, own))
     results = folder / "results"
-    stored = {
-        name: _read(results / AGAIN / path.parent.name / f"{AGAIN}_{path.name}", "anomaly_score")[1]
-        for name, path in zip(names, paths, strict=True)
-    }
-    yield _line(f"{AGAIN}, scored again", profile_scores(folder, times, stored))
+    for detector in AGAIN:
+        stored = {
+            name: _read(results / detector / path.parent.name / f"{detector}_{path.name}", "anomaly_score")[1]
+            for name, path in zip(names, paths, strict=True)
+        }
+        yield _line(f"{detector}, scored again", profile_scores(folder, times, stored))
     published = json.loads((results / "final_results.json").read_text())
     for name, scores in sorted(published.items(), key=lambda item: -item[1][PROFILES[0]]):
         yield _line(f"{name}, published", np.array([scores[profile] for profile in PROFILES]))
