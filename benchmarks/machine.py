@@ -14,7 +14,15 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["command_parser", "facts", "fill_page", "peak_memory", "print_table", "seconds"]
+__all__ = [
+    "command_parser",
+    "facts",
+    "fill_page",
+    "peak_memory",
+    "print_table",
+    "print_table_of_folder",
+    "seconds",
+]
 
 Result = TypeVar("Result")
 
@@ -48,6 +56,17 @@ def print_table(
     print(flush=True)
     if page:
         fill_page(page, mark, "\n".join(lines))
+
+
+def print_table_of_folder(
+    rows: Callable[[Path], Iterable[str]], command: str, packages: Sequence[str], about: str | None
+) -> None:
+    """Print the table of the folder, and fill the page, that are given on the command line."""
+    parser = command_parser(command, about)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--page", type=Path)
+    arguments = parser.parse_args()
+    print_table(rows(arguments.folder), f"{command} FOLDER", packages, arguments.page, command)
 
 
 def version(package: str) -> str:

@@ -22,7 +22,6 @@ event is found has the score 1, and the others 0. This line was added after the 
 
 from __future__ import annotations
 
-import argparse
 import csv
 import importlib.util
 import json
@@ -33,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.machine import print_table
+from benchmarks.machine import print_table_of_folder
 from sysbags._common.types import Array
 from sysbags.datasets.tables import Table
 from sysbags.errors import StreamError
@@ -191,21 +190,6 @@ def _sweeper(folder: Path) -> Any:
     return module.Sweeper
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.watching.nab",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--page", type=Path)
-    arguments = parser.parse_args()
-    mark = "python -m benchmarks.watching.nab"
-    print_table(
-        rows(arguments.folder), f"{mark} FOLDER", ("numpy", "scipy", "scikit-learn"), arguments.page, mark
-    )
-
-
 if __name__ == "__main__":
-    main()
+    packages = ("numpy", "scipy", "scikit-learn")
+    print_table_of_folder(rows, "python -m benchmarks.watching.nab", packages, __doc__)

@@ -22,7 +22,6 @@ frames. Times are of a processor, for all clips, with reading and describing the
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -33,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import roc_auc_score
 
-from benchmarks.machine import print_table, seconds
+from benchmarks.machine import print_table_of_folder, seconds
 from benchmarks.watching.rivals import RIVALS, Rival, foreground, window_spans
 from sysbags._common.types import Array, IntArray
 from sysbags.bags import OpticalFlow, PlanePatterns
@@ -202,20 +201,6 @@ def _by_clip(scores: Array, lengths: Sequence[int]) -> list[Array]:
     return np.split(scores, _joins(counts))
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.watching.ped2",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--page", type=Path)
-    arguments = parser.parse_args()
-    mark = "python -m benchmarks.watching.ped2"
-    packages = ("numpy", "scipy", "numba", "scikit-learn", "opencv-python-headless", "stumpy")
-    print_table(rows(arguments.folder), f"{mark} FOLDER", packages, arguments.page, mark)
-
-
 if __name__ == "__main__":
-    main()
+    packages = ("numpy", "scipy", "numba", "scikit-learn", "opencv-python-headless", "stumpy")
+    print_table_of_folder(rows, "python -m benchmarks.watching.ped2", packages, __doc__)

@@ -26,7 +26,7 @@ from sklearn.decomposition import PCA
 from sklearn.ensemble import IsolationForest
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.machine import command_parser, print_table
+from benchmarks.machine import print_table_of_folder
 from sysbags._common.types import Array
 from sysbags.datasets.tables import open_table
 from sysbags.watch.numbers import NumberSession
@@ -163,17 +163,6 @@ def _running_median(values: Array, count: int) -> Array:
     return np.concatenate([np.full(count - 1, np.nan), medians])
 
 
-def main() -> None:
-    """Print the table."""
-    parser = command_parser("python -m benchmarks.watching.skab", __doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--page", type=Path)
-    arguments = parser.parse_args()
-    mark = "python -m benchmarks.watching.skab"
-    print_table(
-        rows(arguments.folder), f"{mark} FOLDER", ("numpy", "scipy", "scikit-learn"), arguments.page, mark
-    )
-
-
 if __name__ == "__main__":
-    main()
+    packages = ("numpy", "scipy", "scikit-learn")
+    print_table_of_folder(rows, "python -m benchmarks.watching.skab", packages, __doc__)
