@@ -11,6 +11,7 @@ import numpy as np
 from sysbags._common.types import Array
 from sysbags._numba import compiled
 from sysbags._numba.dense import dot, orthogonalise, svd
+from sysbags._numba.vectors import LANES
 
 __all__ = ["projected_gradient_minimum"]
 
@@ -44,12 +45,16 @@ def _clip(matrix: Array, bound: float, right: Array) -> Array:
     They become those of this matrix: from a good start, few of Jacobi's rotations are needed.
     """
     n = matrix.shape[0]
-    work, clipped, outside = np.zeros((n, n)), np.zeros((n, n)), False
+    blocks = -(-n // LANES)
+    padded, rotated = np.zeros((n, blocks * LANES)), np.zeros((n, blocks * LANES))
+    rotated[:, :n] = right
     for k in range(n):
         for i in range(n):
             for j in range(n):
-                work[k, i] += matrix[i, j] * right[k, j]
-    orthogonalise(work, right)
+                padded[k, i] += matrix[i, j] * right[k, j]
+    orthogonalise(padded.reshape(n, blocks, LANES), rotated.reshape(n, blocks, LANES), np.empty(n))
+    right[:] = rotated[:, :n]
+    work, clipped, outside = padded[:, :n], np.zeros((n, n)), False
     for k in range(n):
         value = np.sqrt(dot(work[k], work[k]))
         outside = outside or value > bound
