@@ -168,6 +168,7 @@ def test_an_open_stream_ends_with_the_session(film, tmp_path):
         reader.start()
     reader.join(30.0)
     assert len(ended) == 1
+    assert ended[0].count(b"the run has ended") == 2  # a note, and the last status
     connection.close()
     with pytest.raises(OSError, match="refused"):
         get(page)

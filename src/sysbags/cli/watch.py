@@ -506,7 +506,11 @@ def _event(record: dict[str, Any]) -> str:
 
 
 def _rounded_up(bound: float) -> str:
-    """Write a bound with two digits, so that it still holds."""
+    """Write a bound with two digits, so that it still holds.
+
+    >>> _rounded_up(0.0625), _rounded_up(0.062), _rounded_up(1.0)
+    ('0.063', '0.062', '1')
+    """
     unit = 10.0 ** (math.floor(math.log10(bound)) - 1)
     return f"{math.ceil(bound / unit - 1e-9) * unit:.2g}"
 

@@ -72,6 +72,8 @@ function showRate(learnt) {
 
 const shown = {
   point(point) {
+    if (point.score === null && !points.length) return;  // it learns
+    $("course").hidden = false;
     points.push(point);
     if (points.length > MOST) points.shift();
     draw();
@@ -81,6 +83,7 @@ const shown = {
     else if (record.type === "learnt") showRate(record);
     else if (record.text) {
       const note = element("li", record.text, $("notes"));
+      $("noted").hidden = false;
       $("notes").prepend(note);
       while ($("notes").children.length > 50) $("notes").lastChild.remove();
     }
