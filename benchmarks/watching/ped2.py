@@ -16,8 +16,9 @@ frames of a clip that no window has take the score of the nearest one. Of severa
 surprise counts.
 
 The recordings are learnt one after the other, as with `--learn a.mp4,b.mp4`, and each test clip is watched by
-itself. The other methods see the histograms of lbp-top in the same windows, the background subtractor the
-frames. Times are of a processor, for all clips, with reading and describing them, after compilation.
+itself. The other methods see the histograms of lbp-top in the same windows, some of them with the same grid,
+too, and the background subtractor the frames. Times are of a processor, for all clips, with reading and
+describing them, after compilation.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ ABNORMAL = (
     *((61, 180), (95, 180), (1, 146), (31, 180), (1, 129), (1, 159)),
     *((46, 180), (1, 180), (1, 120), (1, 150), (1, 180), (88, 180)),
 )
+
+IN_CELLS = ("mean histogram", "IsolationForest, mean histogram", "PCA, mean histogram")
 
 Clip = list[Array]  # its streams, of each bag or cell
 Score = Callable[[Sequence[Path], Sequence[Path]], list[Array]]  # of the windows of each test clip
@@ -144,6 +147,32 @@ def of_rival(rival: Rival) -> Score:
     return score
 
 
+def of_rival_in_cells(rival: Rival) -> Score:
+    """Return the same for the cells of a grid: the largest of their scores, in units of the normal ones.
+
+    Scores of a cell are taken relative to the median of those of the training windows, and divided by the
+    distance of their quartiles.
+    """
+
+    def score(train: Sequence[Path], test: Sequence[Path]) -> list[Array]:
+        bag = Regions(PlanePatterns(), GRID)
+        normal, watched = ([bag.stream(path) for path in paths] for paths in (train, test))
+        before, after = (_joins(list(map(len, streams))) for streams in (normal, watched))
+        first, then = np.concatenate(normal), np.concatenate(watched)
+        own, windows = (window_spans(len(a), LENGTH, STEP, b) for a, b in ((first, before), (then, after)))
+        relative = []
+        for cell in range(first.shape[1]):
+            usual, found = (
+                rival(first[:, cell], rows[:, cell], spans, before)
+                for rows, spans in ((first, own), (then, windows))
+            )
+            low, middle, high = np.quantile(usual, [0.25, 0.5, 0.75])
+            relative.append((found - middle) / max(high - low, 1e-12))
+        return _by_clip(np.max(relative, axis=0), list(map(len, watched)))
+
+    return score
+
+
 def of_foreground(train: Sequence[Path], test: Sequence[Path]) -> list[Array]:
     """Score the windows of clips by the background subtractor; its normal ones may be in two clips."""
 
@@ -160,6 +189,7 @@ METHODS: dict[str, Score] = {
     "sysbags, LBP-TOP": of_sysbags([PlanePatterns()]),
     f"sysbags, LBP-TOP, grid {GRID}": of_sysbags(Regions(PlanePatterns(), GRID)),
     **{name: of_rival(rival) for name, rival in RIVALS.items()},
+    **{f"{name}, grid {GRID}": of_rival_in_cells(RIVALS[name]) for name in IN_CELLS},
     "MOG2 background subtractor": of_foreground,
 }
 

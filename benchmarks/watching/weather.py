@@ -36,7 +36,7 @@ def weather_rows(seeds: range) -> Iterator[str]:
     for kind in WEATHER:
         cells = [sum(_alarms(seed, kind, first) for seed in seeds) / hours for first in (0.0, LEARN)]
         rates = " | ".join(f"{rate:.1f}" for rate in (nothing, *cells))
-        yield f"| {kind} | {hours:g} | {rates} | {3600.0 * ASKED:g} |"
+        yield f"| {kind} | {hours:.2g} | {rates} | {3600.0 * ASKED:g} |"
 
 
 def tampering_rows(seeds: range) -> Iterator[str]:

@@ -15,7 +15,7 @@ from sysbags.video import write_video
 from sysbags.watch import Watcher
 from sysbags.watch.learning import learn_recordings
 
-METHODS = ("sysbags, LBP-TOP", "mean histogram", "MOG2 background subtractor")
+METHODS = ("sysbags, LBP-TOP", "mean histogram", "mean histogram, grid 3x4", "MOG2 background subtractor")
 
 
 def frames(seed, events=()):
