@@ -25,7 +25,15 @@ from benchmarks.watching.several import watch_streams
 from sysbags._common.types import Array, IntArray
 from sysbags.bags import LocalBinaryPatterns, OpticalFlow, PlanePatterns
 from sysbags.bags.base import BagTransformer
-from sysbags.datasets.watching import EVENTS, SCENES, WatchedEvent, WatchingVideo, make_watching
+from sysbags.datasets.watching import (
+    EVENTS,
+    SCENES,
+    TAMPERING,
+    WEATHER,
+    WatchedEvent,
+    WatchingVideo,
+    make_watching,
+)
 from sysbags.watch import Verdict
 from sysbags.watch.calibration import Level, clusters, threshold_for_rate
 
@@ -224,8 +232,8 @@ def event_rows(watched: list[Watched]) -> Iterator[str]:
 
 
 def kind_rows(seeds: range, hours: float) -> Iterator[str]:
-    """Lines of the table of events of other kinds that sysbags finds in time at the asked rate."""
-    kinds = [kind for kind in EVENTS if kind != "dynamics"]
+    """Lines of the table of events of kinds without a table that sysbags finds in time at the asked rate."""
+    kinds = [kind for kind in EVENTS if kind not in ("dynamics", *WEATHER, *TAMPERING)]
     watched = watch_seeds(seeds, hours, rivals=False, kinds=kinds)
     yield "| scene | " + " | ".join(kinds) + " |"
     yield "| --- |" + " ---: |" * len(kinds)

@@ -18,7 +18,8 @@ SECOND = datetime.datetime(2026, 3, 9, 10, 14, 33, tzinfo=datetime.UTC).timestam
 
 def read(path, **options):
     table = open_table(path, **options)
-    rows = list(table.rows)
+    with collect_warnings():
+        rows = list(table.rows)
     return table.columns, [time for time, _ in rows], np.array([numbers for _, numbers in rows]).tolist()
 
 
@@ -123,7 +124,7 @@ def test_the_standard_input_is_not_waited_for_after_a_stop(monkeypatch):
 def test_mistakes(tmp_path, text, options, kind, sentence):
     path = tmp_path / "table.csv"
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(kind, match=sentence):
+    with collect_warnings(), pytest.raises(kind, match=sentence):
         list(open_table(path, **options).rows)
 
 
