@@ -8,7 +8,6 @@ obeys the bound, there is nothing to compare. Times are the processor's.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -17,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.machine import print_table, seconds
+from benchmarks.machine import command_parser, print_table, seconds
 from benchmarks.projected_gradient import projected_gradient_minimum
 from sysbags import identify
 from sysbags._common.cache import Cache
@@ -107,9 +106,7 @@ def rows(folder: Path | None, cache: Cache) -> Iterator[str]:
 
 def main() -> None:
     """Print the table as Markdown."""
-    parser = argparse.ArgumentParser(
-        prog=COMMAND, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser(COMMAND, __doc__)
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--cache", type=Path, default=Path(".sysbags-cache"))
     parser.add_argument("--write", action="store_true", help=f"put the table into docs/{PAGE.name}")

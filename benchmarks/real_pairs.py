@@ -14,7 +14,6 @@ Constants were chosen with other clips and seeds.
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import sysbags
-from benchmarks.machine import print_table, seconds
+from benchmarks.machine import command_parser, print_table, seconds
 from benchmarks.results import mel_streams
 from benchmarks.scale.matrices import identified
 from benchmarks.scale.search import WEIGHTS, named_sets
@@ -157,11 +156,7 @@ def search_rows(data: Path | None) -> Iterator[str]:
 
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.real_pairs",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("python -m benchmarks.real_pairs", __doc__)
     parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("--orders", default="5,10,20,40")
     parser.add_argument("--systems", type=int, default=24)
