@@ -111,26 +111,12 @@ def _rows(
 ) -> Iterator[Row]:
     """Yield the rows that can be read; it is an error if there are fewer of them than of the others."""
     count = unread = missing = 0
-    example = ""
     for count, record in enumerate(chain([first], records), 1):
-        place = time
         try:
-            if len(record) != len(header):
-                raise ValueError
-            moment = _moment(record[time])
-            numbers = np.empty(len(places))
-            for k, place in enumerate(places):
-                numbers[k] = math.nan if _is_missing(record[place]) else float(record[place])
-        except (TypeError, ValueError):
+            moment, numbers = _row(header, record, time, places)
+        except ValueError as error:
             unread += 1
-            if len(record) != len(header):
-                example = f"row {count} of {name} has {len(record)} values, but {len(header)} columns"
-            else:
-                kind = "a time" if place == time else "a number"
-                example = (
-                    f"row {count} of {name} has {record[place]!r} in the column {header[place]!r}, but it "
-                    f"must be {kind}"
-                )
+            example = f"row {count} of {name} has {error}"
             if 2 * unread > count:
                 raise FileError(f"{example}: leave the column out (--columns)") from None
             if unread == 1:
@@ -145,6 +131,23 @@ def _rows(
     if missing + unread:
         left_out = f"{missing + unread} of {count} rows of {name} were left out"
         warn(f"{left_out}: a number is missing, or cannot be read", StreamWarning)
+
+
+def _row(header: list[str], record: list[Any], time: int, places: list[int]) -> Row:
+    """Return the time and the numbers of a record, NaN where one is missing."""
+    if len(record) != len(header):
+        raise ValueError(f"{len(record)} values, but {len(header)} columns")
+    place = time
+    try:
+        moment = _moment(record[time])
+        numbers = np.empty(len(places))
+        for k, place in enumerate(places):
+            numbers[k] = math.nan if _is_missing(record[place]) else float(record[place])
+    except (TypeError, ValueError):
+        kind = "a time" if place == time else "a number"
+        text = f"{record[place]!r} in the column {header[place]!r}, but it must be {kind}"
+        raise ValueError(text) from None
+    return moment, numbers
 
 
 def _is_missing(value: Any) -> bool:
