@@ -116,24 +116,23 @@ def learn_recordings(paths: Sequence[Path], bag: Bag, **options: Any) -> Normal:
     >>> normal.options["learn"], len(normal.learnt[0].scores)
     (50.0, 47)
     """
-    normal, described = before_learning(paths, bag, **options), Described.by(bag)
-    # The rate of false alarms is not used while learning.
-    watchers: list[Watcher | None] = [
-        Watcher(rate=normal.rate / described.period, false_alarms=1.0, **normal.options)
-        for _ in described.units
-    ]
-    _feed(described, watchers, paths, normal.rate, normal.size)
-    return normal._replace(learnt=[None if watcher is None else watcher.learnt for watcher in watchers])
+    normal = before_learning(paths, bag, **options)
+    return _fed(normal, paths, [True for _ in normal.learnt])
 
 
 def calibrated(normal: Normal, paths: Sequence[Path]) -> Normal:
     """Return what was learnt with the scores of more normal video, so that the rate is better known."""
-    described, options = Described.by(normal.bag), dict(normal.options)
-    watchers: list[Watcher | None] = [
-        None
-        if learnt is None
-        else Watcher(rate=normal.rate / described.period, false_alarms=1.0, learnt=learnt, **options)
-        for learnt in normal.learnt
+    return _fed(normal, paths, [learnt is not None for learnt in normal.learnt])
+
+
+def _fed(normal: Normal, paths: Sequence[Path], is_watched: Sequence[bool]) -> Normal:
+    """Return what is learnt with recordings, by the watchers of what is watched."""
+    described = Described.by(normal.bag)
+    # The rate of false alarms is not used while learning.
+    new = partial(Watcher, rate=normal.rate / described.period, false_alarms=1.0, **normal.options)
+    watchers = [
+        new(learnt=learnt) if watched else None
+        for learnt, watched in zip(normal.learnt, is_watched, strict=True)
     ]
     _feed(described, watchers, paths, normal.rate, normal.size)
     return normal._replace(learnt=[None if watcher is None else watcher.learnt for watcher in watchers])
