@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,6 +38,7 @@ from sysbags.errors import FileError, ParameterError
 if TYPE_CHECKING:
     from sysbags.bags.base import BagTransformer
     from sysbags.bags.union import BagUnion
+    from sysbags.server.live import LivePage
     from sysbags.watch.checkpoint import Normal
     from sysbags.watch.delivery import Receiver
     from sysbags.watch.session import Report, Session
@@ -185,14 +186,13 @@ def watch(
         "adapt": None if adapt is None else seconds_of(adapt, "--adapt"),
     }
     show = _print_line if json_lines else _print_sentence
-    page = None
+    make_page: Callable[[Session, Report], LivePage] | None = None
     if view is not None:
-        from sysbags.server.live import address_of, check_address
+        from sysbags.server.live import LivePage, address_of
 
         host, port = address_of(view)
-        check_address(host, port)
-        page = host, port, windows
-    run_session = partial(_run, show, receivers, spool_folder(source, checkpoint, events), page)
+        make_page = partial(LivePage, host=host, port=port, windows=windows)
+    run_session = partial(_run, show, receivers, spool_folder(source, checkpoint, events))
     if time_column is not None or columns is not None or Path(source).suffix.lower() in TABLE_SUFFIXES:
         from sysbags.watch.numbers import NumberSession
 
@@ -213,7 +213,7 @@ def watch(
             source,
             time=time_column,
             columns=None if columns is None else [name.strip() for name in columns.split(",")],
-            outputs=Outputs(events=events, windows=windows or page is not None),
+            outputs=Outputs(events=events, windows=windows or view is not None),
             rate=rate,
             learn=seconds_of(learn or LEARN, "--learn"),
             length=length or 100,
@@ -221,7 +221,7 @@ def watch(
             order=_order(settings),
             **options,
         )
-        run_session(numbers)
+        run_session(make_page and make_page(numbers, show), numbers)
         return
     recordings = _recordings(learn, "--learn") if learn and _is_files(learn) else []
     more = [] if calibrate is None else _recordings(calibrate, "--calibrate")
@@ -234,7 +234,7 @@ def watch(
         learnt=None if calibrate is not None or recordings else save_normal,
         checkpoint=checkpoint,
         checkpoint_every=seconds_of(checkpoint_every, "--checkpoint-every"),
-        windows=windows or page is not None,
+        windows=windows or view is not None,
     )
     if normal is not None:
         names = ("--learn", "--length", "--step", "--grid", "--mask", "--save-normal")
@@ -274,6 +274,7 @@ def watch(
         needed = session.options.learn
         if found is None and checkpoint is None and (seconds or math.inf) < needed:
             raise ParameterError(f"{source} has {seconds:.4g} s, but --learn is {needed:g} s: {ADVICE}")
+    page = make_page and make_page(session, show)  # an error, if its port is taken
     with compiled_for("alignment"):
         if found is not None and not (checkpoint is not None and checkpoint.exists()):
             if recordings:
@@ -283,14 +284,14 @@ def watch(
             if outputs.learnt is None and save_normal is not None:
                 write_normal(save_normal, found)
             session.normal = found
-    run_session(session, may_continue=checkpoint is not None)
+    run_session(page, session, may_continue=checkpoint is not None)
 
 
 def _run(
     show: Report,
     receivers: Sequence[Receiver],
     unsent: Path,
-    view: tuple[str, int, bool] | None,
+    page: LivePage | None,
     session: Session,
     *,
     may_continue: bool = False,
@@ -299,12 +300,8 @@ def _run(
     from sysbags.watch.delivery import Delivery
 
     with ExitStack() as stack:
-        if view is not None:
-            from sysbags.server.live import LivePage
-
-            host, port, windows = view
-            page = stack.enter_context(LivePage(session, show, host=host, port=port, windows=windows))
-            show = page.report
+        if page is not None:
+            show = stack.enter_context(page).report
         delivery = stack.enter_context(Delivery(show, receivers, unsent))
         signals = stack.enter_context(_stopped_by_signals(session))
         stack.enter_context(_live_line(session))
@@ -535,7 +532,7 @@ SENTENCES: dict[str, Any] = {
         f"window {_clock(record['start'])} to {_clock(record['stop'])}: {record['kind']}, "
         f"surprise {number(record['surprise'])}"
     ),
-    "gap": lambda record: f"nothing is there before {_clock(record['time'])}",
+    "gap": lambda record: f"data is missing before {_clock(record['time'])}",
     "reconnect": lambda record: f"no connection ({record['reason']}), again in {record['pause']:g} s",
     "skipped": lambda record: f"{record['frames']} frames skipped, as the machine is too slow: use --rate",
     "waiting": lambda record: "waiting for data",

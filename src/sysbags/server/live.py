@@ -58,18 +58,6 @@ def address_of(text: str) -> tuple[str, int]:
     return (found[1] or "127.0.0.1").strip("[]"), int(found[2])
 
 
-def check_address(host: str, port: int) -> None:
-    """Raise an error if no page can be served at an address."""
-    try:
-        socket.create_server((host, port), family=_family(host)).close()
-    except OSError as error:
-        raise ParameterError(f"cannot serve a page at {host}:{port}: {error.strerror or error}") from None
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
-
-
 class LivePage:
     """Serve the page of a session while it runs.
 
@@ -113,18 +101,19 @@ class LivePage:
         self._point: dict[str, Any] | None = None
         self.clips: dict[str, Path] = {}
         self._jpeg: tuple[Any, bytes] = (None, b"")
-        self._began = time.monotonic(), session.frames
 
         class Server(ThreadingHTTPServer):
-            address_family = _family(host)
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
             daemon_threads, block_on_close = True, False
             page = self
 
             def handle_error(self, request: Any, client_address: Any) -> None:
                 """Say nothing: the client has gone."""
 
-        check_address(host, port)
-        self.server = Server((host, port), _Handler)
+        try:
+            self.server = Server((host, port), _Handler)
+        except OSError as error:
+            raise ParameterError(f"cannot serve a page at {host}:{port}: {error.strerror or error}") from None
         self.port = int(self.server.server_address[1])
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
         # A page of another site must not read this one by a name of its own that leads here.
@@ -133,6 +122,7 @@ class LivePage:
         self.hosts = local | {host} if is_local else None
 
     def __enter__(self) -> LivePage:
+        self._began = time.monotonic(), self.session.frames
         threading.Thread(target=self.server.serve_forever, args=(0.1,), name="page", daemon=True).start()
         return self
 
